@@ -31,7 +31,7 @@ from xsft.effects.facts.tokenized import CountTokens, count_tokens
 from xsft.effects.facts.tries import ListNames, ReadCheckpoint, folder_names
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, read_workload_text
-from xsft.effects.machine.parallel import Questions, every
+from xsft.effects.machine.parallel import Questions, all_answers
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
@@ -107,7 +107,7 @@ def intend(
     looks = _each_once(questions, hub=hub, offline=any(one.offline for one in workloads))
     intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
     waiting = partial(_waiting_for, questions)
-    return tuple(every(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
+    return tuple(all_answers(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
 
 
 WORKLOADS_AT_ONCE = 16
@@ -226,17 +226,17 @@ def plan_intents(
     )
 
 
-def accepted(made: Plan) -> tuple[Problem, ...]:
+def accepted_problems(made: Plan) -> tuple[Problem, ...]:
     """Return the problems of a plan that may be submitted.
 
     Raises SpecError if an error forbids it, Unreachable if the only errors are facts that could not be read: the
     workload may be right, and a nightly job can try again.
     """
-    return admitted(made.problems)
+    return admitted_problems(made.problems)
 
 
-def admitted(found: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return the problems as a submission judges them. Raises as `accepted` does."""
+def admitted_problems(found: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems as a submission judges them. Raises as `accepted_problems` does."""
     problems = for_submission(found)
     errors = errors_in(problems)
     if errors and all(problem.kind == "unread" for problem in errors):

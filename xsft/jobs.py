@@ -56,7 +56,7 @@ def plan_conversion(
     ignored = tuple(section for section in NOT_ITS if not (on_tpu and section == "tpu"))
     own = tuple(p for p in problems if p.kind != "unmade" and not p.where.startswith(ignored))
     late = accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks)
-    found = api.admitted([problem.in_file(file) for problem in (*own, *late)])
+    found = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
     assert made.estimate is not None  # else `conversion-size`, an error
     job = conversion_job(made, run, made.estimate, on_tpu=on_tpu)
     return plan_job(job, file=file, problems=found, progress=progress)
@@ -72,7 +72,7 @@ def plan_export_job(
         made.inputs, parameters=size // BF16_BYTES if size else None, weights_bytes=made.weights_bytes
     )
     late = accept_late(pod_problems(made, run, needs), run.spec.checks)
-    found = api.admitted([problem.in_file(file) for problem in (*own, *late)])
+    found = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
     assert needs is not None  # else `export-size`, an error
     return plan_job(export_job(made, run, needs), file=file, problems=found, progress=progress)
 

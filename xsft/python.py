@@ -12,11 +12,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from xsft.actions.runs.cancel import CancelResult, cancelled
+from xsft.actions.runs.cancel import CancelResult, cancel_run
 from xsft.actions.runs.changes import changes_of
 from xsft.actions.runs.compare import curves_of
 from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
-from xsft.actions.runs.explain import explained
+from xsft.actions.runs.explain import explain_run
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.logs import found_lines
@@ -71,7 +71,7 @@ def why(
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
-    why = explained(
+    why = explain_run(
         run, runs=runs, evidence=partial(evidence_of, runs), recorded=partial(forgotten_attempt, runs), attempt=attempt
     )
     return why.explanation
@@ -128,7 +128,7 @@ def cancel(
     A run that has ended gives `action="nothing"`.
     """
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
-    return cancelled(run, runs=runs, agree=lambda _about: None)
+    return cancel_run(run, runs=runs, agree=lambda _about: None)
 
 
 def compare(

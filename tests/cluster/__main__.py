@@ -23,7 +23,7 @@ from tests.cluster.tools import version
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, XsftError
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 from xsft.spec.place import DEFAULT_QUEUE
 
 USUAL_NAME = "xsft"
@@ -92,7 +92,7 @@ def _name(text: str) -> str:
 
 
 def _up(given: argparse.Namespace) -> int:
-    with shown("cluster") as progress, _alone(progress):
+    with show_progress("cluster") as progress, _alone(progress):
         tools = build.ensure(progress=progress)
         folder = _folder(given.name)
         cluster = load(folder)
@@ -104,7 +104,7 @@ def _up(given: argparse.Namespace) -> int:
 
 
 def _down(given: argparse.Namespace) -> int:
-    with shown("cluster") as progress, _alone(progress):
+    with show_progress("cluster") as progress, _alone(progress):
         was = _folder(given.name).exists()
         _clear(_folder(given.name))
     print(f"cluster {given.name}: {'stopped, nothing of it is left' if was else 'there is none'}")
@@ -128,7 +128,7 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _build(given: argparse.Namespace) -> int:
-    with shown("cluster") as progress:
+    with show_progress("cluster") as progress:
         try:
             build.ensure(progress=progress)
         except EnvironmentMissing as problem:

@@ -16,7 +16,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server
 from xsft.effects.cluster.cluster import Cluster as Connected
-from xsft.effects.submit.serving import BegunServer, begin, found
+from xsft.effects.submit.serving import BegunServer, begin, find_server
 from xsft.errors import Refused, SpecError, XsftError
 from xsft.serving.plan import ServingPlan
 
@@ -69,7 +69,7 @@ def started(connected: Connected, tmp_path: Path) -> Starts:
 def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all(
     real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts, chip: None
 ) -> None:
-    assert found(connected, plan).state == "missing"
+    assert find_server(connected, plan).state == "missing"
     first = started(plan)
     deployment, service, budget = held(real_cluster, plan)
     assert deployment is not None
@@ -81,8 +81,8 @@ def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all
     assert "v6e-1" in pod["spec"]["nodeName"]
     kueue = real_cluster.api("GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{plan.namespace}/workloads")
     assert kueue["items"] == []
-    real_cluster.wait(lambda: found(connected, plan).state == "done", what="the server to be ready")
-    assert found(connected, plan).result == f"http://{NAME}.{plan.namespace}.svc.cluster.local:8000/v1"
+    real_cluster.wait(lambda: find_server(connected, plan).state == "done", what="the server to be ready")
+    assert find_server(connected, plan).result == f"http://{NAME}.{plan.namespace}.svc.cluster.local:8000/v1"
     real_cluster.wait(lambda: healthy_pods(real_cluster, plan) == 1, what="the budget to count the pod")
     assert service is not None
     selector = ",".join(f"{label}={value}" for label, value in service["spec"]["selector"].items())
@@ -114,8 +114,10 @@ def test_the_reason_why_a_server_is_not_ready_is_reported(
 ) -> None:
     without_node = server(namespace=plan.namespace, type="l4-1")
     uid = started(without_node).uid
-    real_cluster.wait(lambda: "waits for a node" in found(connected, without_node).why, what="the scheduler's answer")
-    assert found(connected, without_node).state == "running"
+    real_cluster.wait(
+        lambda: "waits for a node" in find_server(connected, without_node).why, what="the scheduler's answer"
+    )
+    assert find_server(connected, without_node).state == "running"
     options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
     real_cluster.api("DELETE", path_of(plan.manifest, name=plan.run_name), options)
     real_cluster.wait(
@@ -130,8 +132,8 @@ def test_the_reason_why_a_server_is_not_ready_is_reported(
     broken = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     pod_path = f"/api/v1/namespaces/{plan.namespace}/pods/{pod['metadata']['name']}/status"
     real_cluster.api("PATCH", pod_path, broken, content="application/strategic-merge-patch+json")
-    real_cluster.wait(lambda: found(connected, plan).state == "failed", what="the crashes to be seen")
-    why = found(connected, plan).why
+    real_cluster.wait(lambda: find_server(connected, plan).state == "failed", what="the crashes to be seen")
+    why = find_server(connected, plan).why
     assert "its container vllm ended 3 times, last with exit code 1" in why
     assert why.endswith("ValueError: no room for it")
 

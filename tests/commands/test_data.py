@@ -19,7 +19,7 @@ from xsft.dataset.examples import TokenSequence, Vocabulary
 from xsft.dataset.passes import PassAnswers, PassRead
 from xsft.effects.local.data_pipeline import _parse_answers
 from xsft.errors import Refused, SpecError, Unreachable, UsageError
-from xsft.screen.data_text import visible
+from xsft.screen.data_text import printable_line
 
 LIMIT = 4
 
@@ -67,8 +67,8 @@ def test_an_invalid_list_of_rows_is_refused(text: str) -> None:
 
 def test_an_example_is_shown_without_control_characters() -> None:
     nasty = "".join(map(chr, itertools.chain(range(32), (0x9B, 0x202E))))
-    assert visible(nasty).isprintable()
-    assert visible("a\nb") == "a⏎b"
+    assert printable_line(nasty).isprintable()
+    assert printable_line("a\nb") == "a⏎b"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_cached_verdict_is_reported_by_check_and_refuses_a_submission(
     found = json.loads(xsft("check", file, *changes, "--json").stdout)["problems"]
     assert [(one["severity"], one["where"]) for one in found if one["id"] == "fit-refused"] == [("error", "tpu")]
     with pytest.raises(SpecError, match="fit-refused"):
-        api.admitted(api.intend((loaded,))[0].problems)
+        api.admitted_problems(api.intend((loaded,))[0].problems)
     assert xsft("fit", file, *changes).stdout.startswith("qwen3-gsm8k: NO, does not fit v6e-8 × 1: needs 33.50 GiB")
 
 

@@ -16,7 +16,7 @@ from tests.cpujobs import pod_of, rendered_plans
 from tests.goldens import Golden, readable
 from tests.launchers.decoding import decode_command
 from tests.stories import intent_of, spec_of, varied
-from xsft.actions.weights.export import intended
+from xsft.actions.weights.export import intended_training
 from xsft.effects.facts.exported import plan_ahead
 from xsft.export.estimate import estimate_export
 from xsft.launchers.cpujob import EXPORTED, CpuJob, export_job
@@ -55,7 +55,7 @@ def _evaluation(intent: Intent) -> SliceJob:
 
 
 def _export(intent: Intent) -> CpuJob:
-    made = plan_ahead(intended(intent), ExportRequest(), step=intent.run.spec.train.steps, folder=EXPORTED)
+    made = plan_ahead(intended_training(intent), ExportRequest(), step=intent.run.spec.train.steps, folder=EXPORTED)
     size = weights_bytes(intent.run)
     assert size is not None
     needs = estimate_export(made.inputs, parameters=size // BF16_BYTES, weights_bytes=None)

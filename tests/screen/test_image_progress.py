@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from xsft.image.progress import BuildEvent, Layer, SentContext, StepDone, StepLine, StepStarted, TransferRetry
-from xsft.screen.image_progress import BarDisplay, Layers, LineDisplay, showing
+from xsft.screen.image_progress import BarDisplay, Layers, LineDisplay, show_image_work
 
 EVENTS: tuple[BuildEvent, ...] = (
     StepStarted(id=1, name="load build context"),
@@ -60,7 +60,7 @@ def test_a_log_has_a_progress_line_each_minute() -> None:
 
 def test_without_a_terminal_progress_lines_continue_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     said = ""
-    with showing("xsft image", every_s=0.01) as display:
+    with show_image_work("xsft image", every_s=0.01) as display:
         display.say("building")
         while said.count(" min: building") < 2:
             said += capsys.readouterr().err

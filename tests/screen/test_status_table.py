@@ -12,7 +12,7 @@ from tests.goldens import Golden
 from tests.observations import NOW, jobset, judged, local, observed, queued, said
 from tests.states.test_rows import observations
 from xsft.screen.status_screen import table
-from xsft.screen.status_table import COLUMNS, fitting, one_line_each, plain_lines
+from xsft.screen.status_table import COLUMNS, fitting_columns, one_line_each, plain_lines
 from xsft.states.folding import fold
 from xsft.states.model import Observation, Progress, Recorded, Status, Unread
 from xsft.states.names import STATES
@@ -36,7 +36,7 @@ def test_a_piped_table_has_every_column(golden: Golden) -> None:
 
 def test_a_narrow_terminal_drops_the_least_needed_columns() -> None:
     shown = rows(*STORY)
-    heads = {width: [column.head for column in fitting(shown, width=width)] for width in (200, 100, 60, 10)}
+    heads = {width: [column.head for column in fitting_columns(shown, width=width)] for width in (200, 100, 60, 10)}
     assert heads[200] == [column.head for column in COLUMNS]
     assert heads[100] == ["RUN", "STATE", "REASON", "STEP", "LOSS", "STEP TIME", "QUEUE/ETA", "AGE", "EVIDENCE"]
     assert heads[60] == ["RUN", "STATE", "REASON", "STEP", "LOSS", "AGE"]
@@ -44,7 +44,7 @@ def test_a_narrow_terminal_drops_the_least_needed_columns() -> None:
 
 
 def test_a_terminal_table_has_no_empty_columns() -> None:
-    assert "MFU" not in [column.head for column in fitting(rows(local()), width=300)]
+    assert "MFU" not in [column.head for column in fitting_columns(rows(local()), width=300)]
 
 
 def on_terminal(shown: tuple[Row, ...], *, width: int, **how: Any) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from xsft.actions.listener import AskUser
-from xsft.actions.runs.cancel import CancelResult, cancelled
+from xsft.actions.runs.cancel import CancelResult, cancel_run
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused
@@ -18,7 +18,7 @@ from xsft.run_access import RunAccess
 from xsft.screen.asking import asker
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.progress import spinning
+from xsft.screen.progress import show_spinner
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,7 +33,7 @@ def cancel(name: str, *, runs: RunAccess, confirm: AskUser | None, yes: bool, js
     cluster does not answer.
     """
     agree = partial(_ask_to_cancel, confirm=confirm, yes=yes)
-    done = cancelled(name, runs=runs, agree=agree, waiting=partial(spinning, "cancel"))
+    done = cancel_run(name, runs=runs, agree=agree, waiting=partial(show_spinner, "cancel"))
     print_problems(() if json else done.problems)
     if json:
         _print_cancelled(done)

@@ -9,18 +9,18 @@ from functools import partial
 
 from xsft import api
 from xsft.aliases import ShowLine
-from xsft.effects.machine.parallel import every
+from xsft.effects.machine.parallel import all_answers
 from xsft.problems import Problem
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 from xsft.spec.amounts import counted_text
 from xsft.steps import Intent
 
 
 def run(args: argparse.Namespace) -> int:
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name, offline=args.offline)
-    with shown("check") as progress:
+    with show_progress("check") as progress:
         intents = api.intend(loaded, progress=progress)
         deep = _check_deeply(intents, progress=progress) if args.deep else ((),) * len(intents)
     found = zip(loaded, intents, deep, strict=True)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_deeply(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Problem, ...], ...]:
     ask = partial(api.ask_maxtext, intents)
-    (found,) = every([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
+    (found,) = all_answers([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
     return found
 
 

@@ -13,13 +13,13 @@ from xsft.effects.facts.newest import checkpoint_path
 from xsft.effects.records.records import record_store
 from xsft.errors import Unreachable, UsageError
 from xsft.screen.documents import print_json, print_lines
-from xsft.screen.progress import spinning
+from xsft.screen.progress import show_spinner
 from xsft.spec.amounts import size_text
 
 
 def run(args: argparse.Namespace) -> int:
     store = record_store()
-    with spinning("checkpoint", "reading the checkpoint's small files"):
+    with show_spinner("checkpoint", "reading the checkpoint's small files"):
         found = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)
     if args.json:
         _print_report(found)

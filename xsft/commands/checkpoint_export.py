@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from xsft import api
-from xsft.actions.weights.export import exported_here, intended
+from xsft.actions.weights.export import exported_here, intended_training
 from xsft.actions.weights.export_on_cluster import export_cluster, no_logits, plan_for_pod
 from xsft.commands.arguments.cpu_job import cpu_job_request, refuse_timeout_alone
 from xsft.effects.facts.exported import training_of
@@ -47,8 +47,8 @@ def _of_file(args: argparse.Namespace) -> int:
     on_this_machine = workload.spec.on_this_machine or to_folder
     _refuse_export_options(args, on_cluster=not on_this_machine)
     if on_this_machine:
-        return _export_here(intended(intent), args)
-    made = plan_for_pod(intended(intent), _export_request(args), to=args.output)
+        return _export_here(intended_training(intent), args)
+    made = plan_for_pod(intended_training(intent), _export_request(args), to=args.output)
     request, listener = cpu_job_request(args), terminal(as_json=args.json)
     found = export_cluster(intent, made, file=workload.file, request=request, log=print_to_stderr, listener=listener)
     verified = made.recorded.verification if made.recorded else None

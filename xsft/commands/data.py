@@ -14,7 +14,7 @@ from xsft.screen.data_documents import examples_document, inspection_document, p
 from xsft.screen.data_text import prepared_lines, print_examples, print_summary
 from xsft.screen.documents import print_json, status_of
 from xsft.screen.failure import print_problems
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 from xsft.screen.terminal import terminal
 
 
@@ -67,7 +67,7 @@ def _inspect(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
 
 
 def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
-    with shown("data") as say:
+    with show_progress("data") as say:
         made, section = training_data.prepare_data(workload, _prepare_options(args), to=args.to, progress=say)
     if args.json:
         print_json("data-prepare", prepared_document(made, section))

@@ -10,7 +10,7 @@ from typing import Any
 
 from xsft import api
 from xsft.screen.documents import print_json
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 from xsft.spec.scalars import same_value
 from xsft.steps import Plan
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     same_file = args.a == args.b
     a = api.load(args.a, settings=() if same_file else args.settings, run_name=None if same_file else args.run_name)
     b = api.load(args.b, settings=args.settings, run_name=args.run_name)
-    with shown("xsft") as progress:
+    with show_progress("xsft") as progress:
         plans = api.plan((a, b), progress=progress)
     found: dict[str, list[dict[str, Any]]] = plan_differences(*plans)
     if args.json:

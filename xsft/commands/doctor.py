@@ -18,14 +18,14 @@ from xsft.errors import EnvironmentMissing
 from xsft.naming import ModeName
 from xsft.screen.console import console
 from xsft.screen.documents import print_json
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if anything for them is missing."""
     if args.place:
         return _check_place(args.place, as_json=args.json)
-    with shown("looking around"):
+    with show_progress("looking around"):
         here, places = doctor.examine(doctor.checked_machine()), place_checks()
     ok = doctor.is_ok(here)
     if args.json:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_place(name: str, *, as_json: bool) -> int:
     """Print what the place has and lacks; return 3 if no mode can run there."""
-    with shown("place"):
+    with show_progress("place"):
         report = check_place(name)
     modes = missing_needs(report.needs) if report.needs else None
     ok = modes is not None and not all(modes.values())

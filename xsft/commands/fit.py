@@ -18,7 +18,7 @@ from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.fit_search_text import found_document, found_lines, search_begins, tried_line
 from xsft.screen.fit_text import fit_document, fit_matrix, fit_text
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     steps = [needed_step(file, intent.run) for file, intent in intents]
     matrix = bool(args.types or args.slices)
     answers = []
-    with shown("fit") as progress:
+    with show_progress("fit") as progress:
         for (file, intent), step in zip(intents, steps, strict=True):
             say = _with_prefix(progress, intent.run.run_name)
             ask = FitQuestions(again=args.again, timeout_s=args.timeout, say=say)
@@ -71,7 +71,7 @@ def _search(args: argparse.Namespace) -> int:
         max_chips=args.max_chips,
         write=args.write,
     )
-    with shown("fit") as progress:
+    with show_progress("fit") as progress:
         report = partial(_report_state, progress=progress, as_json=args.json)
         done = search(request, progress=progress, report=report)
     status = _search_status(done)

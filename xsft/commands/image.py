@@ -7,7 +7,7 @@ import argparse
 from xsft.actions.image_work import ImageCall, ImageRequest, work_for
 from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.image_progress import showing
+from xsft.screen.image_progress import show_image_work
 from xsft.screen.image_text import image_text
 
 ONLY_LOOK = frozenset({"show", "list"})
@@ -15,7 +15,7 @@ ONLY_LOOK = frozenset({"show", "list"})
 
 
 def run(args: argparse.Namespace) -> int:
-    with showing("xsft image") as display:
+    with show_image_work("xsft image") as display:
         work = work_for(_image_request(args), display=display)
         report = _act(work, args.action)
     problems = work.planned.problems

@@ -16,10 +16,10 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.streams import with_controls
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.run_access import RunAccess
-from xsft.screen.progress import print_to_stderr, spinning
+from xsft.screen.progress import print_to_stderr, show_spinner
 from xsft.states.moments import before
 
-LISTENER = ActionListener(waiting=spinning, say=print_to_stderr)
+LISTENER = ActionListener(waiting=show_spinner, say=print_to_stderr)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,14 +18,14 @@ from xsft.errors import UsageError
 from xsft.reading.supply import SliceUser, TpuSupply
 from xsft.screen.console import console
 from xsft.screen.documents import print_json
-from xsft.screen.progress import spinning
+from xsft.screen.progress import show_spinner
 
 
 def run(args: argparse.Namespace) -> int:
     if args.name and args.context:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _find_source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))
-    with spinning("place", f"reading {source.name}"):
+    with show_spinner("place", f"reading {source.name}"):
         view = view_place(connect(source.where, patience=PATIENCE), namespace=source.namespace)
     if args.json:
         _print_view_document(view, place=args.name)

@@ -6,12 +6,12 @@ import argparse
 
 from xsft.actions.plans import plan_files
 from xsft.screen.plans import PlanFormat, print_plans
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 
 
 def run(args: argparse.Namespace) -> int:
     form: PlanFormat = "json" if args.json else "manifests" if args.manifest else "audit" if args.audit else "text"
-    with shown("xsft") as progress:
+    with show_progress("xsft") as progress:
         found = plan_files(
             args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
         )

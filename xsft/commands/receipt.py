@@ -14,7 +14,7 @@ from xsft.errors import Unknown
 from xsft.records.model import Receipt
 from xsft.run_access import RunAccess
 from xsft.screen.documents import print_json, print_lines
-from xsft.screen.progress import spinning
+from xsft.screen.progress import show_spinner
 from xsft.screen.receipt_text import RunReceipt, receipt_document, receipt_text
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
 def print_receipt(name: str, *, runs: RunAccess, read: ReadReceipt, json: bool) -> int:
     """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if there is no receipt."""
-    with spinning("receipt", "asking the clusters") as say:
+    with show_spinner("receipt", "asking the clusters") as say:
         runs.listen(say)
         hit = one_run(name, runs.look())
         receipt = read(hit)

@@ -15,7 +15,7 @@ from xsft.effects.machine.signals import as_ctrl_c
 from xsft.effects.records.records import record_store
 from xsft.evaluation.report import Measurement
 from xsft.screen.documents import print_json
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 from xsft.screen.terminal import terminal
 from xsft.spec.terminal import safe_text
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         as_ctrl_c(),
         scratch_folder("sample") as scratch,
-        shown("sample") as progress,
+        show_progress("sample") as progress,
     ):
         measured = sample(run, sampling, machine=machine, progress=progress, scratch=scratch)
     if args.json:

@@ -7,12 +7,12 @@ import argparse
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.screen.documents import print_json
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 
 
 def run(args: argparse.Namespace) -> int:
     bring = environments.repair if args.verify else environments.ensure
-    with shown("setting up") as progress:
+    with show_progress("setting up") as progress:
         ready = [bring(name, progress=progress) for name in args.names or environments.USUAL]
     if args.json:
         print_json("setup", {"environments": [_environment_row(found) for found in ready]})

@@ -16,7 +16,7 @@ from xsft.problems import Problem
 from xsft.run_access import RunAccess, read_status
 from xsft.screen.documents import print_json, run_document
 from xsft.screen.failure import print_problems, problem_documents
-from xsft.screen.progress import spinning
+from xsft.screen.progress import show_spinner
 from xsft.screen.status_table import one_line_each, plain_lines
 from xsft.spec.keypath import printable
 from xsft.states.folding import FoldedRun, RowFilter, chosen
@@ -46,7 +46,7 @@ def report_status(runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: Tex
 
     Raises Unreachable if nothing could be read, UsageError if none of the named runs exists.
     """
-    with spinning("status", "asking the clusters") as say:
+    with show_spinner("status", "asking the clusters") as say:
         runs.listen(say)
         status = read_status(runs, wanted)
     if status.missing and not status.rows:

@@ -24,7 +24,7 @@ from xsft.screen.documents import print_json
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.local_text import show_result
 from xsft.screen.plans import PlanFormat, print_plans
-from xsft.screen.progress import print_to_stderr, shown
+from xsft.screen.progress import print_to_stderr, show_progress
 from xsft.screen.submission import report_submission
 from xsft.screen.terminal import terminal
 from xsft.steps import Plan
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _print_plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
-    with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
+    with when_interrupted(NOTHING_CREATED), show_progress("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
-    accepted = api.accepted(plan)
+    accepted = api.accepted_problems(plan)
     if plan.on_this_machine:
         print_problems(p for p in accepted if p.severity == "warning")
         if args.through_xpk:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_plan(args: argparse.Namespace) -> int:
     form: PlanFormat = "json" if args.json else "text"
-    with shown("xsft") as progress:
+    with show_progress("xsft") as progress:
         found = plan_files(
             [args.file], settings=args.settings, run_name=args.run_name, offline=False, progress=progress
         )

@@ -20,7 +20,7 @@ from xsft.actions.runs.waiting import (
     WaitResult,
     error_of,
     in_time,
-    noted,
+    note_result,
     wait_for,
 )
 from xsft.commands.arguments.runs import where_text
@@ -70,7 +70,7 @@ def wait_and_report(
     returned instead.
     """
     waited = wait_for(name, goal=goal, look=look, patience=patience, clock=clock, say=print_to_stderr)
-    return report_wait(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
+    return report_wait(name, goal=goal, waited=replace(waited, problems=note_result(waited, record)), json=json)
 
 
 def report_wait(name: str, *, goal: Goal, waited: WaitResult, json: bool) -> int:

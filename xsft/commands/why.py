@@ -11,11 +11,11 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from xsft.actions.runs.evidence import evidence_of, forgotten_attempt
-from xsft.actions.runs.explain import RunExplanation, explained
+from xsft.actions.runs.explain import RunExplanation, explain_run
 from xsft.actions.runs.selection import runs_of
 from xsft.errors import Unknown
 from xsft.screen.documents import print_json
-from xsft.screen.progress import spinning
+from xsft.screen.progress import show_spinner
 from xsft.screen.why_text import why_lines
 from xsft.states.evidence import Evidence
 from xsft.states.rows import Row
@@ -25,9 +25,9 @@ from xsft.trainers.plain import bare_text
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
-    with spinning("why", "asking the clusters") as say:
+    with show_spinner("why", "asking the clusters") as say:
         runs.listen(say)
-        found = explained(
+        found = explain_run(
             args.run,
             runs=runs,
             evidence=partial(evidence_of, runs),

@@ -19,7 +19,7 @@ from xsft.conversion.progress import (
 )
 from xsft.effects.machine import clock
 from xsft.screen.live import clock_text
-from xsft.screen.progress import shown
+from xsft.screen.progress import show_progress
 from xsft.spec.amounts import size_text
 
 EVERY_S = 10.0
@@ -27,9 +27,9 @@ EVERY_S = 10.0
 
 
 @contextmanager
-def converting(plan: ConversionPlan) -> Iterator[ConversionDisplay]:
+def show_conversion(plan: ConversionPlan) -> Iterator[ConversionDisplay]:
     """Yield the display that takes the converter's events."""
-    with shown("convert") as say:
+    with show_progress("convert") as say:
         if plan.whole is None:
             unknown = "" if plan.estimate else "; its size is unknown: memory and disk are not checked"
             say(f"{plan.inputs.source.repo} for {plan.inputs.model}{unknown}")
@@ -39,7 +39,7 @@ def converting(plan: ConversionPlan) -> Iterator[ConversionDisplay]:
 @contextmanager
 def reading_weights() -> Iterator[ConversionDisplay]:
     """Yield the display that takes the bytes read of a folder of weights."""
-    with shown("convert") as say:
+    with show_progress("convert") as say:
         yield ConversionDisplay(say, every_s=0.5 if sys.stderr.isatty() else EVERY_S)
 
 

@@ -49,7 +49,7 @@ def _piece_line(piece: Piece, vocabulary: Vocabulary) -> Text:
     style = "green" if piece.part == "trained" else "dim"
     line = Text(f"  {piece.part:8}", style=style)
     for text, kind in spans(piece, vocabulary):
-        line.append(visible(text), style=f"{style} reverse" if kind else style)
+        line.append(printable_line(text), style=f"{style} reverse" if kind else style)
     return line
 
 
@@ -67,7 +67,8 @@ def _end_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
         text = "no special token is trained at the end"
     else:
         kind = vocabulary.kinds[end]
-        text = f"{visible(vocabulary.text((end,)))}{f' ({kind})' if kind != 'special' else ''} is trained at the end"
+        special = f" ({kind})" if kind != "special" else ""
+        text = f"{printable_line(vocabulary.text((end,)))}{special} is trained at the end"
     first = one.inputs[0] if one.inputs else None
     began = "begins with BOS" if first is not None and vocabulary.kinds.get(first) == "BOS" else "begins without BOS"
     bos, eos = _token_named(vocabulary, "BOS"), _token_named(vocabulary, "EOS")
@@ -75,10 +76,10 @@ def _end_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
 
 
 def _token_named(vocabulary: Vocabulary, kind: str) -> str:
-    return next((visible(text) for name, text in vocabulary.named.items() if name == kind), "none")
+    return next((printable_line(text) for name, text in vocabulary.named.items() if name == kind), "none")
 
 
-def visible(text: str) -> str:
+def printable_line(text: str) -> str:
     """Return the text on one line, without control characters that act on the terminal."""
     return printable(text.replace("\n", "⏎").replace("\t", "⇥"))
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from xsft.actions.image_work import ImageDisplay
-from xsft.effects.machine.parallel import repeating
+from xsft.effects.machine.parallel import repeat_call
 from xsft.image.progress import BuildEvent, Layer, SentContext, StepDone, StepLine, StepStarted, TransferRetry
 from xsft.spec.amounts import size_text
 
@@ -20,11 +20,11 @@ EVERY_S = 60.0
 
 
 @contextmanager
-def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[ImageDisplay]:
+def show_image_work(title: str, *, every_s: float = EVERY_S) -> Iterator[ImageDisplay]:
     """Yield the display; rich is imported only on a terminal, and only once there is something to show."""
     if not sys.stderr.isatty():
         lines = LineDisplay(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
-        with repeating(lines.beat, every_s=every_s):
+        with repeat_call(lines.beat, every_s=every_s):
             yield lines
         return
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from xsft.actions.listener import ProgressView
 
 
 @contextmanager
-def shown(title: str) -> Iterator[ProgressView]:
+def show_progress(title: str) -> Iterator[ProgressView]:
     """Yield the display of progress lines; rich is imported only once there is a line to show."""
     if not sys.stderr.isatty():
         yield _ProgressLines()
@@ -50,12 +50,12 @@ class _Spinner:
 
 
 @contextmanager
-def spinning(title: str, line: str) -> Iterator[Callable[[str], None]]:
+def show_spinner(title: str, line: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows another line, for short requests: a spinner on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _line: None
         return
-    with shown(title) as say:
+    with show_progress(title) as say:
         say(line)
         yield say
 

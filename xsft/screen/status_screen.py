@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xsft.screen.console import console
-from xsft.screen.status_table import GAP, fitting
+from xsft.screen.status_table import GAP, fitting_columns
 from xsft.states.rows import Row
 
 STYLES = {
@@ -34,7 +34,7 @@ def draw(rows: Sequence[Row], stdout: TextIO) -> None:
 
 
 def table(rows: Sequence[Row], *, width: int) -> Table:
-    columns = fitting(rows, width=width)
+    columns = fitting_columns(rows, width=width)
     shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
         shown.add_column(column.head, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis")

@@ -46,16 +46,16 @@ def _fold_stages(group: Sequence[Row]) -> Row:
 
 def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return all columns, aligned, without colour; the header first."""
-    return aligned(COLUMNS, rows)
+    return align_columns(COLUMNS, rows)
 
 
-def aligned(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
+def align_columns(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
     cells = [[column.head for column in columns], *([column.text(row) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     return tuple(_table_line(columns, line, widths) for line in cells)
 
 
-def fitting(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
+def fitting_columns(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
     """Return the columns that fit a terminal of this width; those that are empty for all runs are dropped first."""
     kept = [c for c in COLUMNS if c.drop == 0 or any(c.text(row) != NOTHING for row in rows)]
     while _width(kept, rows) > width and any(c.drop for c in kept):

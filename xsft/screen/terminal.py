@@ -12,11 +12,11 @@ from xsft.actions.listener import ActionListener
 from xsft.effects.machine.clock import monotonic
 from xsft.evaluation.report import EvaluationReport
 from xsft.proposal import Proposal
-from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, converting, reading_weights
+from xsft.screen.convert_progress import EVERY_S, ConversionDisplay, reading_weights, show_conversion
 from xsft.screen.failure import print_problems
 from xsft.screen.live import live
 from xsft.screen.local_text import show_result
-from xsft.screen.progress import print_to_stderr, shown, spinning
+from xsft.screen.progress import print_to_stderr, show_progress, show_spinner
 from xsft.screen.submission import print_created
 from xsft.screen.submission_text import proposal_lines, resource_lines
 from xsft.screen.why_text import cause_lines, log_lines
@@ -33,8 +33,8 @@ def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> ActionLi
     `as_json` keeps for the document."""
     stream = stream or sys.stderr
     listener = ActionListener(
-        working=shown,
-        waiting=spinning,
+        working=show_progress,
+        waiting=show_spinner,
         say=print_to_stderr,
         warn=print_problems,
         submitting=_print_resources,
@@ -44,7 +44,7 @@ def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> ActionLi
         trained=partial(show_result, stream=stream),
         evaluated=partial(_print_report, stream=stream),
         reading=reading_weights,
-        converting=converting,
+        converting=show_conversion,
         converting_on_cluster=lambda: ConversionDisplay(print_to_stderr, every_s=EVERY_S),
     )
     return listener if as_json else replace(listener, created=print_created)

@@ -12,7 +12,7 @@ from tests.fit.test_search import of
 from tests.inprocess import xsft
 from xsft import api
 from xsft.actions.fit.answers import FitAnswer
-from xsft.actions.fit.search import searched
+from xsft.actions.fit.search import search_alternatives
 from xsft.effects.facts.fit_cache import compiler_versions, fit_cache
 from xsft.errors import RunFailed, TimedOut
 from xsft.fit.alternatives import Alternative
@@ -108,11 +108,11 @@ def test_a_search_stops_at_an_interrupt_at_its_budget_or_when_done(
 ) -> None:
     states: list[FitSearch] = []
     search = of(0.9, 0.8, 0.7)
-    found, why = searched(search, raising(error), report=states.append, budget_s=60.0, timeout_s=timeout_s)
+    found, why = search_alternatives(search, raising(error), report=states.append, budget_s=60.0, timeout_s=timeout_s)
     assert (why, len(found.tried), len(states), found.best) == (stopped, tried, tried, None)
     assert all("no verdict" in tried_line(state) for state in states)
 
 
 def test_a_search_without_time_compiles_nothing() -> None:
-    found, why = searched(of(0.9), raising(AssertionError()), report=print, budget_s=0.0, timeout_s=None)
+    found, why = search_alternatives(of(0.9), raising(AssertionError()), report=print, budget_s=0.0, timeout_s=None)
     assert (why, found.tried) == ("budget", ())

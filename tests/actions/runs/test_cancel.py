@@ -8,7 +8,7 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, runs_read
 from tests.replacing import replace
-from xsft.actions.runs.cancel import CancelResult, cancelled
+from xsft.actions.runs.cancel import CancelResult, cancel_run
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.delete import DeleteOutcome
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
@@ -70,7 +70,7 @@ class Told:
     def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
 
     def cancel(self, name: str) -> CancelResult:
-        return cancelled(name, runs=self, agree=lambda _about: None)
+        return cancel_run(name, runs=self, agree=lambda _about: None)
 
 
 def state(seen: Observation, *, now: str) -> Status:

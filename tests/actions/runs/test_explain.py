@@ -5,7 +5,7 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import EARLIER, NOW, FakeRuns, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
-from xsft.actions.runs.explain import ReadAttempt, ReadEvidence, RunExplanation, explained
+from xsft.actions.runs.explain import ReadAttempt, ReadEvidence, RunExplanation, explain_run
 from xsft.errors import Unreachable, UsageError
 from xsft.states.classify import classify
 from xsft.states.evidence import Diagnosis, Event, Evidence, Log
@@ -83,7 +83,7 @@ def explain(
     recorded: ReadAttempt = lambda _hit, _number: None,
 ) -> RunExplanation:
     runs = found if isinstance(found, FakeRuns) else FakeRuns(found, classify=classify)
-    return explained(name, runs=runs, evidence=evidence, recorded=recorded, attempt=attempt)
+    return explain_run(name, runs=runs, evidence=evidence, recorded=recorded, attempt=attempt)
 
 
 BROKEN = observed("gemma", jobset=FAILED, pods=(pod(5), pod(6)), progress=said(3))

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tests.effects.machine.test_http_session import serving
 from xsft.actions.listener import ActionListener
-from xsft.actions.weights.convert import ask_hub, moved, read_source_for_pods
+from xsft.actions.weights.convert import ask_hub, moved_warning, read_source_for_pods
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import ConversionRecord
@@ -59,7 +59,7 @@ WHOLE = replace(PLAN, whole="/out/converted/x/0/items", recorded=MADE)
     ids=["moved", "unchanged", "not asked", "commit not recorded", "weights not downloaded"],
 )
 def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | None, expected: list[str]) -> None:
-    assert [problem.id for problem in moved(plan, SourceFacts(commit=now) if now else None)] == expected
+    assert [problem.id for problem in moved_warning(plan, SourceFacts(commit=now) if now else None)] == expected
 
 
 def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

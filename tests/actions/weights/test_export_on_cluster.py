@@ -19,7 +19,7 @@ from xsft import api
 from xsft.actions.listener import ActionListener
 from xsft.actions.runs.waiting import WaitLimits
 from xsft.actions.submit.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound
-from xsft.actions.weights.export import intended
+from xsft.actions.weights.export import intended_training
 from xsft.actions.weights.export_on_cluster import ExportedByJob, export_cluster, plan_for_pod
 from xsft.effects.records.records import record_store
 from xsft.errors import UsageError
@@ -45,7 +45,7 @@ def here(here: Machine, without_hub: None) -> Iterator[Machine]:
 
 def planned(here: Machine, request: ExportRequest | None = None, *, to: str | None = None) -> tuple[Intent, ExportPlan]:
     (intent,) = api.intend((api.load(str(here.workload(STORY))),))
-    return intent, plan_for_pod(intended(intent), request or ExportRequest(), to=to)
+    return intent, plan_for_pod(intended_training(intent), request or ExportRequest(), to=to)
 
 
 def export(here: Machine, *, dry_run: bool = False, waits: bool = False) -> ExportedByJob:

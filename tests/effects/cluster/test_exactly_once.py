@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.effects.cluster.answers import FORBIDDEN, LOST, TRIES, UNSENT, Answers
-from xsft.effects.cluster.create import CreatedObject, ExistingObject, create, without
+from xsft.effects.cluster.create import CreatedObject, ExistingObject, create, without_values
 from xsft.effects.cluster.delete import delete
 from xsft.errors import SpecError, Unreachable, XsftError
 from xsft.problems import error
@@ -138,9 +138,9 @@ def concluded(expected: Any, act: Any) -> None:
 
 
 def test_quoted_values_are_removed_from_an_error() -> None:
-    failed = without(Unreachable("abc, bc", fix="f", id="i", again="never"), ("bc", "abc", ""))
+    failed = without_values(Unreachable("abc, bc", fix="f", id="i", again="never"), ("bc", "abc", ""))
     (problem,) = failed.problems
     assert problem.message == f"{HIDDEN}, {HIDDEN}"
     assert (problem.fix, problem.id, problem.again) == ("f", "i", "never")
-    refused = without(SpecError((error("i", "where", "ab and abc", "f"),)), ("ab", "abc"))
+    refused = without_values(SpecError((error("i", "where", "ab and abc", "f"),)), ("ab", "abc"))
     assert refused.problems == (error("i", "where", f"{HIDDEN} and {HIDDEN}", "f"),)

@@ -13,7 +13,7 @@ import pytest
 from urllib3 import HTTPConnectionPool, HTTPResponse, Timeout, exceptions
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import LostAnswer, lost, read_object
+from xsft.effects.cluster.answers import LostAnswer, lost_answer, read_object
 from xsft.effects.cluster.http import PART, Http
 from xsft.effects.cluster.login import Credentials
 from xsft.effects.cluster.stream import Stream
@@ -228,7 +228,7 @@ def test_only_errors_before_sending_count_as_not_sent(failed: Exception, sent: b
 
 def test_a_token_in_an_error_is_hidden() -> None:
     token = "hf_" + "Ab1" * 12
-    said = lost(OSError(f"GET /?token={token}"), ACCESS, host="h")
+    said = lost_answer(OSError(f"GET /?token={token}"), ACCESS, host="h")
     assert token not in said.reason
 
 

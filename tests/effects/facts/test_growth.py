@@ -8,14 +8,14 @@ import pytest
 
 from tests.fakes.gcs import Bucket, serving
 from tests.until import until
-from xsft.effects.facts.growth import growing
+from xsft.effects.facts.growth import watch_growth
 
 
 def test_sizes_in_a_bucket_are_reported_and_failures_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     with serving(Bucket({"c/0/d": b"x" * 100})) as bucket:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
-        with growing("gs://my-bucket/c", on_size=told.append, every_s=0.01):
+        with watch_growth("gs://my-bucket/c", on_size=told.append, every_s=0.01):
             until(lambda: 100 in told)
             bucket.status = 403
             bucket.objects["c/0/e"] = b"x" * 50
@@ -25,6 +25,6 @@ def test_sizes_in_a_bucket_are_reported_and_failures_skipped(monkeypatch: pytest
 
 def test_growing_reports_nothing_after_its_end(tmp_path: Path) -> None:
     told: list[int] = []
-    with growing(str(tmp_path), on_size=told.append, every_s=60):
+    with watch_growth(str(tmp_path), on_size=told.append, every_s=60):
         pass
     assert told == []

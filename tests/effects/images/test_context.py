@@ -13,7 +13,7 @@ from xsft.effects.images.context import (
     code_part,
     context_file,
     deps_part,
-    hashed,
+    hash_large_files,
     image_names,
     images_folder,
     read_tree,
@@ -161,7 +161,7 @@ def test_a_file_over_the_size_limit_is_reported_without_being_read(folder: Path,
     assert [(f.path, f.size, f.sha256) for f in part.files if f.path.endswith("big")] == [("code/big", LIMIT + 1, "")]
     assert [p.id for p in context_problems(part.files)] == ["image-context-large"]
     os.truncate(big, 1)  # reading 500 MiB takes 2 CPU-s
-    assert all(f.sha256 for f in hashed(part).files if f.kind == "file")
+    assert all(f.sha256 for f in hash_large_files(part).files if f.kind == "file")
 
 
 def test_read_tree_reports_an_unreadable_folder(tmp_path: Path) -> None:

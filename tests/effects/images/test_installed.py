@@ -9,7 +9,7 @@ import pytest
 
 from tests.image.materials import file, recipe
 from tests.replacing import replace
-from xsft.effects.images.installed import thinned
+from xsft.effects.images.installed import thin_step
 from xsft.effects.machine.process import own_environment
 from xsft.image.model import BuildStep
 
@@ -48,7 +48,7 @@ def step(tmp_path: Path) -> BuildStep:
 
 
 def thin(step: BuildStep, docker: Path, *, image_id: str = "sha256:1") -> BuildStep:
-    return thinned(step, image_id=image_id, docker=str(docker), env=own_environment(), cache=docker.parent / "cache")
+    return thin_step(step, image_id=image_id, docker=str(docker), env=own_environment(), cache=docker.parent / "cache")
 
 
 def paths(step: BuildStep) -> list[str]:

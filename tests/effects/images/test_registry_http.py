@@ -12,7 +12,7 @@ from requests import ConnectionError as NoConnection
 from requests import RequestException
 
 from tests.replacing import replace
-from xsft.effects.images.registry_http import MAX_BYTES, RegistryAnswer, patiently, send
+from xsft.effects.images.registry_http import MAX_BYTES, RegistryAnswer, retry_patiently, send
 
 GOOD = RegistryAnswer(status=200, headers={}, content=b"{}", url="https://r/v2/", next=None)
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -95,7 +95,7 @@ def asked(
         return last[0]
 
     try:
-        found = patiently(once, sleep=slept.append, budget_s=budget_s)
+        found = retry_patiently(once, sleep=slept.append, budget_s=budget_s)
     except RequestException as failed:
         return failed, slept
     assert isinstance(found, RegistryAnswer), "an error is raised, not returned"

@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 
 from tests.until import until
-from xsft.effects.machine.parallel import Questions, SoftDeadline, answers, every, start, within
+from xsft.effects.machine.parallel import Questions, SoftDeadline, all_answers, answers, call_within, start
 from xsft.errors import Unreachable
 
 
 def test_within_returns_the_result_or_raises_the_error() -> None:
-    assert within(5, lambda: 42) == 42
+    assert call_within(5, lambda: 42) == 42
     with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 // 0)
+        call_within(5, lambda: 1 // 0)
 
 
 def test_answers_come_in_the_order_of_the_questions() -> None:
@@ -82,9 +82,12 @@ def test_every_waits_for_all_results_and_reports_each_progress_line_once() -> No
             done.set()
         return line or "a"
 
-    assert every([lambda: done.wait(60), lambda: 2], threads=2, waiting=waiting, progress=told.append) == [True, 2]
+    assert all_answers([lambda: done.wait(60), lambda: 2], threads=2, waiting=waiting, progress=told.append) == [
+        True,
+        2,
+    ]
     assert told == ["a"]
-    assert every([], threads=2) == []
+    assert all_answers([], threads=2) == []
 
 
 def test_a_question_asked_concurrently_is_sent_once() -> None:

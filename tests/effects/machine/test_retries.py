@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from xsft.effects.machine.retries import Retries, doubling, retry_after_s
+from xsft.effects.machine.retries import Retries, doubling_pauses, retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_a_retry_after_over_the_longest_pause_ends_the_retries() -> None:
 
 
 def test_endless_pauses_double_up_to_the_longest() -> None:
-    assert list(islice(doubling(2.0, longest_s=15.0), 5)) == [2.0, 4.0, 8.0, 15.0, 15.0]
+    assert list(islice(doubling_pauses(2.0, longest_s=15.0), 5)) == [2.0, 4.0, 8.0, 15.0, 15.0]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from xsft.effects.machine.signals import ENDING, raised
+from xsft.effects.machine.signals import ENDING, raise_on_signal
 
 
 class Ended(BaseException):
@@ -27,7 +27,7 @@ def default() -> Iterator[None]:
 
 @pytest.mark.parametrize("sent", ENDING)
 def test_a_signal_is_raised_with_its_number_and_its_default_handler_restored(sent: signal.Signals) -> None:
-    with pytest.raises(Ended) as ended, raised(Ended):
+    with pytest.raises(Ended) as ended, raise_on_signal(Ended):
         os.kill(os.getpid(), sent)
     assert ended.value.args == (sent,)
     assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_DFL] * 2
@@ -36,21 +36,21 @@ def test_a_signal_is_raised_with_its_number_and_its_default_handler_restored(sen
 def test_an_ignored_or_handled_signal_is_unchanged() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, handler := lambda *_: None)
-    with raised(Ended):
+    with raise_on_signal(Ended):
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGTERM)
     assert (signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)) == (signal.SIG_IGN, handler)
 
 
 def test_the_outer_block_handles_a_signal_inside_a_nested_block() -> None:
-    with pytest.raises(Ended) as ended, raised(Ended), raised(lambda _: SystemExit(1)):
+    with pytest.raises(Ended) as ended, raise_on_signal(Ended), raise_on_signal(lambda _: SystemExit(1)):
         os.kill(os.getpid(), signal.SIGTERM)
     assert ended.value.args == (signal.SIGTERM,)
 
 
 def test_raised_changes_no_handler_in_another_thread() -> None:
     def meanwhile() -> object:
-        with raised(Ended):
+        with raise_on_signal(Ended):
             return signal.getsignal(signal.SIGTERM)
 
     with ThreadPoolExecutor(1) as pool:

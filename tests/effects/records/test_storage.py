@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gcs import Bucket, Failure, serving
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.effects.records.objects import LocalObjects, latest_step, objects_for
 from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_client, gcs_storage, storage_for
 from xsft.errors import Unreachable
@@ -117,7 +117,7 @@ def test_a_silent_server_is_unreachable_after_the_deadline(bucket: Bucket) -> No
     storage = client()
     started = time.monotonic()
     with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
-        within(0.1, lambda: storage.read("gs://my-bucket/a/file", limit=9))
+        call_within(0.1, lambda: storage.read("gs://my-bucket/a/file", limit=9))
     assert time.monotonic() - started < bucket.delay_s
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.servers import NAME, WEIGHTS, recorded, run_with, server
-from xsft.effects.submit.serving import BegunServer, begin, found, plan_serving, stop_argv
+from xsft.effects.submit.serving import BegunServer, begin, find_server, plan_serving, stop_argv
 from xsft.errors import Refused, SpecError
 from xsft.serving.plan import ServingPlan
 
@@ -52,13 +52,13 @@ def owner_of(there: Json | None) -> str:
 def test_the_created_server_is_the_planned_one_and_owns_its_dependents(
     cluster_api: ClusterApi, plan: ServingPlan, started: Starts
 ) -> None:
-    assert found(cluster_api.connect(), plan).state == "missing"
+    assert find_server(cluster_api.connect(), plan).state == "missing"
     done = started(plan)
     (sent,) = cluster_api.server.asked(CREATE)
     assert sent.body == plan.manifest
     _, service, budget = held(cluster_api, plan)
     assert (done.action, owner_of(service), owner_of(budget)) == ("created", done.uid, done.uid)
-    assert found(cluster_api.connect(), plan).state == "running"
+    assert find_server(cluster_api.connect(), plan).state == "running"
 
 
 def test_concurrent_callers_create_one_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
@@ -107,7 +107,7 @@ def test_a_server_with_other_inputs_is_kept_and_the_difference_named(
 ) -> None:
     before = started(plan).uid
     longer = server(namespace=plan.namespace, max_model_len=4096)
-    assert found(cluster_api.connect(), longer).state == "missing"
+    assert find_server(cluster_api.connect(), longer).state == "missing"
     with pytest.raises(Refused) as refused:
         started(longer)
     assert refused.value.problem_id == "server-differs"

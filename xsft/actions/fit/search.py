@@ -132,7 +132,9 @@ def _search_fit(
         named = FitQuestions(again=False, timeout_s=limit, say=lambda line: progress(f"{one.words}: {line}"))
         return named.answer(base.file, run, needed_step(base.file, run))
 
-    state, stopped = searched(start, ask, report=report, budget_s=request.budget_s, timeout_s=request.timeout_s)
+    state, stopped = search_alternatives(
+        start, ask, report=report, budget_s=request.budget_s, timeout_s=request.timeout_s
+    )
     return replace(found, search=state, stopped=stopped)
 
 
@@ -180,7 +182,7 @@ def _changed_run(run: Run, text: str, one: Alternative, *, settings: Sequence[st
     return replace(run, spec=spec.model_copy(update={"image": run.spec.image}), slice=one.run.tpu)
 
 
-def searched(
+def search_alternatives(
     search: FitSearch,
     ask: AskAlternative,
     *,

@@ -12,7 +12,7 @@ from xsft import api, jobs
 from xsft.actions.listener import ActionListener, AskUser
 from xsft.actions.pipeline.here import conversion_found, training_plan
 from xsft.actions.runs.waiting import WaitLimits, error_of
-from xsft.actions.submit.cluster import ConnectSubmitter, submitted
+from xsft.actions.submit.cluster import ConnectSubmitter, submit_plan
 from xsft.actions.submit.wait import after_plan
 from xsft.actions.weights.convert import look_for_cluster, planned_conversion
 from xsft.aliases import ShowLine
@@ -73,8 +73,8 @@ class ClusterStage:
         self.done: Submission | None = None
 
     def submit(self, plan: Planned, *, connect: ConnectSubmitter, why: str) -> StageEnd:
-        """Create, adopt or recognise the object, as `submitted` does. `why`: the reason to create it."""
-        done = self.done = submitted(plan, connect=connect, ask=self.call.ask, listener=self.call.listener)
+        """Create, adopt or recognise the object, as `submit_plan` does. `why`: the reason to create it."""
+        done = self.done = submit_plan(plan, connect=connect, ask=self.call.ask, listener=self.call.listener)
         named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
         reason = f"{named} is already running" if done.action == "adopted" else why
         state: StageState = "done" if done.action == "finished" else "running"
@@ -194,7 +194,7 @@ class TrainOnCluster(ClusterStage):
 
     def perform(self, progress: ShowLine) -> StageEnd:
         made = self._plan(progress)
-        api.accepted(made)
+        api.accepted_problems(made)
         connect = partial(submitter_for, self.asked.workload, made, through_xpk=False)
         end = self.submit(made, connect=connect, why=self.find().why)
         return end if end.state == "running" else replace(end, why=self.find().why, result=self.find().result)

@@ -15,7 +15,7 @@ from xsft.actions.pipeline.cluster import ClusterStage
 from xsft.actions.pipeline.here import watch_here
 from xsft.aliases import ShowLine
 from xsft.effects.local import evaluate
-from xsft.effects.local.evaluate import LocalEvaluation, existing
+from xsft.effects.local.evaluate import LocalEvaluation, existing_evaluation
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import record_store
@@ -58,7 +58,7 @@ class EvaluateHere:
             online=not reads_only_files(intent.run),
         )
         end = evaluate.perform(evaluation)
-        made = existing(plan)
+        made = existing_evaluation(plan)
         if end.action != "done" and made is not None:
             self._listener.evaluated(made.report)
         return end

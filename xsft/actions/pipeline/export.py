@@ -12,7 +12,7 @@ from xsft.actions.environments import engine_environment, maxtext_machine
 from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall, ClusterStage, SharedIntent, job_plan
 from xsft.actions.pipeline.here import watch_here
-from xsft.actions.weights.export import intended
+from xsft.actions.weights.export import intended_training
 from xsft.actions.weights.export_on_cluster import no_logits, plan_for_pod
 from xsft.aliases import ShowLine
 from xsft.effects.facts.exported import plan_ahead
@@ -85,7 +85,7 @@ class ExportHere:
     def _route(self) -> ExportRoute:
         request = ExportRequest(form=self._asked.what, step=self._steps)
         (intent,) = api.intend((self._workload,))
-        return ExportRoute(trained=intended(intent), asked=request, to=self._asked.to)
+        return ExportRoute(trained=intended_training(intent), asked=request, to=self._asked.to)
 
 
 class ExportOnCluster(ClusterStage):
@@ -105,7 +105,7 @@ class ExportOnCluster(ClusterStage):
         hub, output = destination(self._asked.to)
         request = ExportRequest(form=self._asked.what, hub=hub)
         steps = self.asked.workload.spec.train.steps
-        made = plan_ahead(intended(intent), request, step=steps, output=output, folder=EXPORTED)
+        made = plan_ahead(intended_training(intent), request, step=steps, output=output, folder=EXPORTED)
         planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
         return replace(planned, digest=None)
 
@@ -143,7 +143,7 @@ class ExportOnCluster(ClusterStage):
 
     def _export_plan(self, intent: Intent) -> ExportPlan:
         request = ExportRequest(form=self._asked.what, step=self.asked.workload.spec.train.steps)
-        return plan_for_pod(intended(intent), request, to=self._asked.to)
+        return plan_for_pod(intended_training(intent), request, to=self._asked.to)
 
     def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
         file = self.asked.workload.file

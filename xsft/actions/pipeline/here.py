@@ -12,7 +12,7 @@ from xsft.actions.weights.convert import converted_here, look
 from xsft.aliases import ShowLine
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.convert import ConversionResult
-from xsft.effects.local.folder import RunFolder, recorded_run, recovered, run_folder_of
+from xsft.effects.local.folder import RunFolder, recorded_run, recover_losses, run_folder_of
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, already_done
 from xsft.effects.machine import clock
@@ -129,7 +129,7 @@ class TrainHere:
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
         made = self._plan()
-        self._listener.warn(p for p in api.accepted(made) if p.severity == "warning")
+        self._listener.warn(p for p in api.accepted_problems(made) if p.severity == "warning")
         try:
             result, picture = train_here(made, machine=self._machine, listener=self._listener)
         except AlreadyRunning as running:
@@ -183,7 +183,7 @@ def _untrained_stage(folder: RunFolder) -> StageFound:
     record = recorded_run(folder)
     if record is None or not record.attempts:
         return StageFound(state="missing", why="no attempt is recorded")
-    last = recovered(record, folder).attempts[-1]
+    last = recover_losses(record, folder).attempts[-1]
     state: StageState = "torn" if record.outcome == "running" else "failed"
     reason = last.reason or "it did not complete"
     step = folder.latest_step()

@@ -43,7 +43,7 @@ def run_stages(
     none of the requested stages; TimedOut.
     """
     (intent,) = api.intend((workload,))
-    api.admitted(tuple(p.in_file(workload.file) for p in intent.problems if p.kind != "unmade"))
+    api.admitted_problems(tuple(p.in_file(workload.file) for p in intent.problems if p.kind != "unmade"))
     if not request.waits and workload.spec.on_this_machine:
         raise UsageError(
             "--no-wait: on this machine the stages run in this process, and would end with it.",

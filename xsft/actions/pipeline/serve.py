@@ -11,7 +11,7 @@ from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.recording import gather_provenance
-from xsft.effects.submit.serving import begin, found, plan_serving
+from xsft.effects.submit.serving import begin, find_server, plan_serving
 from xsft.effects.submit.serving_record import ServerRecord
 from xsft.errors import Refused
 from xsft.export.inputs import HF_PREFIX
@@ -68,12 +68,12 @@ class ServeOnCluster:
         if weights is None:
             return StageFound(state="missing", why="there is no export to serve")
         plan = self._plan(weights)
-        seen = replace(found(self._cluster(), plan), digest=plan.digest)
+        seen = replace(find_server(self._cluster(), plan), digest=plan.digest)
         return replace(seen, state="torn") if seen.state == "running" else seen
 
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, cluster = self._plan(self._weights()), self._cluster()
-        before = found(cluster, plan)
+        before = find_server(cluster, plan)
         confirm_server(plan, ask=self._call.ask if before.state == "missing" else None)
         run = self._run()
         provenance = gather_provenance(self._asked.workload.file, target=run.spec.target)

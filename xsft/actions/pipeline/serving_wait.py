@@ -9,7 +9,7 @@ from xsft.actions.listener import AskUser
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
-from xsft.effects.submit.serving import found, stop_argv
+from xsft.effects.submit.serving import find_server, stop_argv
 from xsft.errors import Refused, RunFailed, TimedOut
 from xsft.serving.plan import ServingPlan
 from xsft.spec.amounts import duration_text
@@ -31,7 +31,7 @@ def wait_for_server(
     """
     began, last_why = clock.monotonic(), ""
     while True:
-        now = found(cluster, plan)
+        now = find_server(cluster, plan)
         if now.why != last_why:
             say(f"{plan.run_name}: {now.why}")
             last_why = now.why

@@ -28,11 +28,11 @@ class CancelResult(Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why there was nothing to cancel, for `nothing`."""
     loss: Loss | None = None
-    """What was lost, for `cancelled`."""
+    """What was lost, for `cancel_run`."""
     problems: tuple[Problem, ...] = ()
 
 
-def cancelled(
+def cancel_run(
     name: str, *, runs: RunAccess, agree: ConfirmCancel, waiting: ShowWaiting = wait_silently
 ) -> CancelResult:
     """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""

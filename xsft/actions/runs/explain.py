@@ -32,7 +32,7 @@ class RunExplanation(Struct, frozen=True, kw_only=True):
     explanation: Explanation
 
 
-def explained(
+def explain_run(
     name: str, *, runs: RunAccess, evidence: ReadEvidence, recorded: ReadAttempt, attempt: int | None = None
 ) -> RunExplanation:
     """Return the explanation. Raises UsageError for a name that no run has or an attempt that never existed,

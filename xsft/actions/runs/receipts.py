@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from xsft.actions.runs.log_sources import RunLogs
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.effects.runs.runs import Runs
 from xsft.effects.submit.job_end import record_receipt
 from xsft.errors import XsftError
@@ -33,7 +33,7 @@ def record_wait_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
     problems = runs.record_worthless(row)
     if row.ended and row.on_cluster:
         with suppress(XsftError):
-            within(LIMIT_S, lambda: read_receipt(runs, one_run(row.run_name, runs.look())))
+            call_within(LIMIT_S, lambda: read_receipt(runs, one_run(row.run_name, runs.look())))
     return problems
 
 

@@ -69,7 +69,7 @@ class WaitResult(Struct, frozen=True, kw_only=True):
         return self.outcome == "ended" and self.row is not None and not self.row.ended
 
 
-def noted(waited: WaitResult, record: RecordWait) -> tuple[Problem, ...]:
+def note_result(waited: WaitResult, record: RecordWait) -> tuple[Problem, ...]:
     """Return warnings about the result; record how the run ended, or that it will not reach the goal."""
     if waited.row is None:
         return ()

@@ -8,10 +8,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from xsft.actions.listener import ActionListener, PlainView
-from xsft.actions.submit.cluster import submitted
+from xsft.actions.submit.cluster import submit_plan
 from xsft.actions.submit.local import train_here
 from xsft.aliases import ShowLine
-from xsft.api import LoadedWorkload, accepted, plan
+from xsft.api import LoadedWorkload, accepted_problems, plan
 from xsft.effects.local.run import LocalResult
 from xsft.effects.submit.submission import Submission
 from xsft.problems import Problem
@@ -27,11 +27,11 @@ def submit(
     has all warnings; it is also returned for a run that failed.
     """
     (made,) = plan((workload,), progress=progress)
-    accepted(made)
+    accepted_problems(made)
     warnings: list[Problem] = []
     listener = ActionListener(working=lambda _title: nullcontext(PlainView(show=progress)), warn=warnings.extend)
     if made.on_this_machine:
         result, _picture = train_here(made, machine=None, listener=listener)
         return replace(result, warnings=tuple(dict.fromkeys((*result.warnings, *warnings))))
     connect = partial(submitter_for, workload, made, through_xpk=through_xpk)
-    return submitted(made, connect=connect, ask=None, listener=listener)
+    return submit_plan(made, connect=connect, ask=None, listener=listener)

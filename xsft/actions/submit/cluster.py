@@ -63,7 +63,7 @@ def submit_cluster(
     `ask`: asks the user whether to create it; None: without asking.
     Raises as `connect` and `Submitter.submit` do, Refused if the answer is no.
     """
-    done = submitted(plan, connect=connect, ask=ask, listener=listener)
+    done = submit_plan(plan, connect=connect, ask=ask, listener=listener)
     if wait is None:
         return SubmissionEnd(done=done)
     if done.action != "finished":
@@ -76,7 +76,9 @@ def submit_cluster(
     return SubmissionEnd(done=done, waited=waited, failed=error_of(plan.run_name, DONE, waited))
 
 
-def submitted(plan: Planned, *, connect: ConnectSubmitter, ask: AskUser | None, listener: ActionListener) -> Submission:
+def submit_plan(
+    plan: Planned, *, connect: ConnectSubmitter, ask: AskUser | None, listener: ActionListener
+) -> Submission:
     """Create, adopt or recognise the run; report what it takes and the warnings. Raises as `submit_cluster` does."""
     listener.submitting(plan)
     reporter = _WarningReporter(listener)

@@ -15,7 +15,7 @@ from xsft.actions.runs.evidence import evidence_of
 from xsft.actions.runs.log_sources import RunLogs
 from xsft.actions.runs.receipts import record_wait_end
 from xsft.actions.runs.selection import runs_at
-from xsft.actions.runs.waiting import Clock, LookAtRuns, RecordWait, WaitLimits, WaitResult, noted, wait_for
+from xsft.actions.runs.waiting import Clock, LookAtRuns, RecordWait, WaitLimits, WaitResult, note_result, wait_for
 from xsft.aliases import ShowLine
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
@@ -60,7 +60,7 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
         waited = self._glance(name) if done.action == "finished" else waiter.until_end(name)
         if waited.outcome == "ended" and waited.row is not None and waited.row.state != "cancelled":
             self._explain(name)
-        return replace(waited, problems=noted(waited, self.record))
+        return replace(waited, problems=note_result(waited, self.record))
 
     def _glance(self, name: str) -> WaitResult:
         """Read a finished run once, only to see whether its steps trained anything."""

@@ -13,7 +13,7 @@ from xsft.conversion.inputs import BRANCH
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.hub import read_repository, read_token
-from xsft.effects.facts.hub_reader import answered
+from xsft.effects.facts.hub_reader import answered_reader
 from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
 from xsft.effects.machine import clock
@@ -63,7 +63,7 @@ def look_for_cluster(
     problems: tuple[Problem, ...] = ()
     if plan.whole is None and not plan.inputs.source.is_folder:
         source, problems = read_source_for_pods(plan, listener, has_secret=workload.spec.secrets.hf_token is not None)
-        (intent,) = api.intend((workload,), hub=answered(source))
+        (intent,) = api.intend((workload,), hub=answered_reader(source))
         plan = planned_conversion(workload, intent)
     return plan, intent, (*intent.problems, *problems)
 
@@ -105,7 +105,7 @@ def look(workload: api.LoadedWorkload, source: SourceFacts | None = None) -> tup
 
     Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
     """
-    (intent,) = api.intend((workload,), hub=answered(source))
+    (intent,) = api.intend((workload,), hub=answered_reader(source))
     problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
     plan = planned_conversion(workload, intent)
     refuse_errors(problems)
@@ -141,7 +141,7 @@ def ask_hub(plan: ConversionPlan, listener: ActionListener) -> SourceFacts | Non
         raise
 
 
-def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ...]:
+def moved_warning(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ...]:
     """Return a warning if the branch or tag points to other weights than those that were converted."""
     then, now = plan.recorded.commit if plan.recorded else None, source.commit if source else None
     if plan.whole is None or then is None or now is None or then == now:
@@ -154,7 +154,7 @@ def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ..
 
 def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: ActionListener) -> ConversionResult:
     source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan, listener)
-    listener.warn(moved(plan, source))
+    listener.warn(moved_warning(plan, source))
     if plan.whole is None:
         look(workload, source)  # raises an error if the hub's answer forbids it
     with listener.converting(plan) as display:

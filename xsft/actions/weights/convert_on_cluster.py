@@ -20,7 +20,7 @@ from xsft.actions.submit.cpu_job import (
 from xsft.actions.submit.wait import after_plan
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.progress import BytesDone
-from xsft.effects.facts.growth import growing
+from xsft.effects.facts.growth import watch_growth
 from xsft.effects.machine import clock
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.claims import ConversionClaim, read_claim, take_claim, under_claim
@@ -83,5 +83,5 @@ def _wait_for_conversion(
     def on_size(size: int) -> None:
         display.on_event(BytesDone(done=size, of=whole, at=clock.monotonic()))
 
-    with growing(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
+    with watch_growth(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
         return record_ended(done, after.wait(done))

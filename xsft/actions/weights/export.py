@@ -14,7 +14,7 @@ from xsft.steps import Intent
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 
-def intended(intent: Intent) -> TrainedRun:
+def intended_training(intent: Intent) -> TrainedRun:
     """Return the training of a workload, which may not have begun."""
     return TrainedRun(
         run_name=intent.run.run_name,

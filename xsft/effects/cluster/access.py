@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.machine import clock, process
-from xsft.effects.machine.files import beside
+from xsft.effects.machine.files import replacing_name
 from xsft.effects.machine.paths import private_folder, state_dir
 from xsft.effects.machine.process import ProcessResult, own_environment
 from xsft.errors import ClusterMissing, EnvironmentMissing, Forbidden, Unreachable, UsageError, XsftError
@@ -123,7 +123,7 @@ def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, he
     argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
     quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
     try:
-        with beside(private) as fresh:
+        with replacing_name(private) as fresh:
             env = {**here.env, **quiet, "KUBECONFIG": str(fresh)}
             done = here.run((*argv, "--quiet"), env=env, timeout_s=GCLOUD_TIMEOUT_S)
             if not done.ok or not context_names((fresh,)):

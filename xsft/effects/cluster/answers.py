@@ -134,7 +134,7 @@ def reply_of(
     return Reply(status=status, body=body, retry_after_s=retry_after_s(response.headers))
 
 
-def lost(failed: Exception, access: Access, *, host: str) -> LostAnswer:
+def lost_answer(failed: Exception, access: Access, *, host: str) -> LostAnswer:
     """Return what a failed request means."""
     text = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
     if any(sign in text for sign in DISTRUST):

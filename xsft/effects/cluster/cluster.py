@@ -13,7 +13,7 @@ from xsft.aliases import JsonObject
 from xsft.effects.cluster import dry_run
 from xsft.effects.cluster.access import AccessSources, access_for, this_machine
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
-from xsft.effects.cluster.create import MANAGER, CreatedObject, ExistingObject, create, without
+from xsft.effects.cluster.create import MANAGER, CreatedObject, ExistingObject, create, without_values
 from xsft.effects.cluster.delete import DeleteOutcome, delete
 from xsft.effects.cluster.errors import ApiRequest, not_installed
 from xsft.effects.cluster.http import http_for
@@ -203,7 +203,7 @@ class Cluster:
             outcome = create(self._api, kinds.SECRETS, body, mark=mark)
         except XsftError as failed:
             hidden = (*encoded.values(), *(value.decode("utf-8", "replace") for value in data.values()))
-            raise without(failed, hidden) from None
+            raise without_values(failed, hidden) from None
         bare = {k: v for k, v in outcome.object.items() if k not in {"data", "stringData"}}
         return CreatedObject(object=bare) if isinstance(outcome, CreatedObject) else ExistingObject(object=bare)
 

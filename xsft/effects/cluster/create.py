@@ -64,7 +64,7 @@ def is_refusal(failed: XsftError) -> bool:
     return isinstance(failed, Unreachable | EnvironmentMissing) and failed.again != "helps"
 
 
-def without(failed: XsftError, values: tuple[str, ...]) -> XsftError:
+def without_values(failed: XsftError, values: tuple[str, ...]) -> XsftError:
     """Return the same error with these values removed, even if the cluster quoted them."""
     if isinstance(failed, SpecError):
         return SpecError(tuple(replace(p, message=_hide_values(p.message, values)) for p in failed.problems))

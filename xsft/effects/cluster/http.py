@@ -12,8 +12,8 @@ import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, lost, read_object, reply_of
-from xsft.effects.cluster.kubeconfig import Entry, entry_of, unusable
+from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, lost_answer, read_object, reply_of
+from xsft.effects.cluster.kubeconfig import Entry, entry_of, unusable_context
 from xsft.effects.cluster.login import ClusterLogin, Credentials, tls_context
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
@@ -62,7 +62,7 @@ def pool_for(entry: Entry, certificate: bytes, key: bytes, *, env: Mapping[str, 
         login = urllib3.make_headers(proxy_basic_auth=pair) if user.username else {}
         return urllib3.ProxyManager(proxy, proxy_headers=login, **options)
     except (ValueError, HTTPError) as failed:
-        raise unusable(entry.context, str(failed)) from None
+        raise unusable_context(entry.context, str(failed)) from None
 
 
 def _environment_proxy(server: str, env: Mapping[str, str]) -> str | None:
@@ -108,7 +108,7 @@ class Http:
         try:
             return self._read_reply(self._send(method, path, headers, content, self._timeouts_s[1]), read)
         except (HTTPError, OSError) as failed:
-            return lost(failed, self._access, host=self._host)
+            return lost_answer(failed, self._access, host=self._host)
 
     def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | LostAnswer:
         """Send a GET whose answer is read as it arrives."""
@@ -116,7 +116,7 @@ class Http:
             response = self._send("GET", path, {"Accept": ANYTHING}, None, read_timeout_s)
             return Stream(response) if response.status == 200 else self._read_reply(response, read_object)
         except (HTTPError, OSError) as failed:
-            return lost(failed, self._access, host=self._host)
+            return lost_answer(failed, self._access, host=self._host)
 
     def _send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, read_timeout_s: float

@@ -121,15 +121,15 @@ def entry_of(context: str, files: tuple[Path, ...]) -> Entry:
         cluster = convert(_entry_of_name(configs, "cluster", names.get("cluster")), ClusterEntry)
         user = convert(_entry_of_name(configs, "user", names["user"]) if names.get("user") else {}, UserEntry)
     except OSError as failed:
-        raise unusable(context, f"{failed.filename} cannot be read: {failed.strerror}") from None
+        raise unusable_context(context, f"{failed.filename} cannot be read: {failed.strerror}") from None
     except ValueError as wrong:
-        raise unusable(context, str(wrong)) from None
+        raise unusable_context(context, str(wrong)) from None
     if not cluster.server:
-        raise unusable(context, f"its cluster {names['cluster']} has no server")
+        raise unusable_context(context, f"its cluster {names['cluster']} has no server")
     return Entry(context=context, cluster=cluster, user=user)
 
 
-def unusable(context: str, why: str) -> EnvironmentMissing:
+def unusable_context(context: str, why: str) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"The context {context} of the kubeconfig cannot be used: {why}.",
         fix=f"Correct it; `kubectl --context {context} version` shows whether kubectl can use it.",

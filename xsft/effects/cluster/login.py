@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from xsft.effects.cluster.access import GCLOUD_LOGIN
 from xsft.effects.cluster.answers import read_object
-from xsft.effects.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable
+from xsft.effects.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable_context
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import ProcessResult, at_terminal, run
 from xsft.effects.machine.regular import read_text
@@ -115,13 +115,13 @@ class ClusterLogin:
             return read_text(path).strip()
         except (OSError, ValueError) as failed:
             why = getattr(failed, "strerror", None) or "it is not UTF-8 text"
-            raise unusable(self._entry.context, f"its tokenFile {path} cannot be read: {why}") from None
+            raise unusable_context(self._entry.context, f"its tokenFile {path} cannot be read: {why}") from None
 
     def _by_provider(self, provider: AuthProvider) -> str:
         """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
         if provider.name != "oidc":
             why = f"kubectl 1.26 removed the auth-provider {provider.name}; use its login program (exec)"
-            raise unusable(self._entry.context, why)
+            raise unusable_context(self._entry.context, why)
         try:
             return _id_token(provider.config)
         except ValueError as failed:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 
 from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, clients_of
 from xsft.effects.machine import process
-from xsft.effects.machine.parallel import every
+from xsft.effects.machine.parallel import all_answers
 from xsft.effects.machine.process import ProcessResult
 from xsft.errors import EnvironmentMissing, TimedOut
 from xsft.image.docker_errors import PERMIT, START
@@ -56,7 +56,7 @@ def tool_checks(run: RunTool) -> list[ToolCheck]:
     """Return the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
     clients = (partial(_client, argv=argv, needed_for=need, fix=fix) for argv, need, fix in CLIENTS)
     checks: tuple[Callable[[RunTool], ToolCheck], ...] = (_pid_namespace, *clients, _docker_build, _docker_engine)
-    return every([partial(_check_in_time, check, run) for check in checks], threads=4)
+    return all_answers([partial(_check_in_time, check, run) for check in checks], threads=4)
 
 
 CLIENTS = (

@@ -20,7 +20,7 @@ from xsft.checkpoint.files import (
     parse_json,
     saved_arrays,
 )
-from xsft.effects.machine.parallel import every
+from xsft.effects.machine.parallel import all_answers
 from xsft.effects.records.storage import Storage
 from xsft.facts import SavedArray
 
@@ -115,7 +115,7 @@ def _read_own_files(path: str, arrays: Sequence[SavedArray], storage: Storage, *
     chosen = arrays[:: max(1, -(-len(arrays) // max(1, sampled)))]
     names = [".".join(array.path) for array in chosen]
     looks = [partial(_own_file, f"{path}/{name}", storage) for name in names]
-    contents = dict(zip(names, every(looks, threads=AT_ONCE), strict=True))
+    contents = dict(zip(names, all_answers(looks, threads=AT_ONCE), strict=True))
     found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
     if not any(own.dtype for own in found.values()):
         return _MetadataOfArrays(found={}, detail="no .zarray or zarr.json was found beside the arrays")

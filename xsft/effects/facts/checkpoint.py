@@ -20,7 +20,7 @@ from xsft.checkpoint.files import (
 )
 from xsft.checkpoint.whole import interrupted, missing_arrays
 from xsft.effects.facts.arrays import MAX_METADATA, ReadArrays, json_at, read_arrays
-from xsft.effects.facts.near import absent, no_commit, step_folder
+from xsft.effects.facts.near import absent_checkpoint, no_commit, step_folder
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import DEADLINE_S, Storage, storage_for
 from xsft.errors import Unreachable
@@ -54,7 +54,7 @@ def read_checkpoint(
 def _look_at_metadata(path: str, storage: Storage, sampled: int) -> CheckpointFacts:
     content = storage.read(f"{path}/{METADATA}", limit=MAX_METADATA + 1)
     if content is None:
-        return absent(path, storage)
+        return absent_checkpoint(path, storage)
     if len(content) > MAX_METADATA:
         detail = f"{METADATA} has more than {MAX_METADATA:,} bytes and was not read"
         return CheckpointFacts(path=path, status="read", detail=detail, use_ocdbt=_has_manifest(path, storage))

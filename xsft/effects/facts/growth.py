@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from xsft.effects.machine.parallel import repeating
+from xsft.effects.machine.parallel import repeat_call
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import storage_for
 from xsft.errors import Unreachable
@@ -15,7 +15,7 @@ EVERY_S = 10.0
 
 
 @contextmanager
-def growing(folder: str, *, on_size: Callable[[int], None], every_s: float = EVERY_S) -> Iterator[None]:
+def watch_growth(folder: str, *, on_size: Callable[[int], None], every_s: float = EVERY_S) -> Iterator[None]:
     """Call `on_size` with the bytes of the folder from a thread, while the block runs. A size that cannot be read is
     skipped, because it is only shown."""
 
@@ -25,5 +25,5 @@ def growing(folder: str, *, on_size: Callable[[int], None], every_s: float = EVE
             if size is not None:
                 on_size(size)
 
-    with repeating(look, every_s=every_s):
+    with repeat_call(look, every_s=every_s):
         yield

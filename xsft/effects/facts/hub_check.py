@@ -17,7 +17,7 @@ from xsft.conversion.inputs import ConversionSource
 from xsft.effects.facts.hub import ENDPOINT, HubAnswer, endpoint_of, hub_session, read_json, read_repository, read_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.hub_login import hub_token
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
 from xsft.facts import HubDataFacts, SourceFacts
@@ -31,7 +31,7 @@ def check_data(path: str) -> HubDataFacts:
     """Return the hub's facts of a data set; `unanswered` states why there are none. Raises nothing."""
     env, token = _own_login()
     try:
-        return within(DEADLINE_S, lambda: read_data(path, env=env, token=token))
+        return call_within(DEADLINE_S, lambda: read_data(path, env=env, token=token))
     except Unreachable as failed:
         return HubDataFacts(unanswered=failed.message)
 
@@ -43,7 +43,7 @@ def check_weights(source: ConversionSource) -> SourceFacts:
     """
     env, token = _own_login()
     try:
-        found = within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
+        found = call_within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
     except Unreachable as failed:
         return SourceFacts(unanswered=failed.message)
     return replace(found, commit=None, weights_bytes=None)
@@ -54,7 +54,7 @@ def tokenizer_access(name: str) -> Problem | None:
     not answer in time.
     """
     env, token = _own_login()
-    return within(DEADLINE_S, lambda: _tokenizer_access(name, env=env, token=token))
+    return call_within(DEADLINE_S, lambda: _tokenizer_access(name, env=env, token=token))
 
 
 def _own_login() -> tuple[Mapping[str, str], str | None]:

@@ -18,7 +18,7 @@ class HubReader(Struct, frozen=True):
     weights: Callable[[ConversionSource], SourceFacts | None]
 
 
-def answered(source: SourceFacts | None) -> HubReader:
+def answered_reader(source: SourceFacts | None) -> HubReader:
     """Return a reader that does not ask the hub for weights, because they were already asked for."""
     return HubReader(data=lambda _path: None, weights=lambda _source: source)
 

@@ -19,7 +19,7 @@ from xsft.effects.environments import environments
 from xsft.effects.facts.row_files import RowFile
 from xsft.effects.machine import process
 from xsft.effects.machine.files import write_private
-from xsft.effects.machine.parallel import every
+from xsft.effects.machine.parallel import all_answers
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
@@ -71,7 +71,7 @@ def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataF
     """Return the facts of objects: the beginning of some of them is read, and the footer. Raises Unreachable."""
     with scratch_folder("rows") as scratch:
         first = tuple((scratch / str(number), file) for number, file in enumerate(files[:BUCKET_FILES]))
-        copies = every([partial(_partial, file, folder, of=of) for folder, file in first], threads=BUCKET_FILES)
+        copies = all_answers([partial(_partial, file, folder, of=of) for folder, file in first], threads=BUCKET_FILES)
         whole = len(files) <= BUCKET_FILES
         return _facts_of_copies(copies, of=of, where=where, beginning_bytes=BUCKET_BYTES, whole=whole)
 

@@ -23,7 +23,7 @@ _NEWEST = 3
 """Maximum number of steps searched for a complete one."""
 
 
-def absent(path: str, storage: Storage) -> CheckpointFacts:
+def absent_checkpoint(path: str, storage: Storage) -> CheckpointFacts:
     """Return the facts for a path without `_METADATA`: an unfinished save, something else, or nothing. Raises
     Unreachable.
     """

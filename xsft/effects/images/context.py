@@ -40,7 +40,7 @@ def folder_under_images(start: Path, name: str) -> Path | None:
     return next((at for folder in (start, *start.parents) if name and (at := folder / FOLDER / name).is_dir()), None)
 
 
-def hashed(part: DockerfilePart) -> DockerfilePart:
+def hash_large_files(part: DockerfilePart) -> DockerfilePart:
     """Return the part with the hashes that were left out because of a file's size. Raises EnvironmentMissing as
     `read_tree` does.
     """

@@ -21,7 +21,7 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
 from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.regular import read_text
-from xsft.effects.machine.signals import raised
+from xsft.effects.machine.signals import raise_on_signal
 from xsft.image.docker_errors import DockerRequest, login_refused, shorten_message
 from xsft.image.registry_names import HUB, is_google
 
@@ -124,7 +124,7 @@ def private_config(*, env: Mapping[str, str], own: bool = True, logins: Iterable
         if key in COPIED and own
     }
     with (
-        raised(_exit),
+        raise_on_signal(_exit),
         tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_folder_in_memory(env)) as name,
         _in_memory(json.dumps(_with_logins(copied, logins))) as config,
     ):

@@ -10,7 +10,7 @@ from xsft.effects.images.docker_build import BuildClient, build, find_client
 from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
 from xsft.effects.images.docker_login import Credential, google_credential
 from xsft.effects.images.docker_push import Pusher, pusher
-from xsft.effects.images.installed import thinned
+from xsft.effects.images.installed import thin_step
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.paths import own_cache
 from xsft.image.model import Base, BuildStep
@@ -50,7 +50,7 @@ class RealDocker:
         below = self.engine.image(step.args["DEPS_IMAGE"]) if "DEPS_IMAGE" in step.args else None
         if below is not None:
             cache = own_cache() / "image-installed"
-            step = thinned(step, image_id=below.id, docker=self.client.path, env=self.env, cache=cache)
+            step = thin_step(step, image_id=below.id, docker=self.client.path, env=self.env, cache=cache)
         build(step, engine=self.engine, client=self.client, names=(name,), logins=self._logins(step), on_event=on_event)
 
     def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None]) -> None:

@@ -34,7 +34,7 @@ print(json.dumps(found))
 """
 
 
-def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, str], cache: Path) -> BuildStep:
+def thin_step(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, str], cache: Path) -> BuildStep:
     """Return the step without files that the image below has at the same path; unchanged if they cannot be read, or if
     the image has another folder layout than images/post_training.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder
+from xsft.effects.images.context import code_part, deps_part, hash_large_files, image_names, images_folder
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
@@ -135,8 +135,8 @@ def current_tag(images: Path, options: BuildOptions, *, base: str) -> str:
     """Return the tag of the code's image as it would be built now. Raises as `code_part` does."""
     folder, project = images / options.image, images.parent
     material = Material(
-        deps=hashed(deps_part(folder)),
-        code=hashed(
+        deps=hash_large_files(deps_part(folder)),
+        code=hash_large_files(
             code_part(
                 folder,
                 code=tuple(project / path for path in options.code),

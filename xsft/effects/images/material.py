@@ -9,7 +9,14 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.effects.images.context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
+from xsft.effects.images.context import (
+    code_part,
+    deps_part,
+    folder_under_images,
+    hash_large_files,
+    image_names,
+    images_folder,
+)
 from xsft.effects.images.secret_scan import scan
 from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.inputs.checkout import checkout
@@ -69,8 +76,8 @@ def plan_image(options: BuildOptions, by: MaterialReaders) -> PlannedImage:
     said += refuse_errors(material_problems(options, Material(deps=deps, code=code)))
     here = checkout(project)
     material = Material(
-        deps=hashed(deps),
-        code=hashed(code),
+        deps=hash_large_files(deps),
+        code=hash_large_files(code),
         base=by.base(_base_ref(options, deps)),
         revision=here.commit if here else None,
         dirty=here.dirty if here else None,

@@ -17,7 +17,7 @@ from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, RegistryAnswer, RegistryQuery, send
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.errors import Unknown, XsftError
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, packages_of_sbom
 from xsft.image.recipe import PACKAGES_LABEL, PLATFORM
@@ -176,7 +176,9 @@ class Registries:
     def _packages_in_sbom(self, attestations: str) -> dict[str, str]:
         """Return the packages in the SBOM that BuildKit attached; empty if it cannot be read."""
         try:
-            return within(SBOM_S, lambda: self._packages(parse_image_name(attestations), self.manifest(attestations)))
+            return call_within(
+                SBOM_S, lambda: self._packages(parse_image_name(attestations), self.manifest(attestations))
+            )
         except (XsftError, msgspec.DecodeError):
             return {}
 
@@ -205,7 +207,7 @@ class Registries:
         distribution-spec v1.1, "Pushing a blob in chunks"; distribution@2.8 docs/spec/api.md, "Canceling".
         """
         at, budget_s = parse_image_name(repository), self.budget_s if budget_s is None else budget_s
-        begun = within(budget_s + TIMEOUT_S, self._query(at, budget_s=budget_s, pushes=True).begin_upload)
+        begun = call_within(budget_s + TIMEOUT_S, self._query(at, budget_s=budget_s, pushes=True).begin_upload)
         self._query(at, budget_s=0.0, pushes=True).cancel_upload(begun)
 
     def pause_asked(self, host: str) -> float | None:
@@ -229,7 +231,7 @@ class Registries:
     ) -> RegistryAnswer | None:
         """Return the answer; None for a 404."""
         query = self._query(at, budget_s=self.budget_s, max_bytes=max_bytes)
-        return within(self.budget_s + TIMEOUT_S, lambda: query.get(url, accept=accept))
+        return call_within(self.budget_s + TIMEOUT_S, lambda: query.get(url, accept=accept))
 
     def _query(self, at: ImageName, **options: Any) -> RegistryQuery:
         return RegistryQuery(at=at, login=self.login_to(at.host), sleep=self.sleep, **options)

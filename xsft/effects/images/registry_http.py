@@ -74,7 +74,7 @@ class RegistryQuery(Struct, frozen=True, kw_only=True):
     def _send_patiently(self, method: str, url: str, accept: tuple[str, ...] = ()) -> RegistryAnswer:
         try:
             with Session() as session:
-                return patiently(
+                return retry_patiently(
                     lambda: self._send_once(session, method, url, accept), sleep=self.sleep, budget_s=self.budget_s
                 )
         except RequestException as failed:
@@ -152,7 +152,9 @@ class RegistryAnswer(Struct, frozen=True, kw_only=True):
         return retry_after_s(self.headers)
 
 
-def patiently(once: Callable[[], RegistryAnswer], *, sleep: Callable[[float], None], budget_s: float) -> RegistryAnswer:
+def retry_patiently(
+    once: Callable[[], RegistryAnswer], *, sleep: Callable[[float], None], budget_s: float
+) -> RegistryAnswer:
     """Return the answer, retried while the server is busy or the connection breaks and `budget_s` allows a pause; in
     the end the busy answer itself. Raises RequestException if there is none.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xsft.effects.images.registry_client import Registries
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
 from xsft.image.contents import ImageLook
@@ -29,7 +29,7 @@ def look_at_image(ref: str, *, env: Mapping[str, str] | None = None) -> ImageLoo
         who = "your login" if registry.login_to(host).credential is not None else who
         if is_google(host) and who == "no login":  # Google's registries answer nothing without one
             return ImageLook(ref=ref, status="unread", asked_with=who, why=f"There is no login for {host} here.")
-        return within(DEADLINE_S, lambda: _look_at_image(registry, ref, who))
+        return call_within(DEADLINE_S, lambda: _look_at_image(registry, ref, who))
     except (XsftError, ValueError) as failed:
         return ImageLook(ref=ref, status="unread", asked_with=who, why=str(failed))
 

@@ -30,19 +30,19 @@ from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.program import ProgramEnd, follow_program
 from xsft.effects.local.stage_record import (
     StageRun,
-    begun,
+    begin_attempt,
     beside_fields,
+    check_usable,
     run_recorded,
     save_record,
     stage_record,
-    usable,
     with_end,
 )
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.memory import memory_bytes
-from xsft.effects.machine.parallel import repeating
+from xsft.effects.machine.parallel import repeat_call
 from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import AlreadyRunning, EnvironmentMissing
@@ -97,7 +97,7 @@ def convert_here(conversion: Conversion) -> ConversionResult:
         return _existing_conversion(plan)
     folder = stage_run(plan).folder
     first = Path(plan.first)  # its lock covers the conversion, whichever run asks for it
-    with usable(first), exclusive(first / "xsft" / "lock", waiting=conversion.waiting):
+    with check_usable(first), exclusive(first / "xsft" / "lock", waiting=conversion.waiting):
         plan = conversion.look()  # another process may have finished it
         if plan.whole:
             if _is_unrecorded(plan):
@@ -147,7 +147,7 @@ def _convert_once(conversion: Conversion, plan: ConversionPlan) -> ConversionRes
     machine = conversion.machine()
     contained = machine.contain()
     refuse_where_harmful(contained)
-    record = begun(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
+    record = begin_attempt(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
     log = Path(record.last.log)
 
     def end(
@@ -191,7 +191,7 @@ def _run_converter(
     def tell_bytes() -> None:
         asked.on_event(bytes_done(plan, Path(plan.directory), machine=machine))
 
-    with scratch_folder("convert") as scratch, repeating(tell_bytes, every_s=LOOK_EVERY_S):
+    with scratch_folder("convert") as scratch, repeat_call(tell_bytes, every_s=LOOK_EVERY_S):
         env = program_environment(machine, scratch, online=not plan.inputs.source.is_folder)
         command, env = (*machine.contain().prefix, *argv), {**env, "JAX_PLATFORMS": "cpu"}
         return follow_program(command, name="to_maxtext", env=env, log=log, on_line=on_line)
@@ -272,10 +272,10 @@ def lacks(plan: ConversionPlan, *, cache: Path) -> tuple[Problem, ...]:
     """Return a problem for the memory and the disk space that the conversion needs and this machine lacks; a warning if
     the model's size is unknown, and so what it needs."""
     needs = plan.estimate
-    return (unchecked(plan),) if needs is None else (*_memory(plan, needs), *_disk(plan, needs, cache))
+    return (unchecked_warning(plan),) if needs is None else (*_memory(plan, needs), *_disk(plan, needs, cache))
 
 
-def unchecked(plan: ConversionPlan) -> Problem:
+def unchecked_warning(plan: ConversionPlan) -> Problem:
     """Return the warning that nothing was checked."""
     message = f"The size of {plan.inputs.model} is unknown, so memory and disk were not checked before the conversion."
     fix = "Compare the size of the safetensors files with this machine: memory takes 1.2 times what is saved."

@@ -52,7 +52,7 @@ def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Cal
     """
     log = scratch / "server.log"
     argv, env = _server_argv(server, engine), _server_environment(scratch)
-    with trainer_process.running(argv, env=env, log=log, grace_s=GRACE_S) as process:
+    with trainer_process.run_process(argv, env=env, log=log, grace_s=GRACE_S) as process:
         while not _is_loaded(server):
             if process.poll() is not None or _has_failed(server):
                 raise _server_failed(log)

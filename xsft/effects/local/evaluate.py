@@ -21,12 +21,12 @@ from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.program import follow_program
 from xsft.effects.local.stage_record import (
     StageRun,
-    begun,
+    begin_attempt,
+    check_usable,
     read_stage,
     run_recorded,
     save_record,
     stage_record,
-    usable,
     with_end,
 )
 from xsft.effects.machine import clock
@@ -72,7 +72,7 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
 
 def find_evaluation(plan: EvaluationPlan) -> StageFound:
     """Return what exists of this evaluation. Raises Refused if its folder belongs to another run."""
-    if evaluation := existing(plan):
+    if evaluation := existing_evaluation(plan):
         return _judged_stage(evaluation)
     folder = _run_folder(plan)
     if is_held(folder.lock):
@@ -97,11 +97,11 @@ def perform(request: LocalEvaluation) -> StageEnd:
     that says so. Raises Refused for weights that are not there, EnvironmentMissing for a machine that is too small.
     """
     plan, folder = request.plan, _run_folder(request.plan)
-    if evaluation := existing(plan):
+    if evaluation := existing_evaluation(plan):
         return _found_end(evaluation)
     _refuse_unfit(plan)
-    with usable(folder.own), exclusive(folder.lock, waiting=lambda: request.progress(_waiting_line(plan))):
-        if evaluation := existing(plan):  # another process may have made it
+    with check_usable(folder.own), exclusive(folder.lock, waiting=lambda: request.progress(_waiting_line(plan))):
+        if evaluation := existing_evaluation(plan):  # another process may have made it
             return _found_end(evaluation)
         return _measure_recorded(request, folder)
 
@@ -160,7 +160,7 @@ def _measure_recorded(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
     program = ("python3", "-I", "-m", PROGRAM, "JOB", "ANSWER")  # without the text that is sent
     before = stage_record(stage_run(plan))
     private_folder(directory)
-    record = begun(before, program, folder=folder, machine=machine, save=partial(save_record, folder=folder))
+    record = begin_attempt(before, program, folder=folder, machine=machine, save=partial(save_record, folder=folder))
     action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
 
     def end(outcome: Outcome, reason: str | None, status: int | None) -> None:
@@ -215,7 +215,7 @@ def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:
     return tuple(path for _, path in found)
 
 
-def existing(plan: EvaluationPlan) -> EvaluationFile | None:
+def existing_evaluation(plan: EvaluationPlan) -> EvaluationFile | None:
     """Return the newest complete evaluation of these inputs; None without one."""
     return next(_complete(plan), None)
 

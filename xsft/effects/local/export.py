@@ -25,13 +25,13 @@ from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.program import follow_program
 from xsft.effects.local.stage_record import (
     StageRun,
-    begun,
+    begin_attempt,
     beside_fields,
+    check_usable,
     read_stage,
     run_recorded,
     save_record,
     stage_record,
-    usable,
     with_end,
 )
 from xsft.effects.machine import clock
@@ -95,7 +95,7 @@ def export_here(work: ExportWork) -> ExportResult:
         return existing_result(plan)
     lock = _run_folder(plan).lock
     with (
-        usable(Path(plan.output)),
+        check_usable(Path(plan.output)),
         exclusive(lock, waiting=lambda: work.say("another xsft is exporting this run; waiting for it")),
     ):
         plan = work.look()  # another process may have finished it
@@ -160,7 +160,7 @@ def _export_once(plan: ExportPlan, work: ExportWork) -> ExportResult:
     before = stage_record(run)
     refuse_where_harmful(machine.contain())
     Path(plan.directory).mkdir(parents=True, exist_ok=True)
-    record = begun(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
+    record = begin_attempt(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
 
     def end(outcome: Outcome, reason: str | None = None, verified: Verification | None = None) -> ExportResult:
         """Record the end in both records."""

@@ -102,7 +102,7 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
     return record
 
 
-def recovered(record: Record, folder: RunFolder) -> Record:
+def recover_losses(record: Record, folder: RunFolder) -> Record:
     """Return the record with the losses of an attempt that was killed together with xsft, read from its log."""
     if record.outcome != "running":
         return record

@@ -16,11 +16,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from xsft.effects.local.end import DONE, ended_then, judge_end, warnings_of
-from xsft.effects.local.folder import RunFolder, admit, recovered, run_folder_of
+from xsft.effects.local.folder import RunFolder, admit, recover_losses, run_folder_of
 from xsft.effects.local.killed import true_status
 from xsft.effects.local.machine import Machine, compiled_folder, trainer_command, trainer_environment
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
-from xsft.effects.local.stage_record import interruption, usable
+from xsft.effects.local.stage_record import check_usable, interruption
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.local.watch import AttemptWatch, TrainerEnd
 from xsft.effects.machine.filelock import exclusive
@@ -82,10 +82,10 @@ def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent]
     """
     folder = run_folder_of(plan)
     with _hold_run(folder):
-        record = recovered(admit(plan, folder), folder)
+        record = recover_losses(admit(plan, folder), folder)
         if folder.latest_step() >= plan.run.spec.train.steps:
             return _finished_result(plan, folder, record)
-        found = contained(machine, folder)
+        found = containment_of(machine, folder)
         return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
 
 
@@ -96,8 +96,8 @@ def already_done(plan: Plan) -> LocalResult | None:
     for a run that may not start.
     """
     folder = run_folder_of(plan)
-    with usable(folder.own):
-        record = recovered(admit(plan, folder), folder)
+    with check_usable(folder.own):
+        record = recover_losses(admit(plan, folder), folder)
         return _finished_result(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
 
 
@@ -111,7 +111,7 @@ def _hold_run(folder: RunFolder) -> Iterator[None]:
             fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
         )
 
-    with usable(folder.own):
+    with check_usable(folder.own):
         folder.own.mkdir(parents=True, exist_ok=True)
         with exclusive(folder.lock, waiting=refuse):
             yield
@@ -243,7 +243,7 @@ def _result(plan: Plan, watch: AttemptWatch, found: Containment) -> LocalResult:
     )
 
 
-def contained(machine: Machine, folder: RunFolder) -> Containment:
+def containment_of(machine: Machine, folder: RunFolder) -> Containment:
     """Return how to contain the trainer. Raises Refused if it would end another process, or an earlier one still writes
     to the folder.
     """

@@ -77,7 +77,7 @@ def read_stage(folder: RunFolder, *, key: str) -> Record | None:
     )
 
 
-def begun(
+def begin_attempt(
     record: Record, argv: tuple[str, ...], *, folder: RunFolder, machine: Machine, save: Callable[[Record], None]
 ) -> Record:
     """Return the record with the attempt that begins now: `argv` with the machine's Python, and its own log file. It is
@@ -134,7 +134,7 @@ def interruption(stop: KeyboardInterrupt) -> str:
 
 
 @contextmanager
-def usable(folder: Path) -> Iterator[None]:
+def check_usable(folder: Path) -> Iterator[None]:
     """Raise an error with the fix if the folder cannot be written or the disk is full."""
     try:
         yield

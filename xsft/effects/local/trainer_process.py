@@ -45,7 +45,7 @@ def follow(
 
 
 @contextmanager
-def running(
+def run_process(
     argv: Sequence[str], *, env: Mapping[str, str], log: Path, grace_s: float = GRACE_S
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the process with its output in `log`; stop it at the end. Raises as `follow`."""

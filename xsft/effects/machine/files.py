@@ -122,7 +122,7 @@ def read_places_text(path: Path) -> str:
 
 
 @contextmanager
-def beside(target: Path) -> Iterator[Path]:
+def replacing_name(target: Path) -> Iterator[Path]:
     """Yield a hidden name beside `target`, to be renamed to it. Nothing is left of it, also after Ctrl-C."""
     fresh = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
@@ -241,7 +241,7 @@ def _did_you_mean(name: str, kind: ContentKind) -> str:
 def _write_beside(
     target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool, mode: int
 ) -> None:
-    with beside(target) as fresh:
+    with replacing_name(target) as fresh:
         write_new(fresh, content, write=write, durable=durable, mode=mode, like=target)
         fresh.replace(target)
     if durable:

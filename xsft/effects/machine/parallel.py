@@ -24,7 +24,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 LAST_S = 1.0
-"""Seconds for the last call of `repeating`, which only updates a display."""
+"""Seconds for the last call of `repeat_call`, which only updates a display."""
 
 
 class SoftDeadline(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def start(look: Callable[[], T]) -> StartedCall[T]:
     return StartedCall(look)
 
 
-def within(seconds: float, look: Callable[[], T]) -> T:
+def call_within(seconds: float, look: Callable[[], T]) -> T:
     """Return what `look` returns. Raises Unreachable after `seconds`: name resolution and TLS have no timeout of their
     own. The thread is abandoned then; it holds nothing and ends with the process.
     """
@@ -73,7 +73,7 @@ def within(seconds: float, look: Callable[[], T]) -> T:
 
 
 @contextmanager
-def repeating(do: Callable[[], None], *, every_s: float) -> Iterator[None]:
+def repeat_call(do: Callable[[], None], *, every_s: float) -> Iterator[None]:
     """Call `do` every `every_s` seconds from a thread of its own until the block ends; then wait a moment for it."""
     ended = threading.Event()
 
@@ -118,7 +118,7 @@ def answers(
     return [None if answer is None else answer.result() for answer in finished]
 
 
-def every(
+def all_answers(
     looks: Sequence[Callable[[], T]],
     *,
     threads: int,

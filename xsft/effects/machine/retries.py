@@ -56,7 +56,7 @@ class Retries:
         return pause_s
 
 
-def doubling(first_s: float, *, longest_s: float) -> Iterator[float]:
+def doubling_pauses(first_s: float, *, longest_s: float) -> Iterator[float]:
     """Yield pauses without end, each twice as long as the one before it, up to `longest_s`."""
     pause_s = first_s
     while True:

@@ -12,7 +12,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def raised(error: Callable[[int], BaseException]) -> Iterator[None]:
+def raise_on_signal(error: Callable[[int], BaseException]) -> Iterator[None]:
     """Raise `error(number)` in the main thread on SIGTERM and SIGHUP while the block runs. A signal that is ignored
     (nohup) or has another handler is left as it is; in another thread nothing changes.
     """
@@ -34,10 +34,10 @@ def raised(error: Callable[[int], BaseException]) -> Iterator[None]:
 
 
 def as_ctrl_c() -> AbstractContextManager[None]:
-    """Raise KeyboardInterrupt with the signal's name on SIGTERM and SIGHUP, as `raised` does: systemd, Slurm and
-    `timeout` end a process this way, and what it started must be stopped, and its record closed.
+    """Raise KeyboardInterrupt with the signal's name on SIGTERM and SIGHUP, as `raise_on_signal` does: systemd, Slurm
+    and `timeout` end a process this way, and what it started must be stopped, and its record closed.
     """
-    return raised(lambda number: KeyboardInterrupt(signal.Signals(number).name))
+    return raise_on_signal(lambda number: KeyboardInterrupt(signal.Signals(number).name))
 
 
 @contextmanager

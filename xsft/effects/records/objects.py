@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct, field
 
 from xsft.effects.machine import clock
-from xsft.effects.machine.files import beside, not_written, sync_folder, write_new
+from xsft.effects.machine.files import not_written, replacing_name, sync_folder, write_new
 from xsft.effects.records.storage import (
     REQUEST_TIMEOUT_S,
     GcsStorage,
@@ -95,7 +95,7 @@ class LocalObjects(LocalStorage):
         """Write the file under a hidden name, then link it: a writer that is killed leaves only a hidden file that is
         never read.
         """
-        with beside(target) as fresh:
+        with replacing_name(target) as fresh:
             try:
                 self._write_new(fresh, content)
                 self._link(fresh, target)

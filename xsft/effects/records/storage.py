@@ -19,7 +19,7 @@ from msgspec import Struct
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import system_words
 from xsft.effects.machine.google_files import LOGIN, may_log_in
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.effects.machine.regular import open_regular
 from xsft.errors import Unreachable
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
@@ -200,7 +200,7 @@ class GcsStorage:
     def ask(self, path: str, question: Callable[[], T], **more: Any) -> T | None:
         """Query as `gcs.ask_bucket` does, until the deadline if there is one."""
         asking = partial(ask_storage, path, question, **{**self._tries, **more})
-        return asking() if self._deadline_s is None else within(self._deadline_s, asking)
+        return asking() if self._deadline_s is None else call_within(self._deadline_s, asking)
 
 
 def blobs_below(

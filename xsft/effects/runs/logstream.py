@@ -14,7 +14,7 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.logs import ContainerLogRequest, open_log
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
-from xsft.effects.machine.retries import Retries, doubling
+from xsft.effects.machine.retries import Retries, doubling_pauses
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
@@ -75,7 +75,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
     def retries(self, stop: threading.Event) -> Retries:
         """Return tries without end, while a cluster does not answer."""
-        return Retries(doubling(self.poll_s, longest_s=self.longest_wait_s), sleep=stop.wait)
+        return Retries(doubling_pauses(self.poll_s, longest_s=self.longest_wait_s), sleep=stop.wait)
 
 
 class YieldedLines(Struct, kw_only=True):

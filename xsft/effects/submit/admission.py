@@ -17,7 +17,7 @@ from xsft.checks.cluster.quota_in_use import QuotaHolder, quota_holder_of
 from xsft.checks.cluster.topology import topology_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
-from xsft.effects.machine.parallel import every, start
+from xsft.effects.machine.parallel import all_answers, start
 from xsft.problems import Problem
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of
@@ -82,7 +82,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         "jobsets": lambda: cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         "same_name": lambda: cluster.get_jobset(name=demand.jobset, namespace=namespace),
     }
-    found = every(tuple(looks.values()), threads=len(looks))
+    found = all_answers(tuple(looks.values()), threads=len(looks))
     return ClusterFacts(context=cluster.context, **dict(zip(looks, found, strict=True)))
 
 

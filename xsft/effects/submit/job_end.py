@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from xsft.effects.machine.chance import random_hex
-from xsft.effects.machine.parallel import within
+from xsft.effects.machine.parallel import call_within
 from xsft.effects.records.records import RecordStore, ref_of
 from xsft.errors import Unreachable, XsftError
 from xsft.problems import Problem, warning
@@ -69,7 +69,7 @@ def record_failed_jobs(
     """
     if failed:
         with suppress(Unreachable):
-            within(limit_s, lambda: _record_failed(store, failed))
+            call_within(limit_s, lambda: _record_failed(store, failed))
 
 
 def _record_failed(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:

@@ -60,7 +60,7 @@ def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
     return plan
 
 
-def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
+def find_server(cluster: Cluster, plan: ServingPlan) -> StageFound:
     """Return the state of the server with these inputs. Raises as `Cluster` does."""
     deployment = cluster.servers.get(plan.manifest)
     server = server_of(deployment) if deployment else None
