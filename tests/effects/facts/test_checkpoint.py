@@ -215,11 +215,11 @@ TIMED = """
 import sys
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.records import storage
-def limited(seconds, ask, within=storage.within):
+def limited(seconds, ask, call_within=storage.call_within):
     assert seconds == 2.5
     loaded.append("google.cloud.storage" in sys.modules)
-    return within(seconds, ask)
-loaded, storage.within = ["google.cloud.storage" in sys.modules], limited
+    return call_within(seconds, ask)
+loaded, storage.call_within = ["google.cloud.storage" in sys.modules], limited
 print(read_checkpoint("gs://my-bucket/0/items", deadline_s=2.5).status, loaded[:2], set(loaded[1:]))
 """
 
