@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,14 @@ def test_import_of_xsft_loads_no_heavy_module_before_a_function_is_used() -> Non
 def test_every_public_function_is_documented_on_the_page(name: str) -> None:
     assert f"xsft.{name}(" in PAGE.read_text(encoding="utf-8")
     assert getattr(xsft, name).__doc__
+
+
+def test_the_actions_on_the_page_take_the_arguments_that_it_names() -> None:
+    listed = re.findall(r"`(xsft\.actions\.[\w.]+)\.(\w+)\(([^)]*)\)`", PAGE.read_text(encoding="utf-8"))
+    assert len(listed) == 9
+    for module, name, arguments in listed:
+        taken = inspect.signature(getattr(import_module(module), name)).parameters
+        assert [one.strip(" =") for one in arguments.split(",")] == list(taken), name
 
 
 def test_a_spec_error_lists_its_problems() -> None:

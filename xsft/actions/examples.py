@@ -22,15 +22,15 @@ class ExamplePick(Struct, frozen=True, kw_only=True):
     """The examples to show."""
 
     count: int = 3
-    """Maximum number, unless `rows` are given."""
+    """Maximum number of examples, unless `rows` are given."""
     rows: tuple[int, ...] = ()
     """Exactly these rows; the first is 0."""
     longest: bool = False
-    """The longest first."""
+    """Whether the longest examples are first."""
     truncated: bool = False
-    """Those that fill max_target_length."""
+    """Only examples that fill max_target_length."""
     no_target: bool = False
-    """Those without a trained token."""
+    """Only examples without a trained token."""
     find: str | None = None
     """Those that contain this text."""
     split: Split = "train"

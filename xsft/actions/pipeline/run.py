@@ -19,7 +19,7 @@ from xsft.stages.walk import StageReport, WalkResult, WalkSettings, walk
 
 
 class PipelineRequest(Struct, frozen=True, kw_only=True):
-    """The part of a pipeline that is done, and how long."""
+    """The stages to run, and how long to wait for them."""
 
     first: StageName = "convert"
     last: StageName = "serve"
