@@ -17,7 +17,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubelogs import Log
 from tests.fakes.kubeobjects import Objects
-from tests.fakes.kuberuns import RUNNING, Runs, ended
+from tests.fakes.kuberuns import PARTLY_UP, RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.cli import main
 from xsft.effects.records.index import IndexEntry, keep_entry
@@ -201,6 +201,37 @@ def test_cancel_asks_the_bucket_for_the_last_checkpoint(
     assert "900 steps since the checkpoint of step 1000 would be lost (it is at step 1900)" in err
     made = document("cancel", out)
     assert (made["step"], made["saved_step"], made["lost_steps"]) == (1900, 1000, 900)
+
+
+@pytest.mark.parametrize(
+    ("printer", "says", "lost"),
+    [
+        ({}, "30 steps since the checkpoint of step 400 would be lost (it is at step 430)", 30),
+        ({"phase": "Pending"}, "unknown: its progress was not read (its pods are not all running)", None),
+    ],
+    ids=["another host lost", "host 0 lost"],
+)
+def test_cancel_of_a_run_that_lost_a_pod_reports_the_steps_since_its_checkpoint(
+    api: ClusterApi,
+    runs: Runs,
+    said: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    printer: dict[str, str],
+    says: str,
+    lost: int | None,
+) -> None:
+    output = runs.admitted("gemma", status=PARTLY_UP)["metadata"]["annotations"]["xsft.dev/output"]
+    pod = runs.pod("gemma", **printer)["metadata"]["name"]
+    if not printer:
+        api.standin.logs.say(pod, *steps(401, 430))
+    name = f"{output.removeprefix('gs://my-bucket/').rstrip('/')}/gemma/checkpoints/400/commit_success.txt"
+    with serving(Bucket(objects={name: b"x"})) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        status, out, err = said("cancel", "gemma", "--yes", "--json")
+    made = document("cancel", out)
+    assert status == 0
+    assert says in err
+    assert (made["state"], made["saved_step"], made["lost_steps"]) == ("starting", 400, lost)
 
 
 def test_cancel_reports_lost_steps_as_unknown_without_a_bucket_login(api: ClusterApi, runs: Runs, said: Any) -> None:

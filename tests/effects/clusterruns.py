@@ -23,6 +23,7 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.read_evidence import read_evidence
 from xsft.effects.runs.read_progress import ProgressSource, read_progress
 from xsft.effects.runs.read_runs import PendingLists
+from xsft.effects.runs.read_scope import may_have_progress
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.where import ClusterAddress
 from xsft.states.causes import explain_state
@@ -136,7 +137,8 @@ class Staged:
         """The newest attempt, with its progress."""
         store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
         source = ProgressSource(clusters={"real": self.cluster}, store=store)
-        found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0)
+        newest = self.seen(name)[:1]
+        found = read_progress(newest, source=source, deadline_s=20.0) if may_have_progress(newest[0]) else newest
         now = datetime.fromisoformat(clock.now()) + timedelta(seconds=self.later_s)
         return found[0], classify(found[0], now=now.isoformat())
 

@@ -18,6 +18,8 @@ NAMESPACE = "default"
 QUEUE = "multislice-queue"
 
 RUNNING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "ready": 2, "active": 2}]}
+PARTLY_UP = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
+"""A pod of each slice is not running."""
 QUEUED = {
     "restarts": 0,
     "conditions": [{"type": "Suspended", "status": "True", "reason": "SuspendedJobs"}],

@@ -1,26 +1,43 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-from tests.observations import NOW, observed, said
+from tests.observations import EARLIER, NOW, jobset, observed, said
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
-from xsft.states.model import Observation, Progress, Status, Unread
+from xsft.states.model import Observation, Pod, Progress, Status, Unread
 from xsft.states.names import State
 from xsft.states.rows import Row, row_of
 
 NONE = SavedSteps()
 SILENT = SavedSteps(why="timeout")
-STARTED = Progress(source="log", read_at=NOW)
+STARTED = Progress(source="log", read_at=NOW, phase="compiling")
+WORDLESS = Progress(source="log", read_at=NOW)
+UP_AGAIN = "2026-11-21T11:30:00Z"
+
+
+def pending(created_at: str = "2026-11-21T10:00:05Z", **changed: Any) -> Observation:
+    """A run with a pod that has not started."""
+    pod = Pod(
+        name="p",
+        jobset="gemma",
+        replicated_job="slice-job",
+        slice_index=0,
+        host=0,
+        phase="Pending",
+        created_at=created_at,
+    )
+    return observed(progress=None, pods=(pod,), **changed)
 
 
 def row(seen: Observation, state: State = "training", reason: str = "") -> Row:
     return row_of(seen, Status(state=state, reason=reason), now=NOW)
 
 
-def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE) -> Loss:
-    return loss_of(row(seen, state), saved)
+def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE, reason: str = "") -> Loss:
+    return loss_of(seen, row(seen, state, reason), saved)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +66,29 @@ def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE)
             None,
             "record .* may be older",
         ),
-        (observed(progress=STARTED), "compiling", NONE, 0, "no step yet"),
-        (observed(progress=STARTED), "training", NONE, None, "unknown: .*no step that xsft recognises"),
-        (observed(progress=STARTED), "training", SavedSteps(step=9), None, "unknown: .*latest checkpoint: step 9"),
-        (observed(progress=None), "queued", NONE, 0, "no step yet"),
-        (observed(progress=None), "starting", NONE, 0, "no step yet"),
+        (observed(progress=STARTED), "compiling", SavedSteps(step=9), 0, "no step since it started; .*: step 9"),
+        (observed(progress=WORDLESS), "training", NONE, None, "unknown: .*no step that xsft recognises"),
+        (observed(progress=WORDLESS), "starting", NONE, None, "unknown: .*no step that xsft recognises"),
+        (observed(progress=WORDLESS), "training", SavedSteps(step=9), None, "unknown: .*latest checkpoint: step 9"),
+        (observed(progress=None), "queued", SILENT, 0, "its trainer is not running; no step would be lost"),
+        (observed(progress=None), "starting", NONE, None, "unknown: .*its pods are not all running.$"),
+        (
+            observed(progress=None),
+            "starting",
+            SavedSteps(step=400, reached=430),
+            None,
+            "430 .latest checkpoint: step 400",
+        ),
+        (
+            observed(progress=said(430, read_at=EARLIER), observed_at=NOW),
+            "starting",
+            NONE,
+            None,
+            "last read at .* step 430",
+        ),
+        (pending(), "starting", NONE, 0, "its trainer is not running"),
+        (pending(UP_AGAIN), "starting", SavedSteps(step=400), None, "unknown: .*latest checkpoint: step 400"),
+        (pending(jobset=jobset(restarts=1)), "starting", NONE, None, "unknown"),
         (observed(progress=None), "training", NONE, None, "unknown: its progress was not read"),
         (observed(progress=None), "evicted", NONE, None, "unknown"),
         (observed(progress=None, unread=(Unread(what="log", why="timeout"),)), "training", NONE, None, "timeout"),
@@ -72,9 +107,15 @@ def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE)
         "step of the record",
         "compiling",
         "training without a step",
+        "starting without a line of the trainer",
         "training without a step, saved before",
         "queued",
-        "starting",
+        "starting, log not read",
+        "starting, log not read, saved before",
+        "starting, log read earlier",
+        "starting, first pod waits",
+        "starting, replaced pod waits",
+        "restarted, pod waits",
         "training, progress not read",
         "evicted",
         "training, log not read",
@@ -97,11 +138,12 @@ def test_chips_of_all_slices_are_freed_and_none_of_a_queued_run() -> None:
 
 def test_a_run_whose_pod_is_being_replaced_may_lose_steps() -> None:
     """The reason says that a step was read (`classify`), so the row has one."""
-    replaced = row(observed(), "starting", "pods-replaced")
-    assert may_lose(replaced)
-    assert loss_of(replaced, NONE).steps == 20
+    replaced = observed()
+    assert may_lose(replaced, row(replaced, "starting", "pods-replaced"))
+    assert loss(replaced, "starting", reason="pods-replaced").steps == 20
 
 
-@pytest.mark.parametrize("state", ["queued", "starting"])
-def test_a_run_that_has_not_begun_has_nothing_to_lose(state: State) -> None:
-    assert not may_lose(row(observed(progress=None), state))
+@pytest.mark.parametrize("reason", ["admitted", "no-jobs", "workers-after-head"])
+def test_a_run_without_a_running_trainer_has_nothing_to_lose(reason: str) -> None:
+    seen = observed(progress=None)
+    assert not may_lose(seen, row(seen, "starting", reason))

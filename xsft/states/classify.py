@@ -165,8 +165,7 @@ def _is_broken(seen: Observation, jobset: RunObject) -> bool:
     unread = any(one.what == "workloads" for one in seen.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
-    admission = admitted_condition(seen.workload)
-    since = seconds_since(admission.at if admission else jobset.created_at, seen, seen.observed_at)
+    since = seconds_since(admitted_at(seen, jobset), seen, seen.observed_at)
     return since is not None and since > BROKEN_AFTER_S
 
 
@@ -180,7 +179,7 @@ def _why_not_ready(seen: Observation, jobset: RunObject, *, now: str) -> str:
         return "workers-after-head"
     if lately:
         return "restarted"
-    return "pods-replaced" if _has_trained(seen, jobset) else "pods-not-ready"
+    return "pods-replaced" if _has_trained(seen) else "pods-not-ready"
 
 
 def _workers_began(jobset: RunObject) -> bool:
@@ -199,11 +198,10 @@ def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool
     return passed is not None and passed < RESTART_S
 
 
-def _has_trained(seen: Observation, jobset: RunObject) -> bool:
-    """Return whether the trainer has done a step since the last restart. The log is from the current pods; metrics may
-    be older."""
-    progress = seen.progress
-    return progress is not None and progress.step is not None and (jobset.restarts == 0 or progress.source == "log")
+def _has_trained(seen: Observation) -> bool:
+    """Return whether the trainer has done a step since the last restart. Only the log is certainly of this start;
+    metrics may be older."""
+    return seen.progress is not None and seen.progress.step is not None and seen.progress.source == "log"
 
 
 def _status_when_up(seen: Observation, jobset: RunObject, *, now: str) -> Status:
@@ -230,6 +228,12 @@ def true_condition(conditions: Iterable[Condition], type: str) -> Condition | No
     """Return the True condition of that type; if there are several, always the same one."""
     found = (c for c in conditions if c.type == type and c.status == "True")
     return min(found, key=lambda c: (c.reason, c.at), default=None)
+
+
+def admitted_at(seen: Observation, jobset: RunObject) -> str:
+    """Return when Kueue last admitted the run; when its JobSet was created if it has no Workload."""
+    admission = admitted_condition(seen.workload)
+    return admission.at if admission else jobset.created_at
 
 
 def admitted_condition(workload: KueueWorkload | None) -> Condition | None:

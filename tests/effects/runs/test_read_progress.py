@@ -32,7 +32,7 @@ from xsft.effects.runs.read_progress import (
     not_asked,
     read_progress,
 )
-from xsft.effects.runs.read_scope import may_have_progress
+from xsft.effects.runs.read_scope import lacks_progress, may_have_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.model import Attempt, AttemptFacts, Outcome, Record
@@ -71,8 +71,9 @@ class World:
     def read(self, seen: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
         given = self.seen() if seen is None else seen
         source = self.source(**how.pop("source", {}))
-        found = read_progress(given, source=source, **{"deadline_s": 10.0, **how})
-        return {one.run_name: one for one in found}
+        asked = [one for one in given if lacks_progress(one)]
+        found = read_progress(asked, source=source, **{"deadline_s": 10.0, **how})
+        return {one.run_name: one for one in (*given, *found)}
 
     def source(self, objects: Objects | None = None, **how: Any) -> ProgressSource:
         objects_at = self.objects if objects is None else lambda _: objects

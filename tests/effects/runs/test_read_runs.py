@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.fakes.clusters import ClusterApi, pending_lists, standing_in
-from tests.fakes.kuberuns import RUNNING, Runs, ended
+from tests.fakes.kuberuns import PARTLY_UP, RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from tests.until import until
@@ -403,6 +403,29 @@ def test_earlier_progress_is_shown_after_the_log_is_deleted(
     progress = by_name(found)["gemma"].progress
     assert (progress.step if progress else None) == step
     assert (states(found)["gemma"].state, states(found)["gemma"].reason) == state
+
+
+@pytest.mark.parametrize(
+    ("admitted_at", "restarts", "step"),
+    [("2026-11-21T11:00:00Z", 0, 42), ("2026-11-21T12:00:01Z", 0, None), ("2026-11-21T11:00:00Z", 1, None)],
+    ids=["pod lost", "admitted again since", "restarted since"],
+)
+def test_a_run_that_lost_a_pod_keeps_the_step_it_had_reached(
+    world: World, admitted_at: str, restarts: int, step: int | None
+) -> None:
+    jobset = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, limits=ReadLimits())
+    (workload,) = world.api.standin.objects.of("kueue.x-k8s.io/workloads").values()
+    for condition in workload["status"]["conditions"]:
+        condition["lastTransitionTime"] = admitted_at
+    jobset["status"] = {**PARTLY_UP, "restarts": restarts}
+    del world.api.standin.objects.of("/pods")["default", pod]
+    found = world.gather(limits=ReadLimits())
+    progress = by_name(found)["gemma"].progress
+    assert (progress.step if progress else None) == step
+    assert states(found)["gemma"].state == "starting"
 
 
 def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:

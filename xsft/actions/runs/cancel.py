@@ -89,10 +89,11 @@ def _cancel_local(
 
 def _loss(seen: Observation, row: Row, runs: RunAccess, waiting: ShowWaiting) -> Loss:
     """Return what the run would lose. It reads the checkpoints, because the end of a log may not show the last save."""
-    if not may_lose(row):
-        return loss_of(row, SavedSteps())
-    with waiting("looking for its checkpoints"):
-        return loss_of(row, runs.saved(seen))
+    saved = SavedSteps()
+    if may_lose(seen, row):
+        with waiting("looking for its checkpoints"):
+            saved = runs.saved(seen)
+    return loss_of(seen, row, saved)
 
 
 def _describe_loss(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:

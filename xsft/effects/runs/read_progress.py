@@ -22,7 +22,7 @@ from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.list_runs import unread_of
 from xsft.effects.runs.metrics import read_metrics
-from xsft.effects.runs.read_scope import lacks_progress
+from xsft.effects.runs.read_scope import lacks_progress, may_have_progress
 from xsft.errors import XsftError
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
@@ -77,18 +77,16 @@ def read_progress(
     tail: int = TAIL,
     hurry: SoftDeadline | None = None,
 ) -> tuple[Observation, ...]:
-    """Return the same observations, with their progress if they can have any, the first ones first. What was not read
-    in time is in `unread`. `tail`: number of lines of each log. `hurry` counts only the observations that can have
-    progress. Never raises.
+    """Return the same observations, with their progress, the first ones first. What was not read in time is in
+    `unread`. `tail`: number of lines of each log. Never raises.
     """
-    asked = [i for i, one in enumerate(observations) if lacks_progress(one)]
-    found = list(observations)
-    under_way = [_begin_reading(observations[i]) for i in asked]
+    under_way = [_begin_reading(seen) for seen in observations]
     looks = _progress_reads(under_way, source=source, tail=tail)
     read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
-    for n, (i, one) in enumerate(zip(asked, read, strict=True)):
-        late = NOT_READ if hurry is None or n < hurry.first else NOT_ASKED
-        found[i] = one or _passed_over(under_way[n].seen, late, what=under_way[n].what)
+    found = []
+    for place, (begun, answer) in enumerate(zip(under_way, read, strict=True)):
+        late = NOT_READ if hurry is None or place < hurry.first else NOT_ASKED
+        found.append(answer or _passed_over(begun.seen, late, what=begun.what))
     return tuple(found)
 
 
@@ -129,6 +127,8 @@ def _read_one_progress(
         seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
     if said is not None and not _falls_short(seen, said):
         return replace(seen, progress=said)
+    if said is None and not may_have_progress(seen):
+        return replace(seen, unread=(*seen.unread, *missing))  # its output is of an earlier start
     if seen.jobset is None:
         seen = _with_record(seen, source)
     doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
@@ -159,6 +159,8 @@ def _progress_in_log(
         said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
     except XsftError as failed:
         return None, (unread_of("log", failed),), pod
+    if (pod is None or said is None) and not may_have_progress(seen):
+        return None, (), pod  # it has no log yet
     if pod is None or said is None:
         return None, (Unread(what="log", why="the pod that prints the steps is gone, and so is its log"),), pod
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
@@ -218,7 +220,7 @@ def _progress_in_output(
     if output is None:
         return None, ()
     doing.what = "metrics"
-    metrics, no_metrics = _try_reading("metrics", lambda: _progress_in_metrics(output, seen.run_name, source.store))
+    metrics, no_metrics = _try_reading("metrics", lambda: progress_in_metrics(output, seen.run_name, source.store))
     doing.what = "checkpoints"
     saved, no_saved = _try_reading(
         "checkpoints", lambda: latest_step(source.store.objects_at(output), output=output, run_name=seen.run_name)
@@ -231,7 +233,7 @@ def _progress_in_output(
     return Progress(source="checkpoints", read_at=source.store.now(), saved_step=saved), missing
 
 
-def _progress_in_metrics(output: str, run_name: str, store: RecordStore) -> Progress | None:
+def progress_in_metrics(output: str, run_name: str, store: RecordStore) -> Progress | None:
     """Return the progress from the last two files: the very last may hold no step. Raises Unreachable."""
     rows = read_metrics(store, output=output, run_name=run_name, at_most=2)
     return progress_of_metrics(rows, read_at=store.now())

@@ -24,13 +24,14 @@ from xsft.effects.runs.list_runs import observations_of, read_objects, unread_of
 from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.patience import Pulse, wait_for
 from xsft.effects.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
-from xsft.effects.runs.read_scope import ReadScope, order_reads
+from xsft.effects.runs.read_scope import ReadScope, may_have_progress, order_reads
 from xsft.effects.runs.sources import RunSource
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
+from xsft.states.classify import admitted_at
 from xsft.states.lookup import RunsRead
-from xsft.states.model import Observation, Progress, RunObject, Unread
+from xsft.states.model import Observation, Progress, RunObject, Unread, seconds_since
 
 
 class PendingLists(Struct, frozen=True, kw_only=True):
@@ -242,20 +243,30 @@ def _with_known(seen: Observation, known: Mapping[str, LastKnown]) -> Observatio
 def _with_last_words(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> Observation:
     """Return the observation with the progress of the last read, for what cannot be read now.
 
-    All of it for a failed run whose log is gone with its pods, and for a run whose JobSet is gone. Not for a completed
-    run: an older step could be taken for its last. The last checkpoint for any other run, since the end of a log need
-    not contain it.
+    All of it for a failed run whose log is gone with its pods, for a run that lost a pod since it was admitted, and for
+    a run whose JobSet is gone. Not for a completed run: an older step could be taken for its last. The last checkpoint
+    for any other run, since the end of a log need not contain it.
     """
     said, held, gone = seen.progress, seen.held, seen.jobset is None
-    unsaid = said.saved_step is None if said else held is not None and held.terminal == "Failed"
-    last = _last_progress(held.uid, known) if held is not None and (gone or unsaid) else None
+    last = _last_progress(held.uid, known) if held is not None else None
     if last is None:
+        return seen
+    unsaid = said.saved_step is None if said else seen.jobset is not None and _stopped_since(seen, seen.jobset, last)
+    if not (gone or unsaid):
         return seen
     if said is None:
         return replace(seen, progress=last)
     further = gone and last.step is not None and last.step > (said.step or 0)
     saved = said.saved_step if said.saved_step is not None else last.saved_step
     return replace(seen, progress=replace(last if further else said, saved_step=saved))
+
+
+def _stopped_since(seen: Observation, jobset: RunObject, last: Progress) -> bool:
+    """Return whether the run failed, or its pods do not run any more, since that progress was read."""
+    if jobset.terminal is not None or jobset.suspended or may_have_progress(seen):
+        return jobset.terminal == "Failed"
+    passed = seconds_since(admitted_at(seen, jobset), seen, last.read_at)
+    return jobset.restarts == 0 and passed is not None and passed > 0
 
 
 def _last_progress(uid: str, known: Sequence[Mapping[str, LastKnown]]) -> Progress | None:

@@ -71,6 +71,13 @@ class ReadScope(Struct, frozen=True, kw_only=True):
         age = seconds_since(max(ends, default=seen.jobset.created_at), seen, self.now)
         return age is None or age < DAY_S
 
+    def asks_progress(self, seen: Observation) -> bool:
+        """Return whether the run's progress has to be read. Of a named run also while some of its pods are not running:
+        the pod that prints steps may be.
+        """
+        named = bool(self.names)
+        return self.covers_progress(seen) and seen.progress is None and may_have_progress(seen, partly_up=named)
+
 
 def was_passed_over(seen: Observation) -> bool:
     """Return whether the run may have more progress than is known, since it was not read."""
@@ -82,9 +89,9 @@ def lacks_progress(seen: Observation) -> bool:
     return seen.progress is None and may_have_progress(seen)
 
 
-def may_have_progress(seen: Observation) -> bool:
+def may_have_progress(seen: Observation, *, partly_up: bool = False) -> bool:
     """Return whether the trainer can have printed anything: it is running or has run. A run that waits for quota or
-    pods has not started.
+    pods has not started. `partly_up`: also if only some pods of a slice may be running.
     """
     if not seen.on_cluster or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
         return False
@@ -93,7 +100,9 @@ def may_have_progress(seen: Observation) -> bool:
         return True
     if jobset.serves:
         return False  # a server has no steps
-    return not jobset.suspended and any(job.ready or job.succeeded or job.failed for job in jobset.jobs)
+    if jobset.suspended:
+        return False
+    return any(job.ready or job.succeeded or job.failed or (partly_up and job.active) for job in jobset.jobs)
 
 
 class ReadOrder(Struct, frozen=True, kw_only=True):
@@ -115,7 +124,7 @@ def order_reads(found: Sequence[Observation], *, scope: ReadScope) -> ReadOrder:
     are named are all read.
     """
     limits, newest = scope.limits, sorted(found, key=_begin_time, reverse=True)
-    ask = [one for one in newest if limits.progress_s > 0 and scope.covers_progress(one) and lacks_progress(one)]
+    ask = [one for one in newest if limits.progress_s > 0 and scope.asks_progress(one)]
     there = [one for one in ask if one.jobset is not None]
     active = [one for one in there if one.jobset and one.jobset.terminal is None]
     ended = [one for one in there if one.jobset and one.jobset.terminal is not None]

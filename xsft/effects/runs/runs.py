@@ -22,6 +22,7 @@ from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.runs.lastknown import newly_failed_jobs, remember
 from xsft.effects.runs.local import lock_of
+from xsft.effects.runs.read_progress import progress_in_metrics
 from xsft.effects.runs.read_runs import PendingLists, read_runs
 from xsft.effects.runs.read_scope import ReadLimits, ReadScope
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
@@ -134,19 +135,20 @@ class Runs(Struct, kw_only=True, eq=False):
         return self.store.read_run(output, seen.run_name) if output else ()
 
     def saved(self, seen: Observation) -> SavedSteps:
-        """Return the checkpoints that are beside the run's output now. Never raises: if they cannot be read, the result
-        says that they are unknown.
+        """Return the checkpoints and the last step in the metrics that are beside the run's output now. Never raises:
+        if they cannot be read, the result says that they are unknown.
         """
         output = self.output_of(seen)
         if output is None:
             return SavedSteps(why="its output folder is unknown")
         try:
             step = latest_step(self.store.objects_at(output), output=output, run_name=seen.run_name)
+            metrics = progress_in_metrics(output, seen.run_name, self.store)
         except XsftError as failed:
             return SavedSteps(why=failed.message)
         if step is None and seen.on_cluster and not output.startswith("gs://"):
             return SavedSteps(why=f"{output} is not a bucket; it may be a folder in its pods")
-        return SavedSteps(step=step)
+        return SavedSteps(step=step, reached=metrics.step if metrics else None)
 
     def _known(self) -> tuple[str, ...]:
         found = self._read(names=(), limits=ReadLimits(progress_s=0)).observations
