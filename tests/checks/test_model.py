@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
+from xsft.catalog.models import model as catalogue_model
 from xsft.checks.model import check
 from xsft.facts import Facts, TemplateFacts, TokenizerFacts
 from xsft.spec.model import WorkloadSpec
@@ -67,7 +68,17 @@ def test_model_that_the_converter_of_the_release_fails_on_is_refused():
     repo = "Qwen/Qwen3-Coder-480B-A35B-Instruct"
     coder = {"name": "qwen3-480b-a35b", "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
     (problem,) = problems(check, spec(model=coder, image={"maxtext": "0.2.2"}))
-    assert (problem.id, problem.fix) == ("model-not-convertible", "Use another model.")
+    assert problem.id == "model-not-convertible"
+    assert problem.fix.endswith("or use another model.")
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "mixtral-8x22b", "deepseek2-16b"])
+def test_model_that_converts_only_without_scanned_layers_says_so(name: str) -> None:
+    repo = catalogue_model(name).hf_id
+    given = {"name": name, "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
+    (problem,) = problems(check, model(**given))
+    assert (problem.id, problem.fix) == ("model-not-convertible", "Set model.scan_layers: false.")
+    assert "model-not-convertible" not in ids(check, model(**given, scan_layers=False))
 
 
 def test_weights_that_do_not_match_the_model_name_are_reported():

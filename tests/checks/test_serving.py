@@ -85,3 +85,17 @@ def test_fix_names_a_machine_that_holds_the_model() -> None:
     assert found.fix == "Write stages.serve.type: v6e-8 (ct6e-standard-8t)."
     (found,) = problems(check, spec(stages=served(type="gpu"), model=DEEPSEEK))
     assert "LeaderWorkerSet" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "where"),
+    [
+        ({"stages": {"export": {}}}, "error", "stages.export"),
+        ({"stages": {"serve": {}}, "target": "local"}, "error", "stages.serve"),
+        ({}, "warning", "model.name"),
+    ],
+)
+def test_model_that_the_release_cannot_export_is_reported(changes: dict[str, Any], severity: str, where: str) -> None:
+    olmo = {"name": "olmo3-7b", "tokenizer": "allenai/Olmo-3-7B-Instruct", "checkpoint": "gs://my-bucket/o/0/items"}
+    (found,) = [problem for problem in problems(check, spec(model=olmo, **changes)) if problem.id == "export-model"]
+    assert (found.severity, found.where) == (severity, where)

@@ -210,6 +210,7 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
     """The catalogue's files as they will be, by name. `facts`: fact -> its value as TOML."""
     keys = read_masks((catalog / "release_keys.txt").read_text())
     models = read_masks((catalog / "release_models.txt").read_text())
+    weights = read_masks((catalog / "release_weights.txt").read_text())
     toml = (catalog / "releases.toml").read_text()
     facts = {**own_facts(toml, version), **facts}
     others = tuple(release for release in keys.releases if release != version)
@@ -225,6 +226,11 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
             with_release(keys, version, at=at, taken=found["keys"], elsewhere=found["elsewhere"])
         ),
         "release_models.txt": masks_text(with_release(models, version, at=at, taken=found["models"])),
+        "release_weights.txt": masks_text(
+            with_release(
+                weights, version, at=at, taken=found["weights"]["convert"], elsewhere=found["weights"]["export"]
+            )
+        ),
         "releases.toml": put_section(toml, version, text, before=after),
     }
 

@@ -13,7 +13,7 @@ from tests.tools import maxtext_release as tool
 from xsft.catalog.releases import DEFAULT, versions
 
 VERSIONS = versions()
-FILES = ("release_keys.txt", "release_models.txt", "releases.toml")
+FILES = ("release_keys.txt", "release_models.txt", "release_weights.txt", "releases.toml")
 TOML = (tool.CATALOG / "releases.toml").read_text()
 
 
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def remove(version: str, catalog: Path) -> None:
-    for name in FILES[:2]:
+    for name in FILES[:3]:
         masks = tool.read_masks((catalog / name).read_text())
         (catalog / name).write_text(tool.masks_text(tool.without_release(masks, version)))
     (catalog / "releases.toml").write_text(tool.drop_section(TOML, version))
@@ -63,7 +63,7 @@ def test_the_command_restores_a_removed_release_byte_for_byte(
 def test_writing_the_default_release_again_changes_no_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tool.main([DEFAULT, "DEFAULT=yes"], root)
     printed = capsys.readouterr().out
-    assert [line.endswith(": unchanged") for line in printed.splitlines()[:9]] == [True] * 9, printed
+    assert [line.endswith(": unchanged") for line in printed.splitlines()[:10]] == [True] * 10, printed
     assert "decide: other pins of xsft/locks/maxtext.in" in printed
 
 
@@ -74,7 +74,7 @@ def test_files_of_the_default_release_name_the_new_default(root: Path) -> None:
     assert texts["xsft/catalog/unread_keys.txt"].splitlines()[2:] == ["alone"]
 
 
-@pytest.mark.parametrize("name", FILES[:2])
+@pytest.mark.parametrize("name", FILES[:3])
 def test_a_mask_file_is_written_back_unchanged(name: str) -> None:
     text = (tool.CATALOG / name).read_text()
     assert tool.masks_text(tool.read_masks(text)) == text
@@ -84,7 +84,14 @@ def test_a_mask_file_is_written_back_unchanged(name: str) -> None:
 def test_a_release_that_is_written_again_keeps_its_place_and_its_facts(version: str) -> None:
     facts = tool.own_facts(TOML, version)
     assert facts.keys() == tomllib.loads(TOML)[version].keys() - set(tool.DUMPED)
-    found = {"keys": ["steps"], "elsewhere": [], "models": [], "nested": {}, "requires": {}}
+    found = {
+        "keys": ["steps"],
+        "elsewhere": [],
+        "models": [],
+        "weights": {"convert": [], "export": []},
+        "nested": {},
+        "requires": {},
+    }
     again = tool.written(version, found, {}, tool.CATALOG)
     assert tool.own_facts(again["releases.toml"], version) == facts
     assert tuple(tomllib.loads(again["releases.toml"])) == tool.read_masks(again["release_keys.txt"]).releases

@@ -26,6 +26,9 @@ class Dataset(Struct, frozen=True, kw_only=True):
     files_of: Mapping[str, Mapping[str, int]]
     """hf_name → split → number of files."""
 
+    several_rounds: bool
+    """Whether conversations have more than one question and answer."""
+
     def rows(self, split: str, *, hf_name: str = "") -> int | None:
         """Return the number of rows; None if the data set has no such split or configuration."""
         return self.configurations.get(hf_name, {}).get(split)
@@ -50,6 +53,7 @@ def dataset(hf_path: str) -> Dataset | None:
         all_columns=all_columns,
         configurations=row["configurations"],
         files_of=row["files"],
+        several_rounds=row.get("several_rounds", False),
     )
 
 

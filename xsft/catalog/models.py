@@ -45,9 +45,7 @@ class CatalogModel(Struct, frozen=True, kw_only=True):
     tied: bool
     """Whether the output layer shares the embedding table."""
     hf_id: str | None
-    """Repository that `to_maxtext` converts and that 0.2.1+ takes as default tokenizer; None: neither."""
-    unconverted_since: str | None
-    """First release whose `to_maxtext` fails for the model although it names a repository."""
+    """Repository of its weights, which 0.2.1+ takes as default tokenizer; None: MaxText names none."""
     tokenizer_family: str | None
     built_in: bool
     """False: MaxText has no configuration for the name and would silently build its small default model."""
@@ -136,7 +134,6 @@ def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[s
         vocab=_int(pinned, "vocab_size", default=32_000),
         tied=bool(pinned.get("logits_via_embedding", False)),
         hf_id=_str(row.get("hf_id")),
-        unconverted_since=_str(row.get("unconverted")),
         tokenizer_family=_str(row.get("family")),
         built_in=bool(pinned),
         unscanned=_unscanned(name, pinned),

@@ -16,6 +16,7 @@ from msgspec import Struct
 from xsft.catalog.data import catalog_text, toml
 
 Layout = Literal["legacy", "current"]
+WeightsStage = Literal["convert", "export"]
 
 DEFAULT = "0.2.5"
 """The release that xsft installs for local runs, and assumes for an image without a version."""
@@ -83,6 +84,14 @@ def keys(version: str) -> frozenset[str]:
 def models_of(version: str) -> frozenset[str]:
     """Return the values of `model_name` that this release supports."""
     return frozenset(name for name, (taken, _) in _masks("release_models.txt").items() if taken & _bit(version))
+
+
+@cache
+def weights_models(version: str, *, stage: WeightsStage) -> frozenset[str]:
+    """Return the models that the release's tables of names convert from Hugging Face's format, or export to it."""
+    masks = _masks("release_weights.txt")
+    column = ("convert", "export").index(stage)
+    return frozenset(name for name, row in masks.items() if row[column] & _bit(version))
 
 
 def nested_key_ok(key: str, *, version: str = DEFAULT) -> bool:

@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from xsft.catalog.models import context_length, pins, suggest
-from xsft.catalog.releases import at_least, models_of, versions
+from xsft.catalog.releases import at_least, models_of
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
+from xsft.catalog.weights import WeightsFailure, weights_failure
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
 from xsft.conversion.inputs import is_folder
@@ -71,12 +72,15 @@ def _check_convertible(run: Run) -> Iterator[Problem]:
     hf, model = run.spec.model.hf, run.model
     if hf is None or model is None:
         return
-    if model.hf_id is None:
-        message = f"MaxText's to_maxtext does not convert {model.name}."
-        fix = "Convert with MaxText's own script for the model, and set model.checkpoint to the result."
-        yield error("model-not-convertible", "model.hf", message, fix)
-    elif model.unconverted_since and at_least(run.release.version, model.unconverted_since):
-        yield _stops(run, model.unconverted_since)
+    failure = weights_failure(
+        model.name,
+        stage="convert",
+        version=run.release.version,
+        scan_layers=run.spec.model.scan_layers is not False,
+    )
+    if failure is not None:
+        message = f"to_maxtext of MaxText {run.release.version} cannot convert {model.name}: {failure.why}."
+        yield error("model-not-convertible", "model.hf", message, _way_to_convert(failure))
     elif hf.repo != model.hf_id and run.release.layout == "legacy":
         message = (
             f"MaxText {run.release.version} converts {model.name} from {model.hf_id} only: it has no --hf_model_path, "
@@ -108,18 +112,14 @@ def _check_weights_folder(run: Run) -> Iterator[Problem]:
         yield error("hf-folder-revision", "model.hf.revision", message, "Remove revision.")
 
 
-def _stops(run: Run, since: str) -> Problem:
-    """Return the problem that the conversion fails.
-
-    source: to_maxtext@0.2.5, `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}`; it still reads checkpoints
-    of 0.2.4.
-    """
-    message = f"to_maxtext of MaxText {run.release.version} fails for {run.spec.model.name} before it reads weights."
-    older = [version for version in versions()[: versions().index(since)] if version[0].isdigit()]
-    fix = (
-        f"Convert with MaxText {older[-1]}, and set model.checkpoint to the result." if older else "Use another model."
+def _way_to_convert(failure: WeightsFailure) -> str:
+    if failure.unscanned_works:
+        return "Set model.scan_layers: false."
+    if failure.working_release is not None:
+        return f"Convert with MaxText {failure.working_release}, and set model.checkpoint to the result."
+    return (
+        "Convert with MaxText's own script for the model, and set model.checkpoint to the result; or use another model."
     )
-    return error("model-not-convertible", "model.hf", message, fix)
 
 
 def _revision(run: Run) -> Iterator[Problem]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from xsft.catalog.models import context_length
 from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
+from xsft.catalog.weights import weights_failure
 from xsft.facts import Facts
 from xsft.image.reference import is_pinned
 from xsft.launchers.serving import attention_heads, weights_bytes
 from xsft.naming import job_name_limit, stage_name
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, warning
 from xsft.serving.inputs import BUCKET
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -25,6 +26,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     is needed."""
     del keys, facts
     yield from _legacy(run)
+    yield from _check_exportable(run)
     if run.spec.stages.evaluate is not None:
         yield from incomparable(run)
     stage = run.spec.stages.serve
@@ -52,6 +54,24 @@ def _legacy(run: Run) -> Iterator[Problem]:
         yield error("export-legacy", "stages.export", f"{release}, whose exporter cannot read SFT checkpoints.", fix)
     if stages.serve is not None:
         yield error("serve-legacy", "stages.serve", f"{release}: there is no export to serve.", fix)
+
+
+def _check_exportable(run: Run) -> Iterator[Problem]:
+    """Check that the release exports the model: an error if an export is asked for, else a warning for weights that
+    came from elsewhere."""
+    stages, model = run.spec.stages, run.spec.model
+    failure = weights_failure(
+        model.name, stage="export", version=run.release.version, scan_layers=model.scan_layers is not False
+    )
+    if failure is None or run.model is None or run.release.layout == "legacy":
+        return
+    message = f"MaxText {run.release.version} cannot export {model.name} to Hugging Face: {failure.why}."
+    if stages.export is not None or stages.serve is not None:
+        where = "stages.export" if stages.export is not None else "stages.serve"
+        yield error("export-model", where, message, "Remove the stage, or train another model.")
+    elif model.hf is not None or model.checkpoint is not None:
+        fix = "The trained checkpoint stays usable in MaxText; train another model to serve it with other engines."
+        yield warning("export-model", "model.name", message, fix)
 
 
 def token_problems(run: Run, *, weights: str) -> Iterator[Problem]:

@@ -12,16 +12,17 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from xsft.catalog.datasets import dataset
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
 from xsft.checks.values import is_on
-from xsft.facts import Facts, TokenizerFacts
+from xsft.facts import DataFacts, Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.chat import chat_format
 
-ROUNDS = ["messages"]
-"""Columns whose rows may hold several rounds."""
+ROUNDS = "messages"
+"""The column whose rows may hold several rounds."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -38,7 +39,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield _special_tokens_unknown(run.tokenizer)
         return
     yield from _check_answer_end(run, tokens)
-    yield from _rounds(run, tokens)
+    yield from _check_rounds(run, tokens, facts.data)
     yield _special_tokens_note(run.tokenizer, tokens)
 
 
@@ -171,8 +172,9 @@ def _way_out(tokens: SpecialTokens, why: str) -> str:
     return f"Set {field} to a token of its vocabulary that no text uses; each host then copies the tokenizer with it."
 
 
-def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
-    if not tokens.repeats or run.spec.data.columns != ROUNDS:
+def _check_rounds(run: Run, tokens: SpecialTokens, rows: DataFacts | None) -> Iterator[Problem]:
+    """Check for a head that MaxText repeats, in data that is known to have several rounds in a row."""
+    if not tokens.repeats or run.spec.data.columns != [ROUNDS] or not _has_several_rounds(run, rows):
         return
     message = (
         "MaxText renders each round of a conversation separately, so this tokenizer's template writes "
@@ -183,6 +185,21 @@ def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
         "which may be empty, and let data.chat_template write the head only for it."
     )
     yield warning("repeated-per-round", "data.columns", message, fix)
+
+
+def _has_several_rounds(run: Run, rows: DataFacts | None) -> bool:
+    if rows is not None:
+        return any(_questions(sampled.row) > 1 for sampled in rows.rows)
+    known = dataset(run.spec.data.hf_path)
+    return known is not None and known.several_rounds
+
+
+def _questions(row: object) -> int:
+    """Return the number of user messages in a row; 0 if it holds no conversation, which another check reports."""
+    messages = row.get(ROUNDS) if isinstance(row, dict) else None
+    if not isinstance(messages, list):
+        return 0
+    return sum(isinstance(message, dict) and message.get("role") == "user" for message in messages)
 
 
 def _special_tokens_unknown(tokenizer: str) -> Problem:

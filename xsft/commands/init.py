@@ -8,6 +8,8 @@ from pathlib import Path
 
 from xsft.actions.new_file import refuse_unless_free, schema_line
 from xsft.catalog.models import model, suggest
+from xsft.catalog.releases import DEFAULT
+from xsft.catalog.weights import weights_failure
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import UsageError
 from xsft.facts import Facts
@@ -51,7 +53,8 @@ def _with_model(text: str, name: str) -> str:
     except ValueError as unknown:
         raise UsageError(f"--model: {unknown}", fix="Use MaxText's name of the model.") from None
     own = wanted.hf_id or "my-org/my-tokenizer   # <-- the model's tokenizer on Hugging Face"
-    hub = [] if wanted.hf_id and not wanted.unconverted_since else [line for line in text.splitlines() if "hf" in line]
+    converts = weights_failure(wanted.name, stage="convert", version=DEFAULT, scan_layers=True) is None
+    hub = [] if converts else [line for line in text.splitlines() if "hf" in line]
     for line in (line for line in hub if line.lstrip().startswith(("# hf: {repo", "# Or Hugging Face"))):
         text = text.replace(f"{line}\n", "")
     return (

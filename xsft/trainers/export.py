@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.catalog.models import model, names, pins
+from xsft.catalog.models import model, pins
 from xsft.catalog.releases import DEFAULT, Release, release, versions
 from xsft.catalog.sizes import CHANGES_ARRAYS
+from xsft.catalog.weights import weights_failure
 from xsft.errors import Refused, UsageError
-from xsft.export.engines import model_type
 from xsft.export.inputs import FORMS, ExportDtype, ExportForm, ExportInputs, LoraScale
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import ALL_BELOW_BYTES, SAMPLE
@@ -119,7 +119,7 @@ def export_inputs(trained: TrainedRun, request: ExportRequest, *, step: int, con
     """
     words = words_of(trained.argv)
     name, made_by = words.text("model_name") or "default", release(trained.release)
-    _refuse_model(trained, name, made_by)
+    _refuse_model(trained, name, made_by, scan_layers=words.value("scan_layers") is not False)
     lora, form = _lora(words), _form(trained, request, words)
     source = words.copied
     tokenizer = source.tokenizer if source else words.text("tokenizer_path") or model(name).hf_id
@@ -159,7 +159,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
         "python3",
         *(copying_words(copy, folder=folder) if copy else ()),
         *(("-c", LORA_PROGRAM) if inputs.lora else ("-m", release(inputs.release).to_huggingface)),
-        argument("model_name", inputs.model),
+        argument("model_name", _exporters_name(inputs)),
         *inputs.keys,
         *keys,
         argument("base_output_directory", directory),
@@ -173,7 +173,13 @@ def checked_argv(inputs: ExportInputs) -> tuple[str, ...]:
     """Return the command whose keys describe the model to the program that verifies the export."""
     cpu = ("hardware=cpu", "skip_jax_distributed_system=True", f"weight_dtype={inputs.dtype}")
     module = release(inputs.release).to_huggingface
-    return ("python3", "-m", module, argument("model_name", inputs.model), *inputs.keys, *cpu)
+    return ("python3", "-m", module, argument("model_name", _exporters_name(inputs)), *inputs.keys, *cpu)
+
+
+def _exporters_name(inputs: ExportInputs) -> str:
+    """Return the name in the exporter's tables: they lack names of instruction-tuned weights, and `to_maxtext` converts
+    X-Instruct as X."""
+    return inputs.model.replace("-Instruct", "")
 
 
 def comparison_job(plan: ExportPlan, *, folders: tuple[str, ...], seed: int) -> dict[str, Any]:
@@ -236,17 +242,18 @@ def _paths(inputs: ExportInputs) -> dict[str, Any]:
             return {"load_parameters_path": inputs.base, "lora.lora_restore_path": inputs.weights, **scale}
 
 
-def _refuse_model(trained: TrainedRun, name: str, made_by: Release) -> None:
+def _refuse_model(trained: TrainedRun, name: str, made_by: Release, *, scan_layers: bool) -> None:
     if made_by.layout == "legacy" or not made_by.reads_sft_checkpoint:
         raise Refused(
             f"{trained.run_name} was trained by MaxText {made_by.version}, whose exporter cannot read SFT checkpoints",
             fix=f"Train with image.maxtext: {DEFAULT}.",
             id="export-legacy",
         )
-    if name not in names() or model_type(name) is None:
+    failure = weights_failure(name, stage="export", version=made_by.version, scan_layers=scan_layers)
+    if failure is not None:
         raise UsageError(
-            f"MaxText's exporter has no Hugging Face names for the model {name!r}",
-            fix="Only models that to_maxtext converts can be exported; see docs/reference/workload.md, model.name.",
+            f"MaxText {made_by.version} cannot export the model {name!r} to Hugging Face: {failure.why}",
+            fix="Read its checkpoint with MaxText; `xsft check` says before a training which models can be exported.",
             id="export-model",
         )
 

@@ -1,5 +1,6 @@
 """Run by MaxText's own Python: configuration keys, models and TPU device counts as one JSON document on stdout."""
 
+import ast
 import json
 import re
 import sys
@@ -40,7 +41,28 @@ def _model_yml(path: Path) -> dict[str, object]:
     return {key: _as_omegaconf_reads(value) for key, value in yaml.safe_load(path.read_text()).items()}
 
 
+def _weights() -> dict[str, list[str]]:
+    """Models that the tables of checkpoint_conversion convert, and export; to_maxtext takes X for X-Instruct."""
+    tables: dict[str, set[str]] = {}
+    for file in sorted(package.rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Dict)
+                and isinstance(node.targets[0], ast.Name)
+            ):
+                tables[node.targets[0].id] = {
+                    str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)
+                }
+    names = tables["HF_IDS"] - {"default"}
+    both = tables["PARAM_MAPPING"] & tables["HOOK_FNS"] & tables["HF_MODEL_CONFIGS"]
+    converted = sorted(name for name in names if name.replace("-Instruct", "") in both)
+    exported = both & tables["HF_SHAPE"]
+    return {"convert": converted, "export": [name for name in converted if name.replace("-Instruct", "") in exported]}
+
+
 facts = {
+    "weights": _weights(),
     "keys": sorted(fields),
     "nested": nested,
     "elsewhere": sorted({name for one in classes for name in one.model_fields} - set(fields)),
