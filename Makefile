@@ -7,14 +7,13 @@ WORKLOAD ?= workloads/tiny_local.yaml
 
 .PHONY: setup
 setup:
-	@.ci/bootstrap $(FOR)
+	@.ci/bootstrap
 
 .PHONY: environments
 environments: setup
 	@$(BIN)/python tests/environments.py
 
 .PHONY: demo
-demo pipeline: FOR = training # needs Python 3.12: without it, end before anything is installed
 demo: setup
 	@$(BIN)/xsft setup maxtext
 	@$(BIN)/xsft submit $(WORKLOAD)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from pathlib import Path
 
-from xsft.effects.environments import environments, interpreters
+from xsft.effects.environments import envbuild, environments
 from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
 
@@ -37,8 +36,8 @@ def ensure_compiler() -> None:
 
 def has_python_for_maxtext() -> bool:
     """Return whether this machine has a Python for MaxText; without one uv downloads it, which may be impossible."""
-    spec = environments.environment_for("maxtext")
-    return interpreters.find_interpreter(spec.pythons, env=own_environment(), home=Path.home()) is not None
+    pythons = environments.environment_for("maxtext").pythons
+    return any(envbuild.find_python(minor, own_environment()) for minor in pythons)
 
 
 def say(line: str) -> None:

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from tests.fakes.gcs import Bucket, serving
-from xsft.effects.environments.uv import find_uv
 
 pytestmark = pytest.mark.contract
 
@@ -35,9 +35,9 @@ def python(tmp_path_factory: pytest.TempPathFactory, maxtext_python: Path) -> Pa
     folder = tmp_path_factory.mktemp("jax") / "venv"
     pins = [line for name in LIBRARIES for line in re.findall(rf"^{name}==\S+", REQUIREMENTS.read_text(), re.MULTILINE)]
     assert len(pins) == len(LIBRARIES)
-    subprocess.run((find_uv(), "venv", "-q", "--python", maxtext_python, folder), check=True)
+    subprocess.run((find_uv_bin(), "venv", "-q", "--python", maxtext_python, folder), check=True)
     into = ("pip", "install", "-q", "--python", folder / "bin" / "python", "--constraints", REQUIREMENTS)
-    subprocess.run((find_uv(), *into, *pins, "importlib_resources", "zipp", "typing_extensions"), check=True)
+    subprocess.run((find_uv_bin(), *into, *pins, "importlib_resources", "zipp", "typing_extensions"), check=True)
     return folder / "bin" / "python"
 
 

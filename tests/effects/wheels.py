@@ -34,12 +34,14 @@ class Shop:
     def place(self, root: Path) -> BuildPlace:
         env = {"PATH": os.environ["PATH"], "UV_CACHE_DIR": str(root / "uv"), "UV_OFFLINE": "1"}
         env |= {"UV_FIND_LINKS": str(self.folder), "UV_NO_INDEX": "1", "HOME": str(root)}
-        return BuildPlace(cache=root / "envs", env=env, home=root)
+        return BuildPlace(cache=root / "envs", env=env)
 
     def spec(self, *, lock: str = "") -> EnvironmentSpec:
+        file = self.folder / f"{_sha256((lock or self.lock).encode())}.txt"
+        file.write_text(lock or self.lock)
         return EnvironmentSpec(
             name="tiny",
-            lock=lock or self.lock,
+            lock=file,
             pythons=(sys.version_info[:2],),
             package="tinything",
             scripts=("tinything",),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.engine.daemon import Engine
 from tests.engine.machine import which
-from xsft.effects.environments import interpreters
+from xsft.effects.environments import envbuild
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.process import own_environment
 
@@ -59,16 +59,16 @@ class BaseImage:
 
 def make(engine: Engine, cache: Path) -> BaseImage:
     """Make the base in `engine`; Debian's part is kept in `cache`. Raises NoBase."""
-    found = interpreters.find_interpreter((MINOR,), env=own_environment(), home=Path.home())
-    if found is None:
-        raise NoBase(f"no CPython 3.12 for the base image; {interpreters.how_to_get(MINOR)}")
+    python = envbuild.find_python(MINOR, own_environment())
+    if python is None:
+        raise NoBase("no CPython 3.12 for the base image: install it (pyenv install 3.12, uv python install 3.12)")
     engine.docker("import", str(rootfs(cache)), ROOTFS_TAG)
-    context = _tar({"Dockerfile": DOCKERFILE.encode(), "files.tar": _files(found.path)})
+    context = _tar({"Dockerfile": DOCKERFILE.encode(), "files.tar": _files(python)})
     built = engine.docker(
         "build", "-q", "-t", BASE_TAG, "--build-arg", f"ROOTFS={ROOTFS_TAG}", "-", input=context, check=False
     )
     if built.returncode:
-        raise NoBase(f"{found.path} does not run in a minimal Debian: {built.stderr[-400:]}")
+        raise NoBase(f"{python} does not run in a minimal Debian: {built.stderr[-400:]}")
     return BaseImage(reference=BASE_TAG, pip_conf=pip_conf(own_environment()))
 
 

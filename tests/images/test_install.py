@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from uv import find_uv_bin
 
 from tests.fakes.loopback import serving_http
 from tests.images.tiny import BUILD, install_script
-from xsft.effects.environments.uv import find_uv
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput
@@ -105,7 +105,7 @@ def test_output_of_real_pip_and_uv_is_explained(
     (tmp_path / "lock.txt").write_text(f"six==9.9 --hash=sha256:{'0' * 64}\n")
     lines = (f"index-url = {index.format(refusing, secret=secret)}", "retries = 0")
     (tmp_path / "pip.conf").write_text("\n".join(("[global]", *lines)))
-    uv = (find_uv(), "pip", "install", "--python", sys.executable, "--target", str(tmp_path), *install.ALL)
+    uv = (find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(tmp_path), *install.ALL)
     argv = {
         "pip": (sys.executable, str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
         "uv": (*uv, "--require-hashes", "--requirement", "lock.txt"),

@@ -226,7 +226,6 @@ STARTED: tuple[Case, ...] = (
             ("ErrImagePull", "image-pull"),
             ("InvalidImageName", "image-pull"),
             ("CreateContainerConfigError", "container-config"),
-            ("RunContainerError", "container-start"),
             ("ContainerCreating", "containers-creating"),
             ("CrashLoopBackOff", "crash-loop"),
         )

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+from uv import find_uv_bin
 
 from xsft.catalog.releases import Release
 from xsft.effects.environments import environments
-from xsft.effects.environments.uv import find_uv, uv_environment
+from xsft.effects.environments.uv import uv_environment
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "xsft" / "catalog"
@@ -161,7 +162,7 @@ def installed(version: str) -> Iterator[Mapping[str, str]]:
     """
     python = environments.ensure("maxtext", progress=print).python
     with tempfile.TemporaryDirectory(prefix="xsft-release-") as folder:
-        install = (find_uv(), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--target", folder)
+        install = (find_uv_bin(), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--target", folder)
         output((*install, f"maxtext=={version}"), uv_environment(os.environ), hint="Is that release published?")
         if not (Path(folder) / "maxtext").is_dir():  # or the dumps would read the locked release
             sys.exit(f"The wheel of maxtext {version} has no package maxtext; change tests/catalog/dumps")

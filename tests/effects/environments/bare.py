@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.base import python_files
-from xsft.effects.environments import interpreters
-from xsft.effects.environments.interpreters import PythonMinor
+from xsft.effects.environments import envbuild
+from xsft.effects.environments.installed import PythonMinor
 from xsft.effects.machine.process import own_environment
 
 CHECKOUT = Path(__file__).parents[3]
@@ -38,11 +38,11 @@ MANAGED = f"cpython-3.12.1-linux-{platform.machine()}-gnu"
 
 def prefix_of(minor: PythonMinor) -> Path:
     """Return the installation prefix of this machine's Python `minor`; skip the test if it has none."""
-    found = interpreters.find_interpreter((minor,), env=own_environment(), home=Path.home())
-    if found is None:
+    python = envbuild.find_python(minor, own_environment())
+    if python is None:
         pytest.skip(f"no Python {minor[0]}.{minor[1]} on this machine")
     code = "import sys; print(sys.base_prefix)"
-    return Path(subprocess.run((found.path, "-c", code), capture_output=True, text=True, check=True).stdout.strip())
+    return Path(subprocess.run((python, "-c", code), capture_output=True, text=True, check=True).stdout.strip())
 
 
 def checkout(folder: Path) -> Path:

@@ -12,10 +12,10 @@ import pytest
 
 from tests.effects.wheels import Shop
 from tests.replacing import replace
-from xsft.effects.environments import envbuild, interpreters
+from xsft.effects.environments import envbuild
 from xsft.effects.environments.envbuild import BuildPlace
-from xsft.effects.environments.installed import MARKER, BuiltEnvironment, EnvironmentSpec, find_in
-from xsft.errors import EnvironmentMissing, Refused
+from xsft.effects.environments.installed import MARKER, BuiltEnvironment, EnvironmentSpec, find_in, folder_for
+from xsft.errors import EnvironmentMissing
 
 pytestmark = pytest.mark.contract
 
@@ -149,15 +149,15 @@ def test_verify_finds_and_repairs_a_missing_file(shop: Shop, place: BuildPlace) 
 @pytest.mark.parametrize("minor", [(3, 11), (3, 12), (3, 13)])
 def test_files_missing_are_found_by_every_python(tmp_path: Path, minor: tuple[int, int]) -> None:
     """Python 3.12 changed what `importlib.metadata` says about files that are not there."""
-    found = interpreters.find_interpreter((minor,), env=dict(os.environ), home=Path.home())
-    if found is None:
+    python = envbuild.find_python(minor, os.environ)
+    if python is None:
         pytest.skip(f"no Python {minor[0]}.{minor[1]} on this machine")
     info = tmp_path / "tinything-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n")
     (info / "RECORD").write_text("tinything-1.0.dist-info/METADATA,,\ntinything/__init__.py,,\n")
     script = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path]\n{envbuild.FILES_MISSING}"
-    said = subprocess.run((found.path, "-I", "-c", script), capture_output=True, text=True, check=True).stdout
+    said = subprocess.run((python, "-I", "-c", script), capture_output=True, text=True, check=True).stdout
     assert "tinything: tinything/__init__.py is gone" in said.splitlines()
 
 
@@ -188,7 +188,8 @@ def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     ):
         pytest.skip("needs the right to mount a small disk (unshare --mount)")
     (said,) = builders(tmp_path, shop, count=1, prefix=prefix)
-    assert "ERROR EnvironmentMissing no space left for the tiny environment" in said
+    assert "could not be built" in said
+    assert "no space left" in said
     assert "LEFT []" in said
 
 
@@ -203,17 +204,18 @@ def test_a_missing_python_is_reported_with_the_fix(shop: Shop, place: BuildPlace
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.99") as caught:
         build(replace(shop.spec(), pythons=((3, 99),)), place)
     assert "install Python 3.99" in caught.value.fix
+    assert left_over(place) == []
     assert "UV_PYTHON_INSTALL_MIRROR" in caught.value.fix
 
 
-def test_a_folder_that_xsft_did_not_create_is_not_touched(shop: Shop, place: BuildPlace) -> None:
+@pytest.mark.parametrize("left", ["lib/python3.12/site-packages/tinything.py", "pyvenv.cfg"])
+def test_what_an_interrupted_build_left_is_replaced(shop: Shop, place: BuildPlace, left: str) -> None:
+    folder = folder_for(place.cache, shop.spec(), shop.spec().pythons[0])
+    (folder / left).parent.mkdir(parents=True)
+    (folder / left).touch()
     built, _ = build(shop.spec(), place)
-    shutil.rmtree(built.folder)
-    built.folder.mkdir()
-    (built.folder / "thesis.tex").write_text("mine")
-    with pytest.raises(Refused, match="did not create it"):
-        build(shop.spec(), place)
-    assert (built.folder / "thesis.tex").read_text() == "mine"
+    assert envbuild.faults(built, shop.spec(), place) == ()
+    assert not (folder / "lib/python3.12/site-packages/tinything.py").exists()
 
 
 def test_an_interrupted_build_leaves_nothing(shop: Shop, place: BuildPlace) -> None:

@@ -91,12 +91,6 @@ def test_an_unknown_environment_name_is_a_usage_error() -> None:
     assert "xpk, maxtext" in caught.value.fix
 
 
-def test_a_package_without_its_locks_says_to_reinstall(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentMissing, match=r"xpk\.txt") as caught:
-        environment_for("xpk", locks=tmp_path)
-    assert "reinstall xsft" in caught.value.fix
-
-
 @given(marker=st.binary(max_size=200))
 def test_a_folder_with_a_wrong_marker_is_not_installed(tmp_path_factory: pytest.TempPathFactory, marker: bytes) -> None:
     spec = environment_for("xpk")

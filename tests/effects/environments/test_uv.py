@@ -1,15 +1,8 @@
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
-from xsft.effects.environments.uv import PATIENCE, find_uv, uv_environment
-
-
-def test_find_uv_returns_a_uv_that_runs() -> None:
-    done = subprocess.run((find_uv(), "--version"), env=dict(os.environ), capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("uv ")
+from xsft.effects.environments.uv import PATIENCE, python_path, uv_environment
 
 
 def test_a_pip_mirror_is_passed_to_uv_unless_uv_has_its_own() -> None:
@@ -21,7 +14,17 @@ def test_a_pip_mirror_is_passed_to_uv_unless_uv_has_its_own() -> None:
 
 def test_uv_environment_drops_other_environments_and_keeps_the_rest() -> None:
     given = {"VIRTUAL_ENV": "x", "PYTHONPATH": "y", "CONDA_PREFIX": "z", "HTTPS_PROXY": "http://proxy.example"}
-    assert uv_environment(given, bundles=()) == {**PATIENCE, "HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1"}
+    proxy = {"HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1", "PATH": python_path(given)}
+    assert uv_environment(given, bundles=()) == {**PATIENCE, **proxy}
+
+
+def test_a_pyenv_python_is_found_behind_its_shim(tmp_path: Path) -> None:
+    versions = tmp_path / "versions"
+    for version in ("3.9.18", "3.12.1"):
+        (versions / version / "bin").mkdir(parents=True)
+    path = python_path({"PATH": "/usr/bin", "PYENV_ROOT": str(tmp_path)}).split(":")
+    assert path[0] == "/usr/bin"
+    assert {str(versions / "3.9.18/bin"), str(versions / "3.12.1/bin")} <= set(path)
 
 
 def test_the_certificates_of_the_system_are_used_unless_uv_is_configured(tmp_path: Path) -> None:

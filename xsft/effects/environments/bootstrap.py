@@ -1,176 +1,187 @@
 """`make setup`: creates .venv with exactly the locked development set and xsft itself, editable.
 
-Standard library only, from a bare Python: pip installs uv (hash-checked), uv installs the rest. Run from the checkout:
-`python -m xsft.effects.environments.bootstrap`.
+.ci/bootstrap runs this in the checkout with any Python >= 3.9 before anything is installed: standard library and syntax
+of 3.9 only (a test runs it so). pip installs uv, hash-checked; uv finds or downloads .venv's Python, and does the rest.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import importlib.util
+import os
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from xsft.effects.environments import interpreters
-from xsft.effects.environments.interpreters import Interpreter
-from xsft.effects.environments.managed_python import LOCK, UV_ENTRY
 from xsft.effects.environments.uv import uv_environment
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.process import follow, own_environment, run
-from xsft.errors import INTERRUPTED, EnvironmentMissing, Refused, XsftError
 
 VENV = Path(".venv")
 MARKER = VENV / ".xsft-set-up"
 """Written last; holds the digest of the installed set."""
-TRIES = ("--timeout", "8", "--retries", "1")
-"""pip's patience in seconds: an index that does not answer is reported within 20 s; pip's own default is 90 s and more.
+LOCK = Path("xsft/locks/dev.txt")
+UV_ENTRY = re.compile(r"^uv==\S+ \\\n(?:    --hash=\S+(?: \\)?\n)+", re.MULTILINE)
+PIP = (
+    "install",
+    "-qq",
+    "--disable-pip-version-check",
+    "--timeout",
+    "8",
+    "--retries",
+    "1",
+    "--require-hashes",
+    "--no-deps",
+)
+"""pip's timeout in seconds: an index that does not answer is reported within 20 s; pip's own limits are 90 s and more.
 """
-MADE = VENV / ".xsft-made"
-"""Written once .venv has its Python and pip."""
+IN_VENV = "import sys; sys.exit(sys.version_info < (3, 11) or sys.prefix == sys.base_prefix)"
+
+NETWORK_FIX = (
+    "connect to the network, or set PIP_INDEX_URL to your mirror of the package index, and check the free disk space;"
+    " then run `make setup` again"
+)
+PYTHON_FIX = (
+    "Either install Python 3.12 (your system's package python3.12; macOS: brew install python@3.12; or pyenv install"
+    " 3.12). Or connect to the network, or set UV_PYTHON_INSTALL_MIRROR to a mirror of uv's Python builds. Then run"
+    " `make setup` again."
+)
+
+
+class SetupError(Exception):
+    """A step failed. `fix` is the next step."""
+
+    def __init__(self, message: str, *, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 def main() -> int:
     try:
-        with exclusive(
-            Path(".venv.lock"), waiting=lambda: print_message("another `make setup` is running here; waiting for it")
-        ):
+        with Path(".venv.lock").open("w", encoding="utf-8") as lock:
+            take_lock(lock.fileno())
             set_up()
-    except XsftError as problem:
-        print_message(f"{problem.message}\n      {problem.fix}")
-        return problem.exit_status
+    except SetupError as problem:
+        print_message(f"{problem}\n      {problem.fix}")
+        return 3
     except KeyboardInterrupt:
         print_message("interrupted; run `make setup` again to continue")
-        return INTERRUPTED
+        return 130
     return 0
 
 
+def take_lock(lock: int) -> None:
+    """Lock the file until this process ends."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print_message("another `make setup` is running here; waiting for it")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
 def set_up() -> None:
-    digest = wanted_digest()
-    if is_ready(digest):
+    digest = hashlib.sha256(b"\0".join(Path(p).read_bytes() for p in ("pyproject.toml", LOCK, __file__))).hexdigest()
+    ready = MARKER.is_file() and MARKER.read_text(encoding="utf-8") == digest and (VENV / "bin" / "xsft").is_file()
+    if ready and venv_works():
         return
-    if not (venv_runs() and is_venv_complete()):
-        make_venv(choose_interpreter())
-    MADE.touch()
-    MARKER.unlink(missing_ok=True)
-    install_uv()
-    install_locked()
-    MARKER.write_text(digest)
+    with tempfile.TemporaryDirectory() as folder:
+        uv = find_or_install_uv(Path(folder))
+        if not venv_works():
+            create_venv(uv)
+        MARKER.unlink(missing_ok=True)
+        install_locked(uv)
+    MARKER.write_text(digest, encoding="utf-8")
     print_message(f"ready: {VENV}/bin/xsft")
 
 
-def wanted_digest() -> str:
-    return hashlib.sha256(b"\0".join(Path(p).read_bytes() for p in ("pyproject.toml", LOCK, __file__))).hexdigest()
+def venv_works() -> bool:
+    """Return whether .venv is a virtual environment whose Python xsft can use."""
+    return succeeds(str(VENV / "bin" / "python"), "-c", IN_VENV)
 
 
-def is_ready(digest: str) -> bool:
-    return MARKER.is_file() and MARKER.read_text() == digest and venv_runs() and (VENV / "bin" / "xsft").is_file()
-
-
-def venv_runs() -> bool:
-    python = VENV / "bin" / "python"
-    return python.is_file() and run((str(python), "-c", ""), env=own_environment()).ok
-
-
-def is_venv_complete() -> bool:
-    """Return whether .venv is complete; False if creating it was interrupted: its Python works long before its pip is
-    complete.
-    """
-    return MADE.is_file() or MARKER.is_file()
-
-
-def choose_interpreter() -> Interpreter:
-    """Return the first Python >= 3.11 that can create a virtual environment with pip."""
-    unfit: list[Interpreter] = []
-    for interpreter in interpreters.search(env=own_environment(), home=Path.home()):
-        if interpreter.minor >= (3, 11) and interpreter.makes_venv:
-            return interpreter
-        unfit.append(interpreter)
-    raise lacks_venv([found for found in unfit if found.minor >= (3, 11)])
-
-
-def lacks_venv(unfit: list[Interpreter]) -> EnvironmentMissing:
-    if not unfit:
-        return EnvironmentMissing("no Python >= 3.11 was found", fix=interpreters.how_to_get((3, 12)))
-    return EnvironmentMissing(
-        f"{unfit[0].path} lacks venv or pip (modules venv and ensurepip)",
-        fix=f"Debian, Ubuntu: apt install {interpreters.venv_package(unfit[0])}; elsewhere another Python:"
-        f" {interpreters.how_to_get((3, 12))}",
-    )
-
-
-def make_venv(interpreter: Interpreter) -> None:
-    if VENV.exists() and any(VENV.iterdir()) and not (VENV / "pyvenv.cfg").is_file():
-        raise Refused(
-            f"{VENV} exists and is not a virtual environment", fix="move it away, then run `make setup` again"
-        )
-    print_message(f"creating {VENV} with Python {'.'.join(map(str, interpreter.version))} ({interpreter.path})")
-    done = run((str(interpreter.path), "-m", "venv", "--clear", str(VENV)), env=own_environment())
-    if not done.ok:
-        raise EnvironmentMissing(
-            f"{interpreter.path} -m venv failed: {(done.stderr or done.stdout).strip()[-300:]}",
-            fix=f"Debian, Ubuntu: apt install {interpreters.venv_package(interpreter)}",
-        )
-
-
-def install_uv(*, tries: tuple[str, ...] = TRIES) -> None:
-    """Install uv from the package index with pip, with the lock's version and hashes; does nothing if that version is
-    installed. `tries`: pip's patience.
-    """
-    requirement, version = locked_uv()
+def find_or_install_uv(folder: Path) -> str:
+    """Return the path of .venv's uv, else of the locked one, which pip installs in `folder`."""
     uv = VENV / "bin" / "uv"
-    if uv.is_file() and run((str(uv), "--version"), env=own_environment()).stdout.split()[1:2] == [version]:
-        return
-    print_message(f"installing uv {version} with pip")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "uv.txt"
-        file.write_text(requirement)
-        install(
-            (
-                str(VENV / "bin" / "python"),
-                "-m",
-                "pip",
-                "install",
-                "-q",
-                "--disable-pip-version-check",
-                *tries,
-                "--require-hashes",
-                "--no-deps",
-                "-r",
-                str(file),
-            )
-        )
+    if venv_works() and succeeds(str(uv), "--version"):
+        return str(uv)
+    print_message("installing uv with pip")
+    lock = folder / "uv.txt"
+    lock.write_text(locked_uv(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
+    run_installer(*pip_command(folder), *PIP, "--target", str(folder / "uv"), "-r", str(lock))
+    return str(folder / "uv" / "bin" / "uv")
 
 
-def locked_uv(lock: Path = LOCK) -> tuple[str, str]:
-    """Return (the lock's lines for uv and its hashes, its version)."""
-    entry = UV_ENTRY.search(lock.read_text())
+def locked_uv(lock: str) -> str:
+    """Return the lock's lines for uv, with its version and hashes."""
+    entry = UV_ENTRY.search(lock)
     if entry is None:
-        raise EnvironmentMissing(f"{lock} has no entry for uv", fix="restore it from git, or regenerate it: make locks")
-    return entry[0], entry[1]
+        raise SetupError(f"{LOCK} has no entry for uv", fix="restore it from git, or regenerate it: make locks")
+    return entry[0]
 
 
-def install_locked() -> None:
-    print_message(f"installing the {len(re.findall(r'^[a-z0-9]', LOCK.read_text(), re.MULTILINE))} packages of {LOCK}")
-    uv = (str(VENV / "bin" / "uv"), "pip")
-    python = ("--python", str(VENV / "bin" / "python"))
-    install((*uv, "sync", *python, "--require-hashes", str(LOCK)))
-    install((*uv, "install", *python, "--no-deps", "--no-build-isolation", "--editable", "."))
+def pip_command(folder: Path) -> tuple[str, ...]:
+    """Return the command of this Python's pip, or of the one in a new virtual environment, which takes seconds."""
+    if importlib.util.find_spec("pip"):
+        return (sys.executable, "-m", "pip")
+    run_installer(sys.executable, "-m", "venv", str(folder / "pip"))
+    return (str(folder / "pip" / "bin" / "python"), "-m", "pip")
 
 
-def install(argv: tuple[str, ...]) -> None:
-    done = follow(argv, env=uv_environment(own_environment()), on_line=say_of_installer)
-    if not done.ok:
-        raise EnvironmentMissing(
-            f"{Path(argv[0]).name} ended with status {done.status} (see its output above)",
-            fix="connect to the network, or set PIP_INDEX_URL to your mirror of the package index, and check the free"
-            " disk space; then run `make setup` again",
-        )
+def create_venv(uv: str) -> None:
+    """Create .venv with the Python that the user names (`make setup PYTHON=…`), else with an installed 3.12, else with
+    any installed one that xsft can use, else with a 3.12 that uv downloads into its own folder.
+    """
+    venv = (uv, "venv", "--clear", "--no-project", "--quiet", str(VENV), "--python")
+    if os.environ.get("PYTHON"):
+        run_installer(*venv, os.environ["PYTHON"])
+        return
+    print_message(f"creating {VENV}")
+    find = (uv, "python", "find", "--system", "--no-project", "--no-python-downloads")
+    for installed in ("cpython3.12", "cpython>=3.11"):
+        if succeeds(*find, installed):
+            run_installer(*venv, installed)
+            return
+    print_message("no Python >= 3.11 was found: uv installs 3.12")
+    try:
+        run_installer(*venv, "cpython3.12")
+    except SetupError as problem:
+        raise SetupError(f"{VENV} could not be created: {problem}", fix=PYTHON_FIX) from problem
 
 
-def say_of_installer(line: str) -> None:
-    if line.strip() and not line.startswith((" + ", " - ", " ~ ")):
-        print(f"      {line.strip()}", file=sys.stderr, flush=True)
+def install_locked(uv: str) -> None:
+    packages = re.findall(r"^[a-z0-9]", LOCK.read_text(encoding="utf-8"), re.MULTILINE)
+    print_message(f"installing the {len(packages)} packages of {LOCK}")
+    into = ("--python", str(VENV / "bin" / "python"))
+    run_installer(uv, "pip", "sync", *into, "--require-hashes", "--only-binary", ":all:", str(LOCK))
+    run_installer(uv, "pip", "install", *into, "--no-deps", "--no-build-isolation", "--editable", ".")
+
+
+def succeeds(*argv: str) -> bool:
+    env = uv_environment(os.environ)
+    try:
+        return subprocess.run(argv, env=env, check=False, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def run_installer(*argv: str) -> None:
+    """Run an installer and print its lines, without the list of packages. Raises SetupError if it fails."""
+    with subprocess.Popen(
+        argv,
+        env=uv_environment(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            if line.strip() and not line.startswith((" + ", " - ", " ~ ")):
+                print(f"      {line.strip()}", file=sys.stderr, flush=True)
+    if process.returncode:
+        program = Path(argv[0]).name
+        raise SetupError(f"{program} ended with status {process.returncode} (see its output above)", fix=NETWORK_FIX)
 
 
 def print_message(message: str) -> None:

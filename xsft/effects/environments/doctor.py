@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from uv import find_uv_bin
 
-from xsft.effects.environments import envbuild, environments, interpreters
+from xsft.effects.environments import envbuild, environments
 from xsft.effects.environments.envbuild import BuildPlace
 from xsft.effects.environments.installed import EnvironmentSpec, find_in
 from xsft.effects.environments.tools import RunTool, ToolCheck, run_tool, tool_checks, version_of
-from xsft.effects.environments.uv import find_uv
 from xsft.effects.machine import process
-from xsft.errors import EnvironmentMissing
 
 
 class CheckedMachine(Struct, frozen=True, kw_only=True):
@@ -33,7 +32,7 @@ def checked_machine() -> CheckedMachine:
     env = process.own_environment()
     return CheckedMachine(
         run=partial(run_tool, env=env),
-        place=BuildPlace(cache=environments.default_cache(), env=env, home=Path.home()),
+        place=BuildPlace(cache=environments.default_cache(), env=env),
         specs=tuple(environments.environment_for(name) for name in environments.NAMES),
         free_bytes=lambda path: shutil.disk_usage(_existing_folder(path)).free,
         python=sys.version_info[:3],
@@ -58,16 +57,16 @@ def _python(machine: CheckedMachine) -> ToolCheck:
         version=".".join(map(str, machine.python)),
         needed_for="xsft itself",
         detail=sys.executable,
-        fix=interpreters.how_to_get((3, 12)),
+        fix="install Python 3.12: `uv python install 3.12`, `pyenv install 3.12`, or your system's package",
     )
 
 
 def _uv(machine: CheckedMachine) -> ToolCheck:
     uv, missing = "", ""
     try:
-        uv = find_uv()
-    except EnvironmentMissing as problem:
-        missing = problem.message
+        uv = find_uv_bin()
+    except FileNotFoundError as problem:
+        missing = str(problem)
     return ToolCheck(
         id="uv",
         ok=bool(uv),
@@ -86,7 +85,7 @@ def _check_environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> Too
     found = find_in(machine.place.cache, spec)
     if found is None:
         return row(ok=False, version="", detail="not built, or incomplete", fix=_how_to_build(machine, spec))
-    faults = envbuild.file_faults(found, machine.place)
+    faults = envbuild.file_faults(found, spec, machine.place)
     return row(
         ok=not faults,
         version=found.version,
@@ -97,7 +96,7 @@ def _check_environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> Too
 
 def _how_to_build(machine: CheckedMachine, spec: EnvironmentSpec) -> str:
     command = f"xsft setup {spec.name}"
-    if interpreters.find_interpreter(spec.pythons, env=machine.place.env, home=machine.place.home):
+    if any(envbuild.find_python(minor, machine.place.env) for minor in spec.pythons):
         return command
     return f"{command}, which downloads Python {spec.pythons[0][0]}.{spec.pythons[0][1]} first"
 

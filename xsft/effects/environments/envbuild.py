@@ -4,36 +4,27 @@ exists, which is written last.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from uv import find_uv_bin
 
 from xsft.aliases import ShowLine
-from xsft.effects.environments import interpreters
 from xsft.effects.environments.installed import (
-    MARKER,
     BuiltEnvironment,
     EnvironmentSpec,
+    PythonMinor,
     find_in,
+    finish,
     folder_for,
-    marker_for,
-    read_installed,
-    top_level_of,
 )
-from xsft.effects.environments.interpreters import Interpreter
-from xsft.effects.environments.managed_python import ManagedPythonError, install_managed, ways_out
-from xsft.effects.environments.uv import find_uv, uv_environment
+from xsft.effects.environments.uv import uv_environment
 from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.process import ProcessResult, follow, run
-from xsft.errors import EnvironmentMissing, Refused
-
-OURS = ".xsft-made-this"
-"""Written first, so that a partly built folder is known to be xsft's and may be removed."""
+from xsft.errors import EnvironmentMissing
 
 FILES_MISSING = """
 import csv, importlib.metadata, os
@@ -45,218 +36,181 @@ for package in importlib.metadata.distributions():
 """
 """RECORD itself: from Python 3.12 on `Distribution.files` leaves out what is gone."""
 
+FAILURES = (
+    (
+        r"No space left|os error 28",
+        "no space left, and it needs about {size} GiB",
+        "free some space, or set XSFT_CACHE_DIR (and UV_CACHE_DIR) to a larger disk",
+    ),
+    (
+        r"\[Errno|Permission denied|Read-only file system",
+        "the cache folder could not be written",
+        "make that folder writable, or set XSFT_CACHE_DIR to one that is",
+    ),
+    (
+        r"No interpreter found|No download found|Failed to inspect Python|cpython-\d|remote python downloads",
+        "it needs Python {series}; none was found on this machine, and Python {first} could not be downloaded",
+        "install Python {first}, or connect to the network, or set UV_PYTHON_INSTALL_MIRROR to a mirror of uv's builds",
+    ),
+    (
+        r"[Hh]ash mismatch",
+        "a package's hash differs from the lock",
+        "do not use this package index; if you trust it, `uv cache clean` and try again",
+    ),
+    (
+        r"no usable wheels|no wheels with a matching",
+        "a package has no wheel for this machine",
+        "use Linux on x86-64 or ARM64, or macOS on ARM64",
+    ),
+    (
+        r"network was disabled|Could not connect|dns error|Failed to fetch|error sending request|timed out",
+        "no answer from the package index",
+        "connect to the network (or set UV_DEFAULT_INDEX to your mirror), then run `xsft setup {name}`",
+    ),
+    (r"", "uv failed", "correct that, then run `xsft setup {name}`"),
+)
+"""Pattern in uv's output, the cause, the fix; the first that matches counts."""
+
 
 class BuildPlace(Struct, frozen=True, kw_only=True):
     """The folder to build in, and the environment variables to build with."""
 
     cache: Path
     env: Mapping[str, str]
-    home: Path
 
 
 def build(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     """Return the environment of `spec`, built unless a valid one exists; `verify` checks every file and import."""
+    lock = place.cache / f".{spec.name}-{spec.digest[:12]}.lock"
+    waiting = f"another xsft process is building the {spec.name} environment; waiting for it"
     try:
-        with exclusive(_lock_file(spec, place), waiting=lambda: progress(_WAITING.format(name=spec.name))):
-            present = find_in(place.cache, spec)
-            if present and not (verify and _remove_if_broken(present, spec, place, progress)):
-                return present
+        with exclusive(lock, waiting=lambda: progress(waiting)):
+            environment = find_in(place.cache, spec)
+            if environment and not (verify and _is_broken(environment, spec, place, progress)):
+                return environment
             return _build_anew(spec, place, progress=progress)
     except BrokenPipeError:  # raised by the progress display, not by the disk
         raise
     except OSError as problem:
-        raise _not_writable(problem, spec, place) from problem
+        raise _failure(str(problem), spec, place) from problem
 
 
 def faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
     """Return everything wrong with an environment: versions that differ from the lock, missing files, failing
     imports.
     """
-    return file_faults(environment, place) or _import_faults(environment, spec, place)
+    return file_faults(environment, spec, place) or import_faults(environment.python, spec, place)
 
 
-def file_faults(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, ...]:
+def file_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
     """Return versions that differ from the lock, and missing files; takes under a second, imports nothing."""
+    python = str(environment.python)
     try:
-        return (*_version_faults(environment, place), *_missing_files(environment, place))
+        files = run((python, "-I", "-c", FILES_MISSING), env=place.env)
     except EnvironmentMissing as problem:  # its Python does not start
         return (problem.message,)
+    if not files.ok:
+        return (f"its Python fails: {_last_words(files.stderr)}",)
+    # uv asks no index if nothing is missing.
+    packages = _uv(place.env, "pip", "sync", "--dry-run", "--offline", *_from_lock(spec, environment.python))
+    if packages.ok and "Would make no changes" in packages.stderr:
+        return tuple(files.stdout.splitlines()[:5])
+    return (f"its packages are not those of the lock: {_last_words(packages.stderr)}",)
 
 
-_NO_NETWORK = r"network was disabled|Could not connect|dns error|Failed to fetch|error sending request|timed out"
-_WAITING = "another xsft process is building the {name} environment; waiting for it"
+def import_faults(python: Path, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
+    statement = "; ".join(f"import {module}" for module in spec.imports)
+    done = run((str(python), "-I", "-c", statement), env={**place.env, "JAX_PLATFORMS": "cpu"})
+    if done.ok:
+        return ()
+    return (f"`{statement}` fails: {_last_words(done.stderr)}",)
 
 
-def _remove_if_broken(
-    environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine
-) -> bool:
-    """Return whether anything is wrong with it. If so it is removed, so that it is not found again."""
+def find_python(minor: PythonMinor, env: Mapping[str, str]) -> Path | None:
+    """Return an installed CPython of this series, found by uv; None if there is none. Downloads nothing."""
+    done = _uv(env, "python", "find", "--system", "--no-project", "--no-python-downloads", _python_request(minor))
+    if not done.ok:
+        return None
+    return Path(done.stdout.strip())
+
+
+def _is_broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> bool:
     progress(f"verifying the {spec.name} environment")
-    found = faults(environment, spec, place)
-    for fault in found:
-        progress(f"broken: {fault}")
-    if found:
-        _remove_ours(environment.folder)
-    return bool(found)
+    problems = faults(environment, spec, place)
+    for problem in problems:
+        progress(f"broken: {problem}")
+    return bool(problems)
 
 
 def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine) -> BuiltEnvironment:
-    interpreter = _interpreter(spec, place, progress)
-    folder = folder_for(place.cache, spec, interpreter.minor)
-    _remove_ours(folder)
-    version = ".".join(map(str, interpreter.version))
-    progress(f"building the {spec.name} environment: {len(spec.pins)} packages, Python {version}, once per machine")
+    minor = _choose_series(spec, place)
+    folder = folder_for(place.cache, spec, minor)
+    what = f"{len(spec.pins)} packages, Python {minor[0]}.{minor[1]}"
+    progress(f"building the {spec.name} environment: {what}, once per machine")
+    # Its name holds the digest of the lock, so what lies there is xsft's: unfinished or broken.
+    shutil.rmtree(folder, ignore_errors=True)
     try:
-        _install(spec, folder, interpreter, place, progress)
-        return _finish(spec, folder, place, progress)
+        _install(spec, folder, minor, place, progress)
+        return finish(folder, spec)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _install(
-    spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, place: BuildPlace, progress: ShowLine
-) -> None:
-    private_folder(folder.parent)
-    folder.mkdir(mode=0o700)
-    (folder / OURS).touch()
-    lock = folder / "lock.txt"
-    lock.write_text(spec.lock, encoding="utf-8")
-    venv = (
-        "venv",
-        "--quiet",
-        "--allow-existing",
-        "--no-python-downloads",
-        "--python",
-        str(interpreter.path),
-        str(folder),
-    )
-    sync = ("pip", "sync", "--python", str(folder / "bin" / "python"), "--require-hashes", str(lock))
-    for argv in (venv, sync):
-        done = follow((find_uv(), *argv), env=uv_environment(place.env), on_line=_quiet_progress(progress), cwd=folder)
+def _choose_series(spec: EnvironmentSpec, place: BuildPlace) -> PythonMinor:
+    """Return the most preferred Python series that this machine has; the first if it has none, for uv to download."""
+    for minor in spec.pythons:
+        if find_python(minor, place.env):
+            return minor
+    return spec.pythons[0]
+
+
+def _install(spec: EnvironmentSpec, folder: Path, minor: PythonMinor, place: BuildPlace, progress: ShowLine) -> None:
+    def show(line: str) -> None:
+        if line.strip() and not line.startswith((" + ", " - ", " ~ ")):  # uv's list of packages
+            progress(line.strip())
+
+    python = folder / "bin" / "python"
+    create = ("venv", "--quiet", "--no-project", "--python", _python_request(minor), str(folder))
+    for arguments in (create, ("pip", "sync", *_from_lock(spec, python))):
+        # In the cache folder: uv would read the settings of a project around the current one.
+        done = follow((find_uv_bin(), *arguments), env=uv_environment(place.env), on_line=show, cwd=place.cache)
         if not done.ok:
-            raise _install_failed(done, spec, place)
-
-
-def _finish(spec: EnvironmentSpec, folder: Path, place: BuildPlace, progress: ShowLine) -> BuiltEnvironment:
-    """Verify the environment, then write the marker in one step."""
+            raise _failure(done.stdout, spec, place)
     progress(f"verifying the {spec.name} environment")
-    fresh = BuiltEnvironment(
-        name=spec.name, python=folder / "bin" / "python", digest=spec.digest, version=spec.pins[spec.package]
-    )
-    if found := faults(fresh, spec, place):
+    problems = import_faults(python, spec, place)
+    if problems:
         raise EnvironmentMissing(
-            f"the {spec.name} environment was installed but does not work: {'; '.join(found)}",
+            f"the {spec.name} environment was installed but does not work: {'; '.join(problems)}",
             fix=f"run `uv cache clean`, then `xsft setup {spec.name}`; if it persists, report it with this message",
         )
-    marker = folder / f"{MARKER}.new"
-    marker.write_text(json.dumps(marker_for(spec, top_level_of(folder))), encoding="utf-8")
-    marker.replace(folder / MARKER)
-    valid = read_installed(folder, spec)
-    if valid is None:
-        raise EnvironmentMissing(
-            f"{folder} changed while it was built", fix=f"`xsft setup {spec.name}` builds it again"
-        )
-    return valid
 
 
-def _version_faults(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, ...]:
-    """Return the differences that uv reports between the installed set and the lock; it queries no index if nothing is
-    missing.
-    """
-    lock = environment.folder / "lock.txt"
-    sync = ("pip", "sync", "--dry-run", "--offline", "--python", str(environment.python), "--require-hashes", str(lock))
-    done = run((find_uv(), *sync), env=uv_environment(place.env), cwd=environment.folder)
-    if done.ok and "Would make no changes" in done.stderr:
-        return ()
-    return (f"its packages are not those of the lock: {_last_words(done.stderr)}",)
+def _from_lock(spec: EnvironmentSpec, python: Path) -> tuple[str, ...]:
+    # Every package of the locks has a wheel, so none may run a program of its own while it is installed.
+    return ("--python", str(python), "--require-hashes", "--only-binary", ":all:", str(spec.lock))
 
 
-def _missing_files(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, ...]:
-    done = run((str(environment.python), "-I", "-c", FILES_MISSING), env=place.env)
-    return tuple(done.stdout.splitlines()[:5]) if done.ok else (f"its Python fails: {_last_words(done.stderr)}",)
+def _python_request(minor: PythonMinor) -> str:
+    return f"cpython{minor[0]}.{minor[1]}"
 
 
-def _import_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
-    statement = "; ".join(f"import {module}" for module in spec.imports)
-    done = run((str(environment.python), "-I", "-c", statement), env={**place.env, "JAX_PLATFORMS": "cpu"})
-    return () if done.ok else (f"`{statement}` fails: {_last_words(done.stderr)}",)
+def _uv(env: Mapping[str, str], *arguments: str) -> ProcessResult:
+    return run((find_uv_bin(), *arguments), env=uv_environment(env))
 
 
-def _interpreter(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
-    """Return an interpreter of this machine, or one that uv installs now. Raises EnvironmentMissing."""
-    found = interpreters.find_interpreter(spec.pythons, env=place.env, home=place.home)
-    return found or _managed_interpreter(spec, place, progress)
-
-
-def _managed_interpreter(spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> Interpreter:
-    series = "{}.{}".format(*spec.pythons[0])
-    progress(f"no Python for the {spec.name} environment was found: uv installs {series}")
-    why = f"uv installed a Python {series} that does not run here"
-    try:
-        path = Path(install_managed(find_uv(), env=uv_environment(place.env), series=series))
-        if found := interpreters.probe(path, env=place.env):
-            return found
-    except ManagedPythonError as problem:
-        why = str(problem)
-    wanted = " or ".join(f"{major}.{minor}" for major, minor in sorted(spec.pythons))
-    raise EnvironmentMissing(
-        f"the {spec.name} environment needs Python {wanted}; none was found on this machine. {why}",
-        fix=ways_out(series),
-    )
-
-
-def _remove_ours(folder: Path) -> None:
-    """Remove the folder. Raises Refused if xsft did not create it."""
-    if folder.exists() and not (folder / OURS).is_file() and any(folder.iterdir()):
-        raise Refused(f"{folder} exists already, and xsft did not create it", fix="move it away, then try again")
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-def _lock_file(spec: EnvironmentSpec, place: BuildPlace) -> Path:
-    return place.cache / f".{spec.name}-{spec.digest[:12]}.lock"
-
-
-def _install_failed(done: ProcessResult, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
-    words = done.stdout
-    what = f"the {spec.name} environment could not be built"
-    if re.search(r"No space left|os error 28", words):
-        return _disk_full(spec, place)
-    if re.search(_NO_NETWORK, words):
-        return EnvironmentMissing(
-            f"{what}: no answer from the package index ({_last_words(words)})",
-            fix=f"connect to the network (or set UV_DEFAULT_INDEX to your mirror), then run `xsft setup {spec.name}`",
-        )
-    if re.search(r"[Hh]ash mismatch", words):
-        return EnvironmentMissing(
-            f"{what}: a package's hash differs from the lock ({_last_words(words)})",
-            fix="do not use this package index; if you trust it, `uv cache clean` and try again",
-        )
-    return EnvironmentMissing(f"{what}: {_last_words(words)}", fix=f"correct that, then run `xsft setup {spec.name}`")
-
-
-def _not_writable(problem: OSError, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
-    if problem.errno == 28:
-        return _disk_full(spec, place)
+def _failure(words: str, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
+    """Return the error for uv's output, or for an error of the disk."""
+    cause, fix = next((cause, fix) for pattern, cause, fix in FAILURES if re.search(pattern, words))
+    series = [f"{major}.{minor}" for major, minor in spec.pythons]
+    names = {"name": spec.name, "size": spec.size_gib, "series": " or ".join(sorted(series)), "first": series[0]}
+    # uv's progress stands before its error.
+    _, _, error = words.rpartition("error: ")
     return EnvironmentMissing(
-        f"the {spec.name} environment could not be written to {place.cache}: {problem.strerror}",
-        fix="make that folder writable, or set XSFT_CACHE_DIR to one that is",
+        f"the {spec.name} environment could not be built in {place.cache}: {cause.format(**names)}"
+        f" ({_last_words(error)})",
+        fix=fix.format(**names),
     )
-
-
-def _disk_full(spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
-    free_gib = shutil.disk_usage(place.cache).free / 2**30
-    return EnvironmentMissing(
-        f"no space left for the {spec.name} environment in {place.cache}: about {spec.size_gib} GiB needed,"
-        f" {free_gib:.1f} GiB free",
-        fix="free some space, or set XSFT_CACHE_DIR (and UV_CACHE_DIR) to a larger disk",
-    )
-
-
-def _quiet_progress(progress: ShowLine) -> ShowLine:
-    """Return a `progress` that drops uv's list of packages."""
-    return lambda line: None if line.startswith((" + ", " - ", " ~ ")) or not line.strip() else progress(line.strip())
 
 
 def _last_words(text: str) -> str:

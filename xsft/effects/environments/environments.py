@@ -20,63 +20,58 @@ from xsft.errors import EnvironmentMissing, UsageError
 
 LOCKS = Path(__file__).parents[2] / "locks"
 
-
-def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
-    """Return what the environment `name` must be. Raises UsageError for a name that is not in NAMES."""
-    match name:
-        case "xpk":
-            return EnvironmentSpec(
-                name=name,
-                lock=_read_lock(locks / "xpk.txt"),
-                pythons=((3, 12), (3, 13), (3, 11)),
-                package="xpk",
-                scripts=("xpk",),
-                imports=("xpk.commands.workload",),
-                size_gib=0.6,
-                needed_for="plan and submit",
-            )
-        case "maxtext":
-            return EnvironmentSpec(
-                name=name,
-                lock=_read_lock(locks / "maxtext.txt"),
-                pythons=((3, 12), (3, 13)),
-                package="maxtext",
-                imports=("jax", "maxtext.configs.pyconfig"),
-                size_gib=2.5,
-                needed_for="local runs",
-            )
-        case "engine":
-            return EnvironmentSpec(
-                name=name,
-                lock=_read_lock(locks / "engine.txt"),
-                pythons=((3, 12), (3, 13)),
-                package="mlx-lm",
-                scripts=("mlx_lm.server",),
-                imports=("mlx_lm",),
-                size_gib=0.8,
-                needed_for="serving and checking exports on this machine",
-                required=False,
-            )
-        case "compiler":
-            return EnvironmentSpec(
-                name=name,
-                lock=_read_lock(locks / "compiler.txt"),
-                pythons=((3, 12),),
-                package="libtpu",
-                imports=("libtpu", "jax", "maxtext.trainers.post_train.sft.train_sft"),
-                size_gib=3.2,
-                needed_for="xsft fit",
-                platform="Linux x86_64",
-                required=False,
-            )
-        case _:
-            raise UsageError(f"unknown environment {name!r}", fix=f"Use one of: {', '.join(NAMES)}")
-
-
-NAMES = ("xpk", "maxtext", "engine", "compiler")
-
-USUAL = ("xpk", "maxtext")
+XPK = EnvironmentSpec(
+    name="xpk",
+    lock=LOCKS / "xpk.txt",
+    pythons=((3, 12), (3, 13), (3, 11)),
+    package="xpk",
+    scripts=("xpk",),
+    imports=("xpk.commands.workload",),
+    size_gib=0.6,
+    needed_for="plan and submit",
+)
+MAXTEXT = EnvironmentSpec(
+    name="maxtext",
+    lock=LOCKS / "maxtext.txt",
+    pythons=((3, 12), (3, 13)),
+    package="maxtext",
+    imports=("jax", "maxtext.configs.pyconfig"),
+    size_gib=2.5,
+    needed_for="local runs",
+)
+ENGINE = EnvironmentSpec(
+    name="engine",
+    lock=LOCKS / "engine.txt",
+    pythons=((3, 12), (3, 13)),
+    package="mlx-lm",
+    scripts=("mlx_lm.server",),
+    imports=("mlx_lm",),
+    size_gib=0.8,
+    needed_for="serving and checking exports on this machine",
+    required=False,
+)
+COMPILER = EnvironmentSpec(
+    name="compiler",
+    lock=LOCKS / "compiler.txt",
+    pythons=((3, 12),),
+    package="libtpu",
+    imports=("libtpu", "jax", "maxtext.trainers.post_train.sft.train_sft"),
+    size_gib=3.2,
+    needed_for="xsft fit",
+    platform="Linux x86_64",
+    required=False,
+)
+SPECS = {spec.name: spec for spec in (XPK, MAXTEXT, ENGINE, COMPILER)}
+NAMES = tuple(SPECS)
+USUAL = tuple(spec.name for spec in SPECS.values() if spec.required)
 """Environments that `xsft setup` builds if none is named."""
+
+
+def environment_for(name: str) -> EnvironmentSpec:
+    """Return what the environment `name` must be. Raises UsageError for a name that is not in NAMES."""
+    if name not in SPECS:
+        raise UsageError(f"unknown environment {name!r}", fix=f"Use one of: {', '.join(NAMES)}")
+    return SPECS[name]
 
 
 def find_environment(name: str) -> BuiltEnvironment | None:
@@ -113,14 +108,5 @@ def default_cache() -> Path:
 def _build(name: str, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     spec = environment_for(name)
     refuse_platform(spec, current=f"{platform.system()} {platform.machine()}")
-    place = envbuild.BuildPlace(cache=default_cache(), env=own_environment(), home=Path.home())
+    place = envbuild.BuildPlace(cache=default_cache(), env=own_environment())
     return envbuild.build(spec, place, progress=progress, verify=verify)
-
-
-def _read_lock(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise EnvironmentMissing(
-            f"{path} cannot be read: {problem.strerror}", fix="reinstall xsft: its locks are part of the package"
-        ) from problem

@@ -17,7 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.environments.interpreters import PythonMinor
+PythonMinor = tuple[int, int]
+"""A Python series, e.g. `(3, 12)`."""
 
 MARKER = ".xsft-environment.json"
 SCHEMA = "xsft.environment/1"
@@ -28,8 +29,8 @@ class EnvironmentSpec:
     """The contents that an environment must have."""
 
     name: str
-    lock: str
-    """The text of the requirements file: every package, pinned, with hashes."""
+    lock: Path
+    """The requirements file: every package, pinned, with hashes."""
     pythons: tuple[PythonMinor, ...]
     """Python series for which the lock has wheels, the preferred first."""
     package: str
@@ -50,12 +51,12 @@ class EnvironmentSpec:
     @cached_property
     def digest(self) -> str:
         """Return the sha256 of the lock, 64 hex digits."""
-        return hashlib.sha256(self.lock.encode()).hexdigest()
+        return hashlib.sha256(self.lock.read_bytes()).hexdigest()
 
     @cached_property
     def pins(self) -> dict[str, str]:
         """Return package name to version, markers ignored."""
-        return dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", self.lock, re.MULTILINE))
+        return dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", self.lock.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 class BuiltEnvironment(Struct, frozen=True, kw_only=True):
@@ -78,8 +79,11 @@ class BuiltEnvironment(Struct, frozen=True, kw_only=True):
 
 def find_in(cache: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
     """Return the valid environment of `spec` in `cache`, for the most preferred Python that has one."""
-    found = (read_installed(folder_for(cache, spec, minor), spec) for minor in spec.pythons)
-    return next(filter(None, found), None)
+    for minor in spec.pythons:
+        environment = read_installed(folder_for(cache, spec, minor), spec)
+        if environment:
+            return environment
+    return None
 
 
 def folder_for(cache: Path, spec: EnvironmentSpec, minor: PythonMinor) -> Path:
@@ -96,6 +100,18 @@ def read_installed(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment | No
     programs = (folder / "bin" / program for program in ("python", *spec.scripts))
     if marker != marker_for(spec, listing) or not all(os.access(program, os.X_OK) for program in programs):
         return None
+    return _environment_in(folder, spec)
+
+
+def finish(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment:
+    """Write the marker in one step: from now on the environment in `folder` is valid."""
+    marker = folder / f"{MARKER}.new"
+    marker.write_text(json.dumps(marker_for(spec, top_level_of(folder))), encoding="utf-8")
+    marker.replace(folder / MARKER)
+    return _environment_in(folder, spec)
+
+
+def _environment_in(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment:
     return BuiltEnvironment(
         name=spec.name, python=folder / "bin" / "python", digest=spec.digest, version=spec.pins[spec.package]
     )
