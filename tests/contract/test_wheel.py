@@ -10,8 +10,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
+from uv import find_uv_bin
 
-from xsft.effects.environments.uv import find_uv, uv_environment
+from xsft.effects.environments.uv import uv_environment
 
 pytestmark = pytest.mark.contract
 CHECKOUT = Path(__file__).parents[2]
@@ -35,7 +36,17 @@ def run(*argv: str, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
-    run(find_uv(), "build", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", str(out), cwd=CHECKOUT)
+    run(
+        find_uv_bin(),
+        "build",
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        sys.executable,
+        "-o",
+        str(out),
+        cwd=CHECKOUT,
+    )
     (built,) = out.glob("xsft-*.whl")
     return built
 
@@ -46,10 +57,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv = tmp_path_factory.mktemp("outside") / "venv"
     python = str(venv / "bin" / "python")
     here = venv.parent
-    run(find_uv(), "venv", "-q", "--python", sys.executable, str(venv), cwd=here)
+    run(find_uv_bin(), "venv", "-q", "--python", sys.executable, str(venv), cwd=here)
     lock = str(CHECKOUT / "xsft" / "locks" / "xsft.txt")
-    run(find_uv(), "pip", "sync", "-q", "--python", python, "--require-hashes", lock, cwd=here)
-    run(find_uv(), "pip", "install", "-q", "--python", python, "--no-deps", str(wheel), cwd=here)
+    run(find_uv_bin(), "pip", "sync", "-q", "--python", python, "--require-hashes", lock, cwd=here)
+    run(find_uv_bin(), "pip", "install", "-q", "--python", python, "--no-deps", str(wheel), cwd=here)
     return venv
 
 
@@ -77,7 +88,7 @@ def test_the_installed_wheel_has_the_command_and_its_data(installed: Path) -> No
 
 
 def test_the_locked_dependencies_are_all_that_it_needs(installed: Path) -> None:
-    run(find_uv(), "pip", "check", "--python", str(installed / "bin" / "python"), cwd=installed)
+    run(find_uv_bin(), "pip", "check", "--python", str(installed / "bin" / "python"), cwd=installed)
 
 
 def test_an_installed_xsft_knows_its_environments(installed: Path, tmp_path: Path) -> None:
@@ -86,3 +97,18 @@ def test_an_installed_xsft_knows_its_environments(installed: Path, tmp_path: Pat
     done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
     assert '"xsft setup xpk"' in done.stdout
+
+
+def test_uv_tool_install_gives_an_xsft_that_builds_its_environments_from_a_clean_home(tmp_path: Path) -> None:
+    """The command of docs/guides/first-run.md. Only uv's cache is shared."""
+    command = "uv tool install . --constraints xsft/locks/xsft.txt"
+    assert f"\n{command}\n" in (CHECKOUT / "docs/guides/first-run.md").read_text(encoding="utf-8")
+    cache = run(find_uv_bin(), "cache", "dir", cwd=tmp_path).strip()
+    own = {name: value for name, value in uv_environment(os.environ).items() if not name.startswith(("XDG_", "XSFT_"))}
+    env = own | {"HOME": str(tmp_path), "UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never"}
+    argv = (find_uv_bin(), *command.split()[1:])
+    subprocess.run(argv, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    xsft = str(tmp_path / ".local/bin/xsft")
+    done = subprocess.run((xsft, "setup", "xpk"), env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"xpk 1.16.0: {tmp_path}/.cache/xsft/envs/xpk-" in done.stdout
