@@ -23,10 +23,14 @@ from xsft.commands.verbs import VERBS, parser
 from xsft.interface.documents import DOCUMENTS, published_schema
 from xsft.spec import schema
 from xsft.spec.reference import tables, workload_page
+from xsft.states.reasons import REASONS
+from xsft.states.rules import rule_table
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 FAILURES = ROOT / "docs" / "failures.toml"
+STATES = ROOT / "docs" / "states.md"
+WHY = ROOT / "docs" / "why.md"
 
 
 def main(arguments: list[str]) -> int:
@@ -52,6 +56,8 @@ def pages() -> dict[Path, str]:
         REFERENCE / "tokenizers.md": tokenizers_page(),
         REFERENCE / "fit.md": fit_page(),
         FAILURES.with_suffix(".md"): failures_page(),
+        STATES: with_table(STATES, "Reasons", "reason | states | meaning", reason_rows()),
+        WHY: with_table(WHY, "Causes", "id | group | cause", cause_rows()),
         **schemas,
     }
 
@@ -234,6 +240,26 @@ def code(words: Iterable[str]) -> str:
 
 def outside_code(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def with_table(page: Path, title: str, head: str, rows: Iterable[str]) -> str:
+    """Return the page with another table under its title; the text around the table is written by hand."""
+    before, heading, after = page.read_text(encoding="utf-8").partition(f"## {title}\n")
+    intro, _, rest = after.partition("\n| ")
+    _, blank, following = rest.partition("\n\n")
+    table = f"| {head} |\n{'|---' * (head.count('|') + 1)}|\n{''.join(rows)}"
+    return f"{before}{heading}{intro}\n{table}{blank[1:]}{following}"
+
+
+def reason_rows() -> Iterator[str]:
+    return (table_row(f"`{one.slug}`", code(one.states), one.meaning) for one in REASONS)
+
+
+def cause_rows() -> Iterator[str]:
+    sections = {name: group["section"] for name, group in rule_table()["group"].items()}
+    for rule in (*rule_table()["rule"], *rule_table()["also"]):
+        if "about" in rule:
+            yield table_row(f"`{rule['id']}`", rule.get("section") or sections[rule["group"]], rule["about"])
 
 
 FAILURES_HEAD = """\

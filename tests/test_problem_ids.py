@@ -12,13 +12,13 @@ from tests.checks.idscan import ids_in_code
 from xsft.dataset.rules import RowProblem
 from xsft.records.model import Outcome
 from xsft.states.reasons import BY_SLUG
+from xsft.states.rules import log_rules
 from xsft.states.worth import Worthless
-from xsft.trainers.failures import ECHOES, OWN
 
 _ID = re.compile(r"\.(problem_)?id\b")
 _HYPHENATED = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 ROOT = Path(__file__).parents[1]
-FAILURES = {one.kind for one in (*OWN, *ECHOES)} | {"config-error", "not-a-number", "data-empty", "data-ended"}
+FAILURES = {kind for kind, _ in log_rules()}
 REASONS = frozenset(name for name in BY_SLUG if "-" in name) - {*get_args(Outcome)}
 """Reasons of a state: (state, reason) pairs are usual, but no set or table of them decides anything."""
 

@@ -226,6 +226,7 @@ STARTED: tuple[Case, ...] = (
             ("ErrImagePull", "image-pull"),
             ("InvalidImageName", "image-pull"),
             ("CreateContainerConfigError", "container-config"),
+            ("RunContainerError", "container-start"),
             ("ContainerCreating", "containers-creating"),
             ("CrashLoopBackOff", "crash-loop"),
         )

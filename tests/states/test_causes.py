@@ -141,6 +141,24 @@ PREEMPTION = "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to pri
 AHEAD = (Neighbour(name="nightly", priority=500, position=0), Neighbour(name="big", priority=1000, position=1))
 HOLDER = Neighbour(name="qwen3", priority=500, holds="512 google.com/tpu")
 
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed:"
+    " unable to start container process:"
+)
+NO_PROGRAM = f'{RUNC} error during container init: exec: "bash": executable file not found in $PATH'
+"""source: runc@v1.3 libcontainer/standard_init_linux.go; containerd@v2.1 internal/cri/server/container_start.go."""
+NO_PLATFORM = 'failed to pull and unpack image "x": no match for platform in manifest: not found'
+"""source: containerd@v2.1 core/images/image.go."""
+NFS = "MountVolume.SetUp failed for volume nfs : mount failed: exit status 32 mount.nfs: access denied by server"
+LOW = "The node was low on resource: {}. Threshold quantity: 10120387530, available: 9879932Ki. "
+POD_DISK = "Pod ephemeral local storage usage exceeds the total limit of containers 100Gi. "
+"""source: kubernetes@v1.35 pkg/kubelet/eviction/helpers.go."""
+
+
+def disrupted(reason: str, message: str) -> Condition:
+    return condition("DisruptionTarget", reason=reason, message=message)
+
+
 Row = tuple[str, Callable[[], Explanation], Sequence[str]]
 
 QUEUE: tuple[Row, ...] = (
@@ -160,6 +178,7 @@ QUEUE: tuple[Row, ...] = (
         ask(held(CAPACITY)),
         ("1024 google.com/tpu", "maximum of the flavor 2xv6e-256 is 512", "can never start"),
     ),
+    ("quota-zero", ask(held(CAPACITY.replace("(512)", "(0)"))), ("quota is 0", "Use another TPU type")),
     ("flavor-mismatch", ask(held(HEAD_POOL)), ("pathways-head", "cpu-user")),
     ("flavor-mismatch", ask(held("flavor 2xv6e-256 doesn't match node affinity")), ("2xv6e-256",)),
     ("flavor-taint", ask(held(TAINT)), ("spot-v6e", "{spot true NoSchedule <nil>}")),
@@ -314,6 +333,29 @@ PODS: tuple[Row, ...] = (
         ("Secret hf-token not found",),
     ),
     ("container-config", ask(starting(waiting("CreateContainerError"))), ("could not be created",)),
+    *(
+        (name, ask(starting(replace(waiting(reason), message=message))), (words,))
+        for name, reason, message, words in (
+            ("image-platform", "ErrImagePull", NO_PLATFORM, "gcr.io/p/maxtext:v1"),
+            ("command-missing", "RunContainerError", NO_PROGRAM, "no program bash"),
+            ("command-not-executable", "RunContainerError", f'{RUNC} exec: "/run.sh": permission denied', "/run.sh"),
+            ("image-platform", "RunContainerError", f"{RUNC} exec /bin/bash: exec format error", "processor"),
+            ("container-start", "RunContainerError", f"{RUNC} setenv: no memory", "could not be started"),
+        )
+    ),
+    ("command-missing", ask(ended(128, "StartError", message=NO_PROGRAM)), ("no program bash",)),
+    ("volume-mount", ask(starting(waiting("ContainerCreating")), events=(event("FailedMount", NFS),)), (NFS,)),
+    *(
+        (name, ask(failing("FailedJobs", pods=(pod(1, 7, "Failed", conditions=(taken,)),))), (words,))
+        for name, taken, words in (
+            ("evicted-disk", disrupted("TerminationByKubelet", LOW.format("ephemeral-storage")), "fills the disk"),
+            ("evicted-disk", disrupted("TerminationByKubelet", POD_DISK), "100Gi"),
+            ("evicted-pressure", disrupted("TerminationByKubelet", LOW.format("memory")), "resource: memory."),
+            ("pod-preempted", disrupted("PreemptionByScheduler", "default-scheduler: preempting"), "higher priority"),
+            ("node-taken", disrupted("DeletionByPodGC", "PodGC: node no longer exists"), "no longer exists"),
+            ("pod-disrupted", disrupted("WorkloadEvicted", "by a controller"), "(WorkloadEvicted)"),
+        )
+    ),
     (
         "pods-refused",
         ask(
@@ -419,6 +461,7 @@ RESTARTED: tuple[Row, ...] = (
     ),
 )
 
+EARLIER = Diagnosis(kind="hub-busy", line="429", text="429", signature="", earlier=True)
 LOOP = AttemptEnd(name="deepseek-ultrachat", signature="config-error", step=None)
 FAILED: tuple[Row, ...] = (
     ("oom-host", ask(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host ran out of memory",)),
@@ -450,9 +493,19 @@ FAILED: tuple[Row, ...] = (
     ),
     ("not-a-number", ask(observation(progress=training(aborted="NaN loss"))), ("step 400 of 1000",)),
     *(
-        (kind, ask(ended(1), logs=(log(kind, "the line"),)), (words,))
+        (kind, ask(ended(1), logs=(log(kind, "The line"),)), (words,))
         for kind, words in (
             ("hbm", "HBM"),
+            ("kernel-memory", "The line"),
+            ("disk-full", "disk of the host is full"),
+            ("host-memory", "not the chips' HBM"),
+            ("message-too-large", "gRPC"),
+            ("checkpoint-damaged", "damaged or missing"),
+            ("hub-unreachable", "did not answer, or refused"),
+            ("bucket-missing", "does not exist"),
+            ("bucket-busy", "The line"),
+            ("bucket-unreachable", "could not be reached"),
+            ("peer-late", "kubectl -n default get pods"),
             ("checkpoint-missing", "No checkpoint was found"),
             ("checkpoint-scan-layers", "scan_layers"),
             ("checkpoint-ocdbt", "OCDBT"),
@@ -460,7 +513,7 @@ FAILED: tuple[Row, ...] = (
             ("chat-template", "chat template"),
             ("data-columns", "columns"),
             ("data-empty", "no rows"),
-            ("data-unreadable", "30 attempts"),
+            ("data-unreadable", "all retries"),
             ("profiler-steps", "profiler"),
             ("hub-denied", "gated"),
             ("hub-not-found", "not found on Hugging Face"),
@@ -469,9 +522,9 @@ FAILED: tuple[Row, ...] = (
             ("tpu-init", "initialised"),
             ("module-missing", "module"),
             ("command-missing", "program"),
-            ("exception", "raised: the line"),
-            ("dcn-timeout", "data-centre network"),
-            ("peer-lost", "another one was lost"),
+            ("exception", "raised: The line"),
+            ("dcn-timeout", "network between the slices"),
+            ("peer-lost", "another one ended or stopped answering"),
             ("told-to-stop", "SIGTERM"),
         )
     ),
@@ -484,7 +537,22 @@ FAILED: tuple[Row, ...] = (
         ("step 400 of 1000", "num_epoch"),
     ),
     ("data-ended", ask(observation(jobset=COMPLETED, progress=training(400, data_ended=True))), ("step 400 of 1000",)),
-    ("deadline", ask(ended(137, "DeadlineExceeded")), ("activeDeadlineSeconds",)),
+    (
+        "deadline",
+        ask(
+            failing("FailJobSetFailurePolicyAction", pods=()),
+            events=(
+                replace(BACKOFF, at="2026-11-21T11:50:00Z"),
+                event("DeadlineExceeded", "Job was active longer than specified deadline", "Job/x"),
+            ),
+        ),
+        ("activeDeadlineSeconds", "Job/x", "longer than specified deadline"),
+    ),
+    (
+        "killed",
+        ask(ended(137), logs=(replace(log("hub-busy", "429"), said=EARLIER),)),
+        ("SIGKILL",),
+    ),
     ("asked-to-restart", ask(ended(42)), ("exit code 42",)),
     ("terminated", ask(ended(143)), ("SIGTERM",)),
     ("killed", ask(ended(137)), ("SIGKILL",)),
@@ -656,7 +724,7 @@ def test_each_evidence_has_its_one_cause() -> None:
 
 
 def test_every_rule_is_the_cause_of_a_tested_case() -> None:
-    of_messages = {one["id"] for one in MESSAGES} | {"container-restarted"}  # the tests of Pathways' workers below
+    of_messages = {one["id"] for one in MESSAGES} | {"container-restarted", "earlier-in-log"}  # tested below
     assert {rule.id for rule in RULES} | {"crash-loop"} == {row[0] for row in ROWS} | of_messages
 
 
@@ -700,6 +768,16 @@ def test_the_failing_worker_is_named_and_quoted() -> None:
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     assert said.cause.evidence == ("MaxText does not know 'stepz'",)
     assert said.cause.fix.endswith("It is not restarted (restarts.max is 0).")
+
+
+def test_a_known_line_that_is_not_at_the_end_is_a_second_cause() -> None:
+    said = why(ended(137), logs=(replace(log("hub-busy", "429"), said=EARLIER),))
+    (other,) = (one for one in said.others if one.id == "earlier-in-log")
+    assert (said.cause.id, other.basis, other.message) == (
+        "killed",
+        "inferred",
+        "Earlier in its log, which went on afterwards: 429",
+    )
 
 
 def test_restart_rules_are_named_when_a_process_ended() -> None:

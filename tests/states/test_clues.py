@@ -420,12 +420,12 @@ def test_a_rule_takes_the_first_clue_it_knows_and_quotes_at_most_five_lines() ->
     clues = (
         Clue(text="nothing"),
         Clue(text="Lost A", quoted=("1", "", "2", "3", "4", "5", "6"), values={"v": ""}),
-        Clue(text="lost B"),
+        Clue(text="Lost B"),
     )
     rule = Rule(
         id="x",
         clues=lambda _: clues,
-        pattern="lost (?P<what>.)(?P<more>!)?",
+        pattern="Lost (?P<what>.)(?P<more>!)?",
         message="{what}{more} {v} {run}",
         fix="",
         states=frozenset(),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.states.rules import groups
-from xsft.trainers.failures import ECHOES, OWN, diagnose, signature
+from xsft.states.rules import log_rules
+from xsft.trainers.failures import MAX_REASON, NO_ROWS, diagnose, reason, signature
 
 ABSL = "E1121 11:57:01.123456     140 pyconfig.py:394] "
 HEARTBEAT = (
@@ -24,6 +24,12 @@ LOADING = (
     "    train_ds = datasets.load_dataset(",
 )
 """As the real trainer ended with an empty file (maxtext@0.2.5, datasets@5.2.0)."""
+IN_HUB = '  File "/x/site-packages/huggingface_hub/file_download.py", line 1970, in _raise_on_head_call_error'
+RULER = f"{ABSL}{'=' * 80}"
+CAUSE = "The above exception was the direct cause of the following exception:"
+CONTEXT = "During handling of the above exception, another exception occurred:"
+IGNORED = ("Exception ignored in atexit callback: <f>", "Traceback (most recent call last):", "  File")
+RAISED = ("Traceback (most recent call last):", '  File "/deps/train.py", line 9, in <module>')
 LINES: list[tuple[str, tuple[str, ...], str]] = [
     (
         "config-error",
@@ -38,10 +44,10 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
     (
         "hbm",
         (
-            "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error.",
+            "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error.",
             "Ran out of memory in memory space hbm. Used 38.75G of 31.25G hbm. Exceeded hbm capacity by 7.50G.",
         ),
-        "RESOURCE_EXHAUSTED",
+        "Used 38.75G of 31.25G",
     ),
     (
         "checkpoint-missing",
@@ -59,10 +65,14 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
         ("ValueError: Cannot align axis 1 (logical='layers'): model_dim=4 not divisible by ckpt_dim=28, …",),
         "ckpt_dim=28",
     ),
-    ("chat-template", ("ValueError: Unable to apply chat template to messages",), "chat template"),
+    ("chat-template", ("ValueError: System message found at index 1. System messages must be at index 0.",), "index 1"),
     ("data-columns", ("AssertionError: Dataset column names mismatch. Expected columns …",), "Expected columns"),
-    ("data-unreadable", ("RuntimeError: Failed to load data after 30 retry attempts",), "30 retry"),
-    ("profiler-steps", ("ValueError: First profile step 5 set higher than total steps",), "First profile step"),
+    ("data-unreadable", ("TimeoutError: Failed to load data after 30 retry attempts.",), "30 retry"),
+    (
+        "profiler-steps",
+        ("ValueError: First profile step 5 cannot be greater than the last profile step 5.",),
+        "First profile step",
+    ),
     (
         "hub-denied",
         (
@@ -107,12 +117,41 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
         ("I1120 07:58:31.314470 17 hooks.py:219] Exception in load_next_train_batch: You may have run out",),
         "You may have run out",
     ),
-    ("dcn-timeout", ("E1 x.cc:1] Megascale transport: DEADLINE_EXCEEDED while waiting for slice 1",), "slice 1"),
+    ("dcn-timeout", (f"{ABSL}Megascale detects a hang but cannot determine the root cause. Please",), "a hang"),
+    (
+        "peer-late",
+        (HEARTBEAT, "absl::Status: DEADLINE_EXCEEDED", "RPC: /xla.coordination.CoordinationService/RegisterTask"),
+        "Register",
+    ),
+    ("kernel-memory", ("ValueError: x: Ran out of memory in memory space vmem while allocating on stack",), "vmem"),
+    ("disk-full", ("OSError: [Errno 28] No space left on device: '/tmp/x'",), "/tmp/x"),
+    ("host-memory", ("jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes.",), "99"),
+    ("message-too-large", ("JaxRuntimeError: RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 4)",), "9 vs"),
+    (
+        "checkpoint-damaged",
+        ('ValueError: DATA_LOSS: Error opening "zarr" driver: Error decoding manifest: Length in header',),
+        "manifest",
+    ),
+    (
+        "hub-unreachable",
+        (
+            IN_HUB,
+            "OSError: We couldn't connect to 'https://huggingface.co' to load",
+        ),
+        "connect",
+    ),
+    (
+        "bucket-busy",
+        ("ValueError: ABORTED: All 32 retry attempts failed: x [http_response_code='429']",),
+        "All 32 retry",
+    ),
+    ("bucket-unreachable", ("ValueError: ABORTED: All 32 retry attempts failed: CURL error Could not",), "CURL"),
+    ("bucket-missing", ("google.api_core.exceptions.NotFound: 404 The specified bucket does not exist.",), "404"),
     ("peer-lost", (HEARTBEAT,), "another task died"),
     (
         "peer-lost",
-        ("jaxlib._jax.XlaRuntimeError: UNAVAILABLE: Task /job:jax_worker/replica:0/task:3 heartbeat timeout.",),
-        "task:3",
+        ("jax.errors.JaxRuntimeError: UNAVAILABLE: Task 3 heartbeat timeout. This indicates that the remote task",),
+        "Task 3",
     ),
     (
         "told-to-stop",
@@ -124,11 +163,11 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
 def test_diagnose_recognises_each_failure_by_its_line(kind: str, lines: Sequence[str], quoted: str) -> None:
-    said = diagnose(("I1 x] completed step: 3, seconds: 0.2, loss: 6.2", *lines))
+    said = diagnose(("I1 x] completed step: 3, seconds: 0.2, loss: 6.2", *RAISED, *lines))
     assert said is not None
     assert said.kind == kind
-    assert quoted in said.text
-    assert said.lost_peer == (kind in {"dcn-timeout", "peer-lost"})
+    assert quoted in f"{said.text} {said.line}"
+    assert said.lost_peer == (kind in {"dcn-timeout", "peer-late", "peer-lost"})
 
 
 @pytest.mark.parametrize("lines", [("I1 x] completed step: 3, seconds: 1.0, loss: 6.2", "bye"), ()])
@@ -136,36 +175,69 @@ def test_lines_of_a_healthy_run_give_no_diagnosis(lines: Sequence[str]) -> None:
     assert diagnose(lines) is None
 
 
-def test_own_exception_outranks_a_lost_peer() -> None:
-    for order in ((HEARTBEAT, "KeyError: 'x'"), ("KeyError: 'x'", HEARTBEAT)):
-        said = diagnose(order)
-        assert said is not None
-        assert said.kind == "exception"
+HUB_BUSY = "huggingface_hub.errors.HfHubHTTPError: 429 Too Many Requests for url: https://huggingface.co/x."
+WENT_ON = "I1 x] completed step: 4, seconds: 0.2, loss: 6.1"
+LEFT = "F1121 12:00:01.000000    17 client.h:80] Shutdown barrier has failed"
 
 
-def test_exception_about_a_peer_is_diagnosed_as_peer_lost() -> None:
-    said = diagnose(("jaxlib._jax.XlaRuntimeError: DATA_LOSS: lost slice 1",))
-    assert said is not None
-    assert said.kind == "peer-lost"
+@pytest.mark.parametrize(
+    ("lines", "kind", "earlier"),
+    [
+        pytest.param((*RAISED, "KeyError: 'x'", LEFT), "exception", False, id="own exception, then its peers"),
+        pytest.param(
+            ("ModuleNotFoundError: No module named 'x'", *RAISED, "KeyError: 'x'"), "exception", False, id="a"
+        ),
+        pytest.param((*RAISED, HUB_BUSY, WENT_ON, *RAISED, "KeyError: 'x'"), "exception", False, id="survived, died"),
+        pytest.param((*RAISED, HUB_BUSY, WENT_ON), "hub-busy", True, id="survived, no exception"),
+        pytest.param((*RAISED, HUB_BUSY, "", CAUSE, "", *RAISED, "OSError: no"), "hub-busy", False, id="direct cause"),
+        pytest.param((*RAISED, HUB_BUSY, "", CONTEXT, "", *RAISED, "OSError: no"), "exception", False, id="handled"),
+        pytest.param(("Exception in thread T:", *RAISED, HUB_BUSY, *RAISED, "KeyError: 1"), "exception", False, id="t"),
+        pytest.param(("Exception in thread T:", *RAISED, HUB_BUSY), "hub-busy", False, id="a thread's alone"),
+        pytest.param(("    frame()", HUB_BUSY), "hub-busy", False, id="the traceback's head is cut off"),
+        pytest.param((HUB_BUSY, "up", "F1 x] bye"), "hub-busy", True, id="printed, not raised"),
+        pytest.param((*RAISED, HUB_BUSY, "", "XPK End: now", "EXIT_CODE=1"), "hub-busy", False, id="xpk's lines"),
+        pytest.param(("bash: line 1: gcsfuse: command not found", "up"), "command-missing", True, id="not the last"),
+        pytest.param((*RAISED, "KeyError: 1", *IGNORED, HUB_BUSY), "exception", False, id="ignored at exit"),
+        pytest.param((*IGNORED, HUB_BUSY), "hub-busy", True, id="only ignored at exit"),
+    ],
+)
+def test_the_end_of_the_log_is_judged(lines: Sequence[str], kind: str | None, earlier: bool) -> None:
+    said = diagnose(("up", *lines))
+    assert (said.kind if said else None, said.earlier if said else False) == (kind, earlier)
+    assert reason(("up", *lines)) == (None if said is None or earlier else said.text)
 
 
-def test_quota_error_is_not_diagnosed_as_out_of_memory() -> None:
-    said = diagnose(("google.api_core.exceptions.TooManyRequests: RESOURCE_EXHAUSTED: Quota exceeded",))
-    assert said is not None
-    assert said.kind == "exception"
+def test_an_unknown_key_is_reported_without_the_900_known_keys() -> None:
+    known = ", ".join(f"'key_{n}'" for n in range(900))
+    assert reason((f"{ABSL}MAXTEXT CONFIG ERROR: 'stepz' not in {known}.", RULER)) == (
+        "MaxText does not know the key 'stepz'"
+    )
 
 
-def test_every_kind_of_failure_has_a_rule() -> None:
-    explained = {rule.pattern for group in groups() for rule in group}
-    kinds = {one.kind for one in (*OWN, *ECHOES)} | {
-        "config-error",
-        "not-a-number",
-        "exception",
-        "data-empty",
-        "data-ended",
-    }
-    assert {f"^{kind}$" for kind in kinds} <= explained
-    assert {line[0] for line in LINES} == kinds
+def test_a_pydantic_message_is_joined_from_its_lines() -> None:
+    lines = (
+        f"{ABSL}MAXTEXT CONFIG ERROR: 1 validation error for MaxTextConfig",
+        "steps",
+        "  Input should be a valid integer [type=int_parsing, input_value='abc', input_type=str]",
+        "    For further information visit https://errors.pydantic.dev/2.14/v/int_parsing",
+        RULER,
+        "Traceback (most recent call last):",
+    )
+    assert reason(lines) == (
+        "MaxText refused its configuration: 1 validation error for MaxTextConfig steps "
+        "Input should be a valid integer [type=int_parsing, input_value='abc', input_type=str]"
+    )
+
+
+def test_a_long_reason_is_cut() -> None:
+    found = reason(("ValueError: " + "x" * 10_000,))
+    assert found is not None
+    assert (len(found), found[-1]) == (MAX_REASON, "…")
+
+
+def test_every_rule_of_a_log_has_a_line() -> None:
+    assert {kind for kind, _ in log_rules()} == {line[0] for line in LINES}
+    assert NO_ROWS in {rule.text for _, rule in log_rules()}
 
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
@@ -174,7 +246,7 @@ def test_terminal_colours_do_not_hide_a_failure(kind: str, lines: Sequence[str],
     assert coloured == diagnose(lines)
     assert coloured is not None
     assert coloured.kind == kind
-    assert quoted in coloured.text
+    assert quoted in f"{coloured.text} {coloured.line}"
 
 
 def test_signature_is_the_same_for_the_same_failure_in_another_attempt() -> None:
@@ -187,7 +259,7 @@ def test_signature_is_the_same_for_the_same_failure_in_another_attempt() -> None
 def test_long_line_is_cut_to_400_characters() -> None:
     said = diagnose((f"ValueError: {'x' * 2000}",))
     assert said is not None
-    assert len(said.line) == len(said.text) == 400
+    assert (len(said.line), len(said.text)) == (400, 600)
 
 
 @given(st.lists(st.text()))

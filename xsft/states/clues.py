@@ -11,7 +11,7 @@ from xsft.problems import errors_in
 from xsft.states.evidence import Evidence, Log
 from xsft.states.failing import PATHWAYS_HEAD, failed_in_place, first_failure, place
 from xsft.states.moments import seconds_between
-from xsft.states.pods import current, unscheduled
+from xsft.states.pods import CONTAINER_START, current, unscheduled
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Clue
 from xsft.states.serving import server_state
@@ -89,6 +89,9 @@ _MAKING = frozenset({"Failed", "FailedMount", "FailedCreatePodSandBox", "Inspect
 """Reasons of events about a pod that fits on no node, and about a container that could not be created."""
 
 
+JOB_ENDS = frozenset({"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"})
+"""Reasons of a Job's failure. source: kubernetes@v1.35 staging/src/k8s.io/api/batch/v1/types.go"""
+
 LAST_LINES = 5
 
 
@@ -104,11 +107,12 @@ def unplaced(evidence: Evidence) -> Iterator[Clue]:
 
 
 def waiting(evidence: Evidence) -> Iterator[Clue]:
-    """Yield `reason: message` of waiting containers and of related events."""
+    """Yield `reason: message` of containers that wait or could not be started, and of related events."""
     pods = current(evidence.seen)
     for pod in pods:
         for container in pod.containers:
-            if container.state == "waiting" and container.reason:
+            unstarted = container.state == "terminated" and container.reason in CONTAINER_START
+            if unstarted or (container.state == "waiting" and container.reason):
                 yield Clue(
                     text=f"{container.reason}: {container.message}",
                     where=place(pod),
@@ -169,8 +173,22 @@ def said(evidence: Evidence) -> Iterator[Clue]:
         return
     logs = [failure.log] if failure and failure.log else sorted(evidence.logs or (), key=_log_rank)
     for log in logs:
-        if log.said is not None:
+        if log.said is not None and not log.said.earlier:
             yield Clue(text=log.said.kind, where=place(log), quoted=(log.said.line,), values={"text": log.said.text})
+
+
+def earlier(evidence: Evidence) -> Iterator[Clue]:
+    """Yield a known line of the process that failed first that is not at the end of its log."""
+    failure = first_failure(evidence)
+    if failure is not None and failure.said is not None and failure.said.earlier:
+        yield Clue(text=failure.said.text, where=place(failure.pod), quoted=(), values={"text": failure.said.text})
+
+
+def deadline(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `reason: message` of the latest event about the end of a Job."""
+    ends = [one for one in evidence.events or () if one.object.startswith("Job/") and one.reason in JOB_ENDS]
+    for event in sorted(ends, key=lambda one: one.at)[-1:]:
+        yield Clue(text=f"{event.reason}: {event.message}", where=event.object)
 
 
 def _log_rank(log: Log) -> tuple[bool, int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from xsft.states.clues import JOB_ENDS
 from xsft.states.evidence import Event, Evidence
 from xsft.states.model import RunObject
 from xsft.states.moments import seconds_between, with_z
@@ -93,12 +94,7 @@ def _last_restart_event(evidence: Evidence) -> Event | None:
 
 def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:
     """Return the restart's event and the failures of Jobs just before it; the Jobs themselves are deleted."""
-    ended = [
-        one
-        for one in evidence.events or ()
-        if one.object.startswith("Job/")
-        and one.reason in {"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"}
-    ]
+    ended = [one for one in evidence.events or () if one.object.startswith("Job/") and one.reason in JOB_ENDS]
     near = [one for one in ended if last is None or _is_near(one, last)]
     return [*([last] if last else []), *sorted(near, key=lambda one: (one.at, one.object), reverse=True)]
 

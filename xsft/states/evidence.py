@@ -49,7 +49,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     """The diagnosis from the end of a process's output (`xsft.trainers.failures.diagnose`)."""
 
     kind: str
-    """A slug; `rules_trainer` has a rule for each."""
+    """Id of a rule with `log` in rules.toml."""
     line: str
     """The decisive line, as printed."""
     text: str
@@ -58,6 +58,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     """The line without parts that differ between attempts: equal signatures are the same failure."""
     lost_peer: bool = False
     """Whether the process died because another one died."""
+    earlier: bool = False
+    """Whether the line is not at the log's end: the process went on after it."""
 
 
 class Log(Struct, frozen=True, kw_only=True):

@@ -19,10 +19,16 @@ IMAGE_PULL = frozenset(
 )
 """source: kubernetes@v1.35 pkg/kubelet/images/types.go"""
 
-CONTAINER_CONFIG = frozenset(
-    {"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError", "PreStartHookError"}
-)
+CONTAINER_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError"})
 """source: kubernetes@v1.35 pkg/kubelet/kuberuntime/kuberuntime_container.go"""
+
+CONTAINER_START = frozenset(
+    {"RunContainerError", "StartError", "ContainerCannotRun", "PreStartHookError", "PostStartHookError"}
+)
+"""The container exists, and its program could not be started. source: kubernetes@v1.35
+pkg/kubelet/kuberuntime/kuberuntime_container.go, pkg/kubelet/container/sync_result.go; StartError: containerd@v2.1
+internal/cri/server/container_start.go.
+"""
 
 
 def current(seen: Observation) -> tuple[Pod, ...]:
@@ -47,6 +53,8 @@ def stuck(pods: Sequence[Pod]) -> str | None:
         return "image-pull"
     if waiting & CONTAINER_CONFIG:
         return "container-config"
+    if waiting & CONTAINER_START:
+        return "container-start"
     return "crash-loop" if "CrashLoopBackOff" in waiting else None
 
 

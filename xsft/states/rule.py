@@ -31,6 +31,17 @@ class Clue(Struct, frozen=True, kw_only=True):
     """Names for the rule's message and fix."""
 
 
+class LogPattern(Struct, frozen=True, kw_only=True):
+    """How a rule finds its cause in a log; rules.toml explains each field."""
+
+    pattern: re.Pattern[str]
+    printed: Literal["exception", "end", "final"] = "exception"
+    frames: re.Pattern[str] | None = None
+    before: re.Pattern[str] | None = None
+    echo: bool = False
+    text: str = ""
+
+
 class Rule(Struct, frozen=True, kw_only=True):
     id: str
     """Stable; docs/why.md explains each."""
@@ -49,6 +60,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     history: frozenset[State] = frozenset()
     """States in which its cause is history: it comes after the causes of now. A cause that is history even for a run
     that is starting is about the last restart, and needs no pods as evidence."""
+    log: LogPattern | None = None
+    """Of a cause that is found in a log, which is then read as a clue: its text is the rule's id."""
 
     def applies(self, status: Status) -> bool:
         return status.state in self.states or status.reason in self.reasons
@@ -83,7 +96,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Iterator[Cause]:
     """Yield at most one cause, from the first clue that matches the pattern."""
     for clue in rule.clues(evidence):
-        if match := re.search(rule.pattern, clue.text, re.IGNORECASE):
+        if match := re.search(rule.pattern, clue.text):
             groups = {name: value or "" for name, value in match.groupdict().items()}
             names = {**words, **clue.values, **groups}
             quoted = (clue.text,) if clue.quoted is None else clue.quoted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -12,7 +13,7 @@ from xsft.states import clues, clues_restart
 from xsft.states.evidence import Evidence
 from xsft.states.model import Status
 from xsft.states.names import STATES
-from xsft.states.rule import Clue, Rule
+from xsft.states.rule import Clue, LogPattern, Rule
 
 CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "behind": clues.behind,
@@ -21,7 +22,9 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "kueue": clues.kueue,
     "missing": clues.missing,
     "refused": clues.refused,
+    "deadline": clues.deadline,
     "disrupted": clues.disrupted,
+    "earlier": clues.earlier,
     "events": clues.events,
     "unplaced": clues.unplaced,
     "waiting": clues.waiting,
@@ -43,13 +46,21 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
 
 
 @cache
+def rule_table() -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def groups() -> tuple[tuple[Rule, ...], ...]:
     """Return the groups of rules in the file's order."""
-    data = tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
-    rules: list[dict[str, Any]] = data["rule"]
-    return tuple(
-        tuple(_rule(rule, group) for rule in rules if rule["group"] == name) for name, group in data["group"].items()
-    )
+    rules, named = rule_table()["rule"], rule_table()["group"]
+    return tuple(tuple(_rule(rule, group) for rule in rules if rule["group"] == name) for name, group in named.items())
+
+
+@cache
+def log_rules() -> tuple[tuple[str, LogPattern], ...]:
+    """Return id and pattern of the causes that are found in a log, in the file's order: the likelier first."""
+    return tuple((rule.id, rule.log) for group in groups() for rule in group if rule.log is not None)
 
 
 def needs_dry_run(status: Status) -> bool:
@@ -61,12 +72,26 @@ def needs_dry_run(status: Status) -> bool:
 def _rule(given: Mapping[str, Any], group: Mapping[str, Any]) -> Rule:
     return Rule(
         id=given["id"],
-        clues=CLUES[given["clues"]],
-        pattern=given["pattern"],
+        clues=CLUES[given.get("clues", "said")],
+        pattern=given.get("pattern", f"^{given['id']}$"),
+        log=_log_pattern(given),
         message=given["message"],
         fix=given["fix"],
         states=frozenset(given.get("states", group.get("states", STATES))),
         reasons=frozenset(given.get("reasons", group.get("reasons", ()))),
         basis=given.get("basis", group.get("basis", "direct")),
         history=frozenset(group.get("history", ())),
+    )
+
+
+def _log_pattern(given: Mapping[str, Any]) -> LogPattern | None:
+    if "log" not in given:
+        return None
+    return LogPattern(
+        pattern=re.compile(given["log"]),
+        printed=given.get("printed", "exception"),
+        frames=re.compile(given["frames"]) if "frames" in given else None,
+        before=re.compile(given["before"]) if "before" in given else None,
+        echo=given.get("echo", False),
+        text=given.get("text", ""),
     )

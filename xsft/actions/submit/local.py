@@ -16,7 +16,7 @@ from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.steps import Plan
 from xsft.submitting import machine_for
-from xsft.trainers.explain import EMPTY
+from xsft.trainers.failures import NO_ROWS
 from xsft.trainers.killed import KILLED, LESS
 
 LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
@@ -85,7 +85,7 @@ def next_step(result: LocalResult) -> str:
             return f"{change}; {again}; {log}"
         case _ if (result.reason or "").startswith(KILLED):
             return f"{LESS} {log}"
-        case _ if result.reason == EMPTY:
+        case _ if result.reason == NO_ROWS:
             return f"{LOOK_AT_THE_DATA}; {log}"
         case _:
             return f"xsft why {shlex.quote(str(result.folder))} shows the most likely cause and what to do; {log}"

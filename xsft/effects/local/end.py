@@ -10,7 +10,7 @@ from xsft.effects.local.watch import AttemptWatch, TrainerEnd
 from xsft.problems import Problem, warning
 from xsft.records.model import Attempt
 from xsft.states.worth import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
-from xsft.trainers.explain import reason
+from xsft.trainers.failures import reason
 from xsft.trainers.killed import TRAINER
 
 DONE = TrainerEnd(outcome="completed")

@@ -11,7 +11,7 @@ from msgspec import Struct
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
-from xsft.trainers.explain import reason
+from xsft.trainers.failures import reason
 
 TAIL_LINES = 2000
 
