@@ -68,3 +68,9 @@ def test_config_json_that_differs_from_the_model_is_reported(told: dict[str, flo
 def test_run_from_a_checkpoint_has_no_conversion_problems() -> None:
     facts = Facts(source=SourceFacts(quantized="config.json has quantization_config"))
     assert ids(check, spec(), facts) == set()
+
+
+def test_own_sizes_are_refused_where_the_converter_cannot_be_given_them() -> None:
+    own = {"model": {**HF, "name": "llama3.1-8b"}, "overrides": {"maxtext": {"head_dim": 64}}}
+    assert ids(check, spec(**own, image={"maxtext": "0.1.0"})) == {"weights-sizes-legacy"}
+    assert ids(check, spec(**own)) == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
@@ -10,7 +9,7 @@ from tests.tokenizers import DEEPSEEK_TEMPLATE
 from xsft.catalog import models
 from xsft.catalog.tokenizers import SpecialTokens
 from xsft.checks.special_tokens import check, masked_tokens, trained_tokens
-from xsft.facts import DataFacts, Facts, SampledRow, TokenizerFacts
+from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
 
@@ -94,34 +93,6 @@ def test_masked_eos_with_an_unknown_template_is_a_warning() -> None:
     assert "model.pad_token to a token of its vocabulary" in wrong.fix
 
 
-@pytest.mark.parametrize("columns", [["messages"], ["question", "answer"]])
-def test_repeated_text_is_reported_for_conversations_only(columns: list[str]) -> None:
-    workload = spec(FLAGSHIP, data={"columns": columns})
-    assert ("repeated-per-round" in found(workload)) == (columns == ["messages"])
-
-
-def conversation(rounds: int) -> SampledRow:
-    turns = [{"role": role, "content": "a"} for _ in range(rounds) for role in ("user", "assistant")]
-    return SampledRow(at="row 1", row={"messages": [{"role": "system", "content": "s"}, *turns]})
-
-
-@pytest.mark.parametrize(
-    ("rows", "is_reported"),
-    [
-        ((conversation(1), conversation(1)), False),
-        ((conversation(1), conversation(2)), True),
-        ((SampledRow(at="row 1", row={"messages": "no list"}), SampledRow(at="row 2", row=None)), False),
-    ],
-    ids=["single rounds", "one row of two rounds", "no conversation"],
-)
-def test_repeated_text_is_reported_where_sampled_rows_have_several_rounds(
-    rows: tuple[SampledRow, ...], is_reported: bool
-) -> None:
-    own = spec(FLAGSHIP, data={"hf_path": "json", "hf_train_files": "rows.jsonl"})
-    facts = Facts(tokenizer=replace(DEEPSEEK, pad="<｜▁pad▁｜>"), data=DataFacts(rows=rows))
-    assert ("repeated-per-round" in ids(check, own, facts)) == is_reported
-
-
 def test_template_of_the_workload_replaces_that_of_the_tokenizer() -> None:
     once = "{% if messages[0].role == 'system' %}{{ bos_token }}{% endif %}" + DEEPSEEK_TEMPLATE.removeprefix(
         "{{ bos_token }}"
@@ -138,8 +109,8 @@ def test_template_of_the_workload_replaces_that_of_the_tokenizer() -> None:
 
 def test_tokenizer_files_outrank_the_catalogue() -> None:
     mended = replace(DEEPSEEK, pad="<｜▁pad▁｜>")
-    assert set(found(OWN, DEEPSEEK)) == {"answer-end-masked", "repeated-per-round", "special-tokens"}
-    assert set(found(spec(FLAGSHIP, model={"pad_token": DROP}), mended)) == {"repeated-per-round", "special-tokens"}
+    assert set(found(OWN, DEEPSEEK)) == {"answer-end-masked", "special-tokens"}
+    assert set(found(spec(FLAGSHIP, model={"pad_token": DROP}), mended)) == {"special-tokens"}
 
 
 def test_template_that_ends_answers_with_plain_text_gives_a_warning() -> None:

@@ -40,6 +40,7 @@ def test_the_folder_is_named_by_the_model_and_the_digest() -> None:
         replace(INPUTS, use_ocdbt=True),
         replace(INPUTS, dtype="float32"),
         replace(INPUTS, keys={"base_emb_dim": 64}),
+        replace(INPUTS, sized=True),
     ],
     ids=[
         "repo",
@@ -53,6 +54,7 @@ def test_the_folder_is_named_by_the_model_and_the_digest() -> None:
         "use_ocdbt",
         "dtype",
         "keys",
+        "sized",
     ],
 )
 def test_every_input_of_the_result_changes_the_folder(other: ConversionInputs) -> None:
@@ -62,7 +64,18 @@ def test_every_input_of_the_result_changes_the_folder(other: ConversionInputs) -
 def test_every_field_of_the_inputs_is_tested() -> None:
     """A field that is added must be in the list above."""
     assert set(INPUTS.__struct_fields__) == {
-        *("source", "model", "release", "scan_layers", "param_scan_axis", "use_zarr3", "use_ocdbt", "dtype", "keys")
+        *(
+            "source",
+            "model",
+            "release",
+            "scan_layers",
+            "param_scan_axis",
+            "use_zarr3",
+            "use_ocdbt",
+            "dtype",
+            "keys",
+            "sized",
+        )
     }
 
 

@@ -86,7 +86,7 @@ class Pod:
         sent = json.loads(rest[2])
         answer = {**ANSWER, "folders": [{**SAME, **changes}]}
         sent["files"]["xsft/export/export_worker.py"] = WORKER.format(answer=answer)
-        sent["files"]["xsft/export/tokenizer_worker.py"] = WORKER.format(answer={"ends": []})
+        sent["files"]["xsft/export/model_files_worker.py"] = WORKER.format(answer={"ends": [], "config": ""})
         sent["notes"]["attempt_stem"] = f"{self.root}/tiny-export/xsft/attempt-2"
         argv = (self.python, *rest[:2], json.dumps(sent), *rest[3:])
         assert python == "python3"

@@ -90,3 +90,21 @@ def test_conversion_uses_scan_layers_and_axis_of_the_trainer(scan: bool | None, 
 def test_conversion_names_other_weights_and_a_revision(hf: dict[str, str], flags: tuple[str, ...]) -> None:
     argv = _argv(model__hf=hf)
     assert argv[argv.index("--save_dtype=bfloat16") + 1 :] == flags
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "sized"),
+    [
+        ("llama3.1-8b", {"head_dim": 64}, True),
+        ("llama3.1-8b", {"head_dim": 128, "param_scan_axis": 0}, False),
+        ("gemma2-2b", {"base_emb_dim": 64}, True),
+        ("qwen3-8b", {"base_emb_dim": 64}, False),
+        ("qwen3-8b", {"base_num_decoder_layers": 2}, True),
+    ],
+)
+def test_converter_gets_sizes_that_it_would_take_from_the_named_model(
+    name: str, own: dict[str, Any], sized: bool
+) -> None:
+    argv = _argv(model__name=name, overrides={"maxtext": own})
+    program, module = argv[1], argv[argv.index("model_name=" + name) - 1]
+    assert (program == "-c", module) == (sized, "maxtext.checkpoint_conversion.to_maxtext")

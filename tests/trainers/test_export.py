@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.exports import LORA, trainer_argv
+from tests.hfmodels import SIZES
+from xsft.catalog.models import pins
 from xsft.catalog.releases import key_ok
 from xsft.errors import Refused, UsageError
-from xsft.export.inputs import ExportInputs, LoraScale
-from xsft.trainers.export import ExportRequest, TrainedRun, export_argv, export_inputs
+from xsft.export.inputs import ExportInputs, ExportSource, LoraScale
+from xsft.export.plan import ExportPlan
+from xsft.trainers.export import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job
 from xsft.trainers.lora_exporter import PROGRAM
 from xsft.trainers.tokenizer_copy import PROGRAM as COPY
 
@@ -62,13 +66,11 @@ def test_export_passes_only_keys_of_the_release() -> None:
     assert {key for key in keys if not key_ok(key)} == set()
 
 
-def test_export_copies_a_tokenizer_with_changed_tokens() -> None:
+def test_export_knows_the_tokenizer_and_its_changed_tokens() -> None:
     copied = ("python3", "-c", COPY, "org/tok", "<pad>", "", "/tmp/t", *FULL.argv[1:])
     found = inputs(replace(FULL, argv=copied))
     assert (found.tokenizer, found.pad_token, found.bos_token) == ("org/tok", "<pad>", "")
-    argv = export_argv(found, directory="/x")
-    assert argv[1:7] == ("-c", COPY, "org/tok", "<pad>", "", "/x/xsft/tokenizer")
-    assert argv[-1] == "--hf_model_path=/x/xsft/tokenizer"
+    assert export_argv(found, directory="/x")[-1] == "--hf_model_path=org/tok"
 
 
 @pytest.mark.parametrize(
@@ -100,3 +102,41 @@ def test_export_that_maxtext_cannot_do_is_refused(trained: TrainedRun, asked: Ex
     with pytest.raises((UsageError, Refused)) as raised:
         inputs(trained, asked)
     assert raised.value.problem_id == id
+
+
+BASE = ExportSource(repo="me/tuned", revision="c" * 40)
+
+
+def test_the_source_is_what_the_conversion_recorded_then_what_the_workload_names() -> None:
+    named = replace(FULL, source=ExportSource(repo="me/tuned"))
+    converted = export_inputs(named, ExportRequest(), step=2, content="c" * 64, converted=BASE)
+    assert converted.source == BASE
+    assert inputs(named).source == named.source
+    assert converted.digest == inputs(FULL).digest
+
+
+@pytest.mark.parametrize(
+    ("keys", "guessed"),
+    [
+        ({"model": "Qwen/Qwen3-0.6B", "base": "/b/0/items"}, True),
+        ({"model": "Qwen/Qwen3-0.6B", "base": "/b/0/items", "base_emb_dim": 64}, False),
+        ({"model": "/folder", "base": "/b/0/items"}, False),
+        ({"model": "Qwen/Qwen3-0.6B", "base": None}, False),
+    ],
+    ids=["MaxText's model", "own sizes", "tokenizer on the machine", "random weights"],
+)
+def test_maxtexts_repository_is_taken_for_weights_of_unknown_origin(keys: dict[str, Any], guessed: bool) -> None:
+    plain = {key: pins("qwen3-0.6b").get(key) for key in SIZES if key != "override_model_config"}
+    found = inputs(replace(FULL, argv=trainer_argv(OUT, "tiny", **{**plain, **keys})))
+    assert found.source == (ExportSource(repo="Qwen/Qwen3-0.6B", guessed=True) if guessed else None)
+
+
+def test_the_question_for_the_models_files_says_what_the_workload_changed() -> None:
+    argv = (*FULL.argv, "rope_max_timescale=5000", "lora.lora_rank=4")
+    made = inputs(replace(FULL, argv=argv))
+    plan = ExportPlan(
+        run_name="e", output="/o", inputs=made, first="/f", directory="/f", folder="/f", argv=(), trainer_argv=argv
+    )
+    job = model_files_job(plan, folder="/f")
+    assert (job["computed"]["rope_theta"], job["computed"]["rms_norm_eps"]) == (5000, 1e-6)
+    assert (job["changed"], job["own_rope"]) == (["rope_theta"], False)

@@ -113,3 +113,25 @@ def _as_integer(value: object) -> int | None:
         return int(str(value)) if switch is None else switch
     except ValueError:
         return None
+
+
+COUNTS = ("base_num_decoder_layers", "num_experts", "first_num_dense_layers")
+ONLY_COUNTS = ("qwen2.5-", "qwen3-", "gpt-oss-", "olmo3-", "deepseek2-", "deepseek3")
+"""Starts of models whose conversion takes only COUNTS from the named model; that of all others takes sizes, too.
+source: maxtext@0.2.5 checkpoint_conversion/utils/param_mapping.py."""
+WITH_VISION = ("qwen3-vl-", "qwen3-omni-")
+"""Starts of models among them whose conversion takes sizes, too."""
+
+
+def changed_sizes(name: str, keys: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the keys that give the model other sizes than its configuration."""
+    own = {**DEFAULTS, **pins(name)}
+    return tuple(key for key in DEFAULTS if key in keys and keys[key] != own[key])
+
+
+def misread_by_converter(name: str, keys: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the changed sizes that `to_maxtext` takes from the named model all the same."""
+    changed = changed_sizes(name, keys)
+    if name.startswith(ONLY_COUNTS) and not name.startswith(WITH_VISION):
+        return tuple(key for key in changed if key in COUNTS)
+    return changed

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
-from xsft.catalog.models import pins
+from xsft.catalog.hf_config import computed_fields
 from xsft.checks.model import ONE_MORE
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
@@ -20,7 +19,11 @@ UNKNOWN = "access, the revision, whether it has safetensors, whether they are qu
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files or the hub's answer show; a note if the hub did not answer."""
-    if run.conversion is None or facts.source is None:
+    if run.conversion is None:
+        return
+    if run.conversion.sized and run.release.layout == "legacy":
+        yield _unsized(run)
+    if facts.source is None:
         return
     yield from facts.source.problems
     if facts.source.unanswered:
@@ -30,6 +33,15 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield _quantized_weights_problem(run.conversion.source.repo, facts.source.quantized)
     yield from _check_vocabulary(run, facts)
     yield from _compare_with_config(run, keys, facts.source.fields)
+
+
+def _unsized(run: Run) -> Problem:
+    message = (
+        f"The converter of MaxText {run.release.version} takes the sizes of {run.spec.model.name}, not the workload's:"
+        " it would scale the weights wrongly, without an error."
+    )
+    fix = "Use MaxText 0.2.0 or newer (image.maxtext), or remove the sizes from overrides.maxtext."
+    return error("weights-sizes-legacy", "overrides.maxtext", message, fix)
 
 
 def _quantized_weights_problem(repo: str, evidence: str) -> Problem:
@@ -57,25 +69,10 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
         yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 
-COMPUTATION: Mapping[str, tuple[str, Value | None]] = MappingProxyType(
-    {
-        "rope_theta": ("rope_max_timescale", 10_000),
-        "rms_norm_eps": ("normalization_layer_epsilon", 1e-5),
-        "tie_word_embeddings": ("logits_via_embedding", False),
-        "num_experts_per_tok": ("num_experts_per_tok", None),
-        "attn_logit_softcapping": ("attn_logits_soft_cap", None),
-        "final_logit_softcapping": ("final_logits_soft_cap", None),
-    }
-)
-"""Field of config.json -> MaxText's key and its default; None: it counts only where the model's own configuration sets
-the key."""
-
-
 def _compare_with_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, float]) -> Iterator[Problem]:
     """Compare config.json with MaxText's configuration: to_maxtext does not read it, and fails only if the sizes
     differ."""
-    own = pins(run.spec.model.name)
-    wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in COMPUTATION.items()}
+    wanted = computed_fields(run.spec.model.name, keys)
     differing = ", ".join(
         f"its {name} is {config[name]:g}, and the model's {value:g}"
         for name, value in wanted.items()

@@ -1,4 +1,4 @@
-"""Check the special tokens that MaxText trains at the end of an answer, and those that inference would not have. Pure.
+"""Check the special tokens that MaxText trains at the end of an answer. Pure.
 
 A target is masked when it equals the pad token (without a pad token: the unknown token); Hugging Face's pipeline masks
 the BOS, too, and Grain's does not. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id,
@@ -12,22 +12,18 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from xsft.catalog.datasets import dataset
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
 from xsft.checks.values import is_on
-from xsft.facts import DataFacts, Facts, TokenizerFacts
+from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.chat import chat_format
 
-ROUNDS = "messages"
-"""The column whose rows may hold several rounds."""
-
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check for a masked end of answers, and for tokens repeated in each round; a note if the tokenizer is unknown."""
-    if run.tokenizer is None or _input_pipeline(keys) not in ("hf", "grain"):
+    """Check for a masked end of answers; a note if the tokenizer is unknown."""
+    if run.tokenizer is None or not reads_texts(keys):
         return
     if facts.tokenizer_problem:
         yield facts.tokenizer_problem
@@ -39,8 +35,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield _special_tokens_unknown(run.tokenizer)
         return
     yield from _check_answer_end(run, tokens)
-    yield from _check_rounds(run, tokens, facts.data)
     yield _special_tokens_note(run.tokenizer, tokens)
+
+
+def reads_texts(keys: Mapping[str, Value]) -> bool:
+    """Return whether the input pipeline renders conversations by the tokenizer's template."""
+    return _input_pipeline(keys) in ("hf", "grain")
 
 
 def _input_pipeline(keys: Mapping[str, Value]) -> str:
@@ -170,36 +170,6 @@ def _way_out(tokens: SpecialTokens, why: str) -> str:
     if tokens.unused and tokens.unused not in (tokens.pad, tokens.bos):
         return f"Set {field}: {tokens.unused!r}; each host then uses a copy of the tokenizer with it."
     return f"Set {field} to a token of its vocabulary that no text uses; each host then copies the tokenizer with it."
-
-
-def _check_rounds(run: Run, tokens: SpecialTokens, rows: DataFacts | None) -> Iterator[Problem]:
-    """Check for a head that MaxText repeats, in data that is known to have several rounds in a row."""
-    if not tokens.repeats or run.spec.data.columns != [ROUNDS] or not _has_several_rounds(run, rows):
-        return
-    message = (
-        "MaxText renders each round of a conversation separately, so this tokenizer's template writes "
-        f"{tokens.repeats!r} before every round. At inference, only the first round has it."
-    )
-    fix = (
-        "Train on single rounds, and accept this under `checks:`. Or begin every conversation with a system message, "
-        "which may be empty, and let data.chat_template write the head only for it."
-    )
-    yield warning("repeated-per-round", "data.columns", message, fix)
-
-
-def _has_several_rounds(run: Run, rows: DataFacts | None) -> bool:
-    if rows is not None:
-        return any(_questions(sampled.row) > 1 for sampled in rows.rows)
-    known = dataset(run.spec.data.hf_path)
-    return known is not None and known.several_rounds
-
-
-def _questions(row: object) -> int:
-    """Return the number of user messages in a row; 0 if it holds no conversation, which another check reports."""
-    messages = row.get(ROUNDS) if isinstance(row, dict) else None
-    if not isinstance(messages, list):
-        return 0
-    return sum(isinstance(message, dict) and message.get("role") == "user" for message in messages)
 
 
 def _special_tokens_unknown(tokenizer: str) -> Problem:

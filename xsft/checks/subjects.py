@@ -20,7 +20,7 @@ from xsft.trainers.trainer import trainer_of
 Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 
 FIRST_SHOWN = (
-    "trainer_keys", "key_values", "unsupported", "model", "special_tokens", "packaged", "data", "rows",
+    "trainer_keys", "key_values", "unsupported", "model", "special_tokens", "rounds", "packaged", "data", "rows",
     "hub_data", "splits", "template", "schedule", "learning_rate", "startup", "resumption", "shares", "lora",
     "adapters", "mesh", "attention", "memory", "names", "place", "image", "pathways", "environment",
     "secrets", "restarts", "conversion", "checkpoint", "weights", "serving",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xsft.catalog.arrays import ArrayLayout, required
-from xsft.catalog.models import pins
-from xsft.catalog.sizes import DEFAULTS
+from xsft.catalog.sizes import changed_sizes
 from xsft.checkpoint.compare import (
     NUMBERS,
     ArrayMismatch,
@@ -22,7 +21,6 @@ from xsft.checkpoint.compare import (
 from xsft.checkpoint.files import certain
 from xsft.checks.checkpoint import initial_weights_key, scan_axis
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import same
 from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
@@ -102,7 +100,7 @@ def _check_model_arrays(
     difference = _mismatch(run, keys, held, ways)
     if difference is None:
         return
-    changed = _size_keys(run, keys)
+    changed = changed_sizes(run.spec.model.name, keys)
     if changed and _mismatch(run, {}, held, ways) is None:
         yield _overridden(run, changed, difference)
     else:
@@ -123,12 +121,6 @@ def _mismatch(
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
     differences = [mismatch(held, one) for one in wanted if one is not None]
     return None if not differences or None in differences else differences[0]
-
-
-def _size_keys(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
-    """Return the keys of the workload that change the model's size."""
-    own = {**DEFAULTS, **pins(run.spec.model.name)}
-    return tuple(key for key in DEFAULTS if key in keys and not same(keys[key], own[key]))
 
 
 def _overridden(run: Run, changed: Sequence[str], difference: ArrayMismatch) -> Problem:

@@ -66,11 +66,16 @@ class ConversionInputs(Struct, frozen=True, kw_only=True):
     """Data type of the saved weights."""
     keys: Mapping[str, Any] = field(default_factory=dict)
     """MaxText's keys that change the model's arrays."""
+    sized: bool = False
+    """Whether the converter's tables must get the workload's sizes in place of the named model's. It joins the digest
+    only then: earlier conversions of other sizes were right."""
 
     @property
     def digest(self) -> str:
         """Return 64 hex digits over the inputs that decide the result, without the hub's answer."""
         known = {name: getattr(self, name) for name in self.__struct_fields__ if name != "source"}
+        if not self.sized:
+            del known["sized"]
         text = json.dumps({**known, "source": self.source.identity}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,5 +1,5 @@
-"""Export in a pod: write the model to the pod's own disk, add the tokenizer, verify it, and only then copy it to its
-destination. The record that makes it complete is written last. Sent to the image's Python, which has no xsft.
+"""Export in a pod: write the model to the pod's own disk, add the source model's files, verify it, and only then copy
+it to its destination. The record that makes it complete is written last. Sent to the image's Python, which has no xsft.
 
 Arguments: a JSON document with the `notes` (`launchers.export_notes`), then the exporter's command. Without a command
 the folder is written and verified already (on this machine), and is only copied.
@@ -76,14 +76,14 @@ def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str,
     """Write the model into the folder, and return its verification. Raises ExportFailed, ExportStopped."""
     notes, files = sent["notes"], sent["files"]
     _raise_unless_ended_well(run(command), "MaxText's exporter")
-    ask_program(notes["tokenizer"], files)
+    written_files = ask_program(notes["model_files"], files)
     print_line("comparing the tensors with the checkpoint")
     job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
     answer = ask_program({**notes["comparison"], "notes": job}, files)
     found = judged(sizes_in(folder), reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
     if found["problems"]:
         raise ExportFailed("; ".join(found["problems"]))
-    return found
+    return {**found, "config": written_files["config"]}
 
 
 def ask_program(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:

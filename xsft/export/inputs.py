@@ -34,6 +34,17 @@ class LoraScale(Struct, frozen=True, kw_only=True):
     alpha: float
 
 
+class ExportSource(Struct, frozen=True, kw_only=True):
+    """The Hugging Face model whose weights the training started from."""
+
+    repo: str
+    """`owner/name`, or the absolute path of a folder."""
+    revision: str | None = None
+    """Commit, branch or tag that was converted; None: the hub's default branch, or a folder."""
+    guessed: bool = False
+    """Whether it is only MaxText's repository for the model: nothing recorded where the weights came from."""
+
+
 class ExportInputs(Struct, frozen=True, kw_only=True):
     """The values that decide which bytes an export writes."""
 
@@ -67,11 +78,15 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
     """None after a full fine-tuning."""
     hub: str | None = None
     """Repository of the hub that gets the files, `owner/name`; None: the export's folder has them."""
+    source: ExportSource | None = None
+    """Has the config.json of the exported model, and is the base of adapters; None: the exporter's."""
 
     @property
     def digest(self) -> str:
-        """Return 64 hex digits over the inputs that decide the result, without paths, because folders may move."""
-        known = {name: value for name, value in msgspec.to_builtins(self).items() if name not in ("weights", "base")}
+        """Return 64 hex digits over the inputs that decide the result, without paths, because folders may move. The
+        training's digest covers its source."""
+        paths = ("weights", "base", "source")
+        known = {name: value for name, value in msgspec.to_builtins(self).items() if name not in paths}
         return _sha256(known if self.hub else {name: value for name, value in known.items() if name != "hub"})
 
 

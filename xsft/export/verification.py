@@ -52,6 +52,8 @@ class Verification(Struct, frozen=True, kw_only=True):
     """Compared tensors that differ from the base."""
     base: str = ""
     """Why the base was not compared; empty if it was."""
+    config: str = ""
+    """Why config.json is the exporter's; empty if it is the source model's."""
     logits: LogitsVerdict | None = None
     logits_skipped: str = ""
     """Why logits were not compared."""
@@ -83,4 +85,6 @@ def verification_text(verified: Verification | None) -> str:
     logits = verified.logits
     agree = f"; logits agree to {logits.relative:.1e} of the greatest" if logits else ""
     skipped = f"; {verified.logits_skipped}" if verified.logits_skipped else ""
-    return f"{verified.compared} of {verified.tensors} tensors{sampled} equal the checkpoint; {base}{agree}{skipped}"
+    config = f"; config.json is MaxText's: {verified.config}" if verified.config else ""
+    compared = f"{verified.compared} of {verified.tensors} tensors{sampled} equal the checkpoint"
+    return f"{compared}; {base}{agree}{skipped}{config}"

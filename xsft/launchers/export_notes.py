@@ -13,7 +13,7 @@ from xsft.launchers.pod_end import noted_end
 from xsft.pod.sent import BOOT, sent_argv
 from xsft.spec.resolve import Run
 from xsft.stages.result_record import to_document
-from xsft.trainers.export import COMPARER, TOKENIZER, comparison_job, tokenizer_job
+from xsft.trainers.export import COMPARER, MODEL_FILES, comparison_job, model_files_job
 
 PROGRAM = "xsft.export.container"
 
@@ -23,10 +23,10 @@ def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
     notes = {
         **_program_notes(plan),
         **noted_end(run),
-        "tokenizer": {"module": TOKENIZER, "notes": tokenizer_job(plan.inputs, folder=plan.folder)},
+        "model_files": {"module": MODEL_FILES, "notes": model_files_job(plan, folder=plan.folder)},
         "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
     }
-    return sent_argv(PROGRAM, notes, plan.argv, besides=(BOOT, COMPARER, TOKENIZER))
+    return sent_argv(PROGRAM, notes, plan.argv, besides=(BOOT, COMPARER, MODEL_FILES))
 
 
 def uploaded_argv(plan: ExportPlan, verification: Verification | None) -> tuple[str, ...]:

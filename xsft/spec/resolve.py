@@ -12,7 +12,7 @@ from msgspec import Struct
 from xsft.catalog import models, releases
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.releases import Release
-from xsft.catalog.sizes import CHANGES_ARRAYS
+from xsft.catalog.sizes import CHANGES_ARRAYS, misread_by_converter
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.conversion.inputs import (
     ConversionInputs,
@@ -335,6 +335,7 @@ def _conversion_inputs(spec: WorkloadSpec, facts: Facts, release: Release) -> Co
         param_scan_axis=_parse_axis(given.get("param_scan_axis")),
         dtype="float32" if release.layout == "legacy" else "bfloat16",
         keys={key: value for key, value in given.items() if key in CHANGES_ARRAYS},
+        sized=bool(misread_by_converter(spec.model.name, given)),
     )
 
 

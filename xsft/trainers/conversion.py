@@ -11,10 +11,13 @@ from xsft.conversion.inputs import ConversionInputs
 from xsft.conversion.plan import ConversionPlan
 from xsft.facts import Facts, TriesFacts
 from xsft.naming import stage_name
+from xsft.pod.sent import text_of
 from xsft.spec.resolve import Run
 from xsft.trainers.arguments import argument
 
 STAGE = "convert"
+SIZED = "xsft.conversion.sized_converter"
+"""Program that runs the converter with the workload's sizes."""
 
 
 def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | None:
@@ -53,7 +56,8 @@ def _conversion_argv(run: Run, inputs: ConversionInputs, directory: str) -> tupl
     release = run.release
     config = (release.base_config,) if release.layout == "legacy" else ()
     keys = _conversion_keys(run, inputs, directory)
-    return ("python3", "-m", release.to_maxtext, *config, *keys, *_flags(run, inputs))
+    program = ("-c", text_of(SIZED)) if inputs.sized else ("-m",)
+    return ("python3", *program, release.to_maxtext, *config, *keys, *_flags(run, inputs))
 
 
 def _conversion_keys(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:

@@ -6,21 +6,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from xsft.catalog.hf_config import FIELDS, computed_fields
 from xsft.catalog.models import model, pins
 from xsft.catalog.releases import DEFAULT, Release, release, versions
-from xsft.catalog.sizes import CHANGES_ARRAYS
+from xsft.catalog.sizes import CHANGES_ARRAYS, changed_sizes
 from xsft.catalog.weights import weights_failure
+from xsft.conversion.inputs import is_folder
 from xsft.errors import Refused, UsageError
-from xsft.export.inputs import FORMS, ExportDtype, ExportForm, ExportInputs, LoraScale
+from xsft.export.inputs import FORMS, ExportDtype, ExportForm, ExportInputs, ExportSource, LoraScale
 from xsft.export.plan import ExportPlan
 from xsft.export.verification import ALL_BELOW_BYTES, SAMPLE
 from xsft.records.model import Record
 from xsft.spec.loader import load_yaml
 from xsft.trainers.arguments import argument
 from xsft.trainers.lora_exporter import PROGRAM as LORA_PROGRAM
-from xsft.trainers.tokenizer_copy import TokenizerCopy, copying_words, split_copying
+from xsft.trainers.tokenizer_copy import TokenizerCopy, split_copying
 
 STAGE = "export"
 SHAPING = frozenset({*CHANGES_ARRAYS, "param_scan_axis", "scan_layers"})
@@ -44,8 +46,8 @@ LOGITS_KEYS: Mapping[str, Any] = MappingProxyType(
 """Keys of a forward pass on this machine."""
 COMPARER = "xsft.export.export_worker"
 """Program that answers `comparison_job`."""
-TOKENIZER = "xsft.export.tokenizer_worker"
-"""Program that answers `tokenizer_job`."""
+MODEL_FILES = "xsft.export.model_files_worker"
+"""Program that answers `model_files_job`."""
 NOT_HERE = ("ici_", "dcn_", "lora.lora_restore_path=")
 """Keys of meshes, whose devices this machine lacks."""
 
@@ -73,6 +75,8 @@ class TrainedRun(Struct, frozen=True, kw_only=True):
     """base_output_directory, without a slash at its end."""
     release: str
     """Release of MaxText."""
+    source: ExportSource | None = None
+    """The weights of model.hf; None: the workload names none."""
 
 
 class TrainerWords(Struct, frozen=True, kw_only=True):
@@ -86,6 +90,11 @@ class TrainerWords(Struct, frozen=True, kw_only=True):
     def value(self, key: str) -> Any:
         """Return the value as MaxText reads it; None without the key."""
         return load_yaml(self.keys[key]) if key in self.keys else None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return each key with its value as MaxText reads it."""
+        return {key: self.value(key) for key in self.keys}
 
     def text(self, key: str) -> str | None:
         value = self.value(key)
@@ -109,11 +118,25 @@ def trained_run(record: Record, *, output: str) -> TrainedRun:
         argv=record.last.argv,
         output=output.rstrip("/"),
         release=version if version in versions() else DEFAULT,
+        source=_recorded_source(record),
     )
 
 
-def export_inputs(trained: TrainedRun, request: ExportRequest, *, step: int, content: str) -> ExportInputs:
-    """Return the inputs of the export. `step`: of the checkpoint; `content`: the digest of its small files.
+def _recorded_source(record: Record) -> ExportSource | None:
+    """Return the weights of the workload's model.hf; None for a folder that is relative to an unknown one."""
+    match record.spec.get("model"):
+        case {"hf": {"repo": str(repo), **rest}} if not repo.startswith("."):
+            revision = rest.get("revision")
+            return ExportSource(repo=repo, revision=revision if isinstance(revision, str) else None)
+        case _:
+            return None
+
+
+def export_inputs(
+    trained: TrainedRun, request: ExportRequest, *, step: int, content: str, converted: ExportSource | None = None
+) -> ExportInputs:
+    """Return the inputs of the export. `step`: of the checkpoint; `content`: the digest of its small files;
+    `converted`: what the conversion of the initial checkpoint recorded.
 
     Raises UsageError or Refused, by id, for what MaxText's exporter cannot export.
     """
@@ -141,7 +164,18 @@ def export_inputs(trained: TrainedRun, request: ExportRequest, *, step: int, con
         template=words.text("chat_template"),
         lora=lora,
         hub=request.hub,
+        source=converted or trained.source or _guessed_source(words, name, tokenizer=str(tokenizer)),
     )
+
+
+def _guessed_source(words: TrainerWords, name: str, *, tokenizer: str) -> ExportSource | None:
+    """Return MaxText's repository of the model, for weights of unknown origin that may be its own. A training whose
+    tokenizer is on the machine needs no hub, so that none is asked."""
+    own_sizes = changed_sizes(name, words.values)
+    repo = model(name).hf_id
+    if repo is None or own_sizes or is_folder(tokenizer) or words.text("load_parameters_path") is None:
+        return None
+    return ExportSource(repo=repo, guessed=True)
 
 
 def weights_path(trained: TrainedRun, *, step: int) -> str:
@@ -153,11 +187,8 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
     keys = tuple(argument(key, value) for key, value in _paths(inputs).items() if value is not None)
     own: dict[str, Any] = {"hardware": "cpu", "skip_jax_distributed_system": True, "weight_dtype": inputs.dtype}
     text_only = {} if pins(inputs.model).get("use_multimodal") is True else {"use_multimodal": False}
-    copy = _tokenizer_copying(inputs)
-    folder = f"{directory}/xsft/tokenizer" if copy else inputs.tokenizer
     return (
         "python3",
-        *(copying_words(copy, folder=folder) if copy else ()),
         *(("-c", LORA_PROGRAM) if inputs.lora else ("-m", release(inputs.release).to_huggingface)),
         argument("model_name", _exporters_name(inputs)),
         *inputs.keys,
@@ -165,7 +196,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
         argument("base_output_directory", directory),
         *(argument(key, value) for key, value in {**own, **text_only}.items()),
         *(("--override_model_architecture=True",) if "override_model_config=True" in inputs.keys else ()),
-        f"--hf_model_path={folder}",
+        f"--hf_model_path={inputs.tokenizer}",
     )
 
 
@@ -199,10 +230,22 @@ def comparison_job(plan: ExportPlan, *, folders: tuple[str, ...], seed: int) -> 
     }
 
 
-def tokenizer_job(inputs: ExportInputs, *, folder: str) -> dict[str, str | None]:
-    """Return the question to TOKENIZER. `folder`: of the exported model."""
-    own = {"tokenizer": inputs.tokenizer, "pad_token": inputs.pad_token, "bos_token": inputs.bos_token}
-    return {"folder": folder, **own, "template": inputs.template}
+def model_files_job(plan: ExportPlan, *, folder: str) -> dict[str, Any]:
+    """Return the question to MODEL_FILES. `folder`: of the exported model."""
+    inputs = plan.inputs
+    keys = words_of(plan.trainer_argv).values
+    return {
+        "folder": folder,
+        "tokenizer": inputs.tokenizer,
+        "pad_token": inputs.pad_token,
+        "bos_token": inputs.bos_token,
+        "template": inputs.template,
+        "source": to_builtins(inputs.source),
+        "dtype": inputs.dtype,
+        "computed": computed_fields(inputs.model, keys),
+        "changed": [field for field, (key, _) in FIELDS.items() if key in keys],
+        "own_rope": keys.get("rope_type") == "yarn" or "rope_factor" in keys,
+    }
 
 
 def logits_argv(plan: ExportPlan) -> tuple[str, ...]:
@@ -222,12 +265,6 @@ def logits_argv(plan: ExportPlan) -> tuple[str, ...]:
 def merged_dtype(inputs: ExportInputs) -> ExportDtype | None:
     """Return the data type to which the export rounded the sum of base and adapters; None if it rounded no sum."""
     return inputs.dtype if inputs.form == "merged" and inputs.dtype != "float32" else None
-
-
-def _tokenizer_copying(inputs: ExportInputs) -> TokenizerCopy | None:
-    if not (inputs.pad_token or inputs.bos_token):
-        return None
-    return TokenizerCopy(tokenizer=inputs.tokenizer, pad_token=inputs.pad_token, bos_token=inputs.bos_token)
 
 
 def _paths(inputs: ExportInputs) -> dict[str, Any]:

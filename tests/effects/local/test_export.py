@@ -51,7 +51,7 @@ if step == "exporter":
     shutil.copytree(os.path.join(home, "model"), keys["base_output_directory"], dirs_exist_ok=True)
     print("ValueError: no room" if does.get("exit") else "saved", flush=True)
     sys.exit(does.get("exit", 0))
-json.dump(does.get(step, {"ends": [0]}), open(sys.argv[5], "w"))
+json.dump(does.get(step, {"ends": [0], "config": ""}), open(sys.argv[5], "w"))
 """
 EXPECTED = {name: list(shape) for name, shape in shapes().items()}
 SAME = {"compared": 310, "wrong": [], "unread": [], "trained": 310, "changed": 310, "base": ""}
@@ -134,7 +134,7 @@ def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:
     done = lab.export()
     assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
     assert done.folder == lab.plan().first == str(lab.folder / "tiny-export" / lab.plan().digest[:12])
-    assert lab.steps() == ["exporter", "tokenizer_worker", "export_worker"]
+    assert lab.steps() == ["exporter", "model_files_worker", "export_worker"]
     again = lab.export()
     assert (again.action, again.folder) == ("finished", done.folder)
     assert len(lab.steps()) == 3
@@ -158,7 +158,7 @@ def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("step", ["exporter", "tokenizer_worker", "export_worker"])
+@pytest.mark.parametrize("step", ["exporter", "model_files_worker", "export_worker"])
 def test_an_export_killed_in_any_step_is_kept_and_the_next_uses_another_path(lab: Lab, step: str) -> None:
     with lab.hanging(step) as process:
         assert find_export(lab.plan()).state == "running"

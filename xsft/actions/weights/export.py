@@ -10,18 +10,25 @@ from xsft.effects.local.export import ExportResult, ExportWork
 from xsft.effects.local.export_upload import ExportRoute, export_by
 from xsft.effects.local.served_model import refuse_unreadable
 from xsft.export.engines import model_type
+from xsft.export.inputs import ExportSource
 from xsft.steps import Intent
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 
 def intended_training(intent: Intent) -> TrainedRun:
     """Return the training of a workload, which may not have begun."""
+    converted = intent.run.conversion
+    source = None
+    if converted is not None:
+        named = converted.source
+        source = ExportSource(repo=named.repo, revision=named.commit or named.revision)
     return TrainedRun(
         run_name=intent.run.run_name,
         spec_digest=intent.spec_digest,
         argv=intent.trainer_argv,
         output=str(intent.run.output).rstrip("/"),
         release=intent.run.release.version,
+        source=source,
     )
 
 

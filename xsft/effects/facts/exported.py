@@ -8,13 +8,15 @@ from msgspec.structs import replace
 
 from xsft.checkpoint.files import METADATA, OCDBT_MANIFEST, SHARDING
 from xsft.checks.export import weights_problems, whole_weights
+from xsft.conversion import record as conversion_record
+from xsft.conversion.inputs import items
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.objects import latest_step
 from xsft.effects.records.records import RecordStore
 from xsft.effects.records.storage import GcsStorage, Storage, storage_for
 from xsft.errors import SpecError, UsageError
-from xsft.export.inputs import ExportInputs, content_of, directory_of
+from xsft.export.inputs import ExportInputs, ExportSource, content_of, directory_of
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, MAX_BYTES, ExportRecord, from_json, missing_files
 from xsft.naming import attempt_number, next_attempt, stage_name
@@ -26,6 +28,7 @@ from xsft.trainers.export import (
     export_inputs,
     trained_run,
     weights_path,
+    words_of,
 )
 
 SMALL = (METADATA, SHARDING, OCDBT_MANIFEST)
@@ -68,7 +71,9 @@ def plan_export(
     step = _choose_step(trained, request, store)
     path = weights_path(trained, step=step)
     storage = storage_for(path, env=own_environment())
-    inputs = export_inputs(trained, request, step=step, content=_content(path, storage))
+    inputs = export_inputs(
+        trained, request, step=step, content=_content(path, storage), converted=_converted_source(trained)
+    )
     refuse_wrong_weights(inputs)
     at = output or trained.output
     own = at if folder else str(Path(at).expanduser().absolute())
@@ -83,6 +88,21 @@ def plan_ahead(
     at = (output or trained.output).rstrip("/")
     first = f"{at}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
     return _plan(trained, inputs, output=at, first=first, directory=first, folder=folder)
+
+
+def _converted_source(trained: TrainedRun) -> ExportSource | None:
+    """Return the Hugging Face model that the conversion of the initial checkpoint recorded; None without a record."""
+    base = words_of(trained.argv).text("load_parameters_path") or ""
+    directory = base.removesuffix(items(""))
+    if directory == base:
+        return None
+    storage = storage_for(directory, env=own_environment())
+    content = storage.read(f"{directory}/{conversion_record.FILE}", limit=conversion_record.MAX_BYTES)
+    record = conversion_record.from_json(content or b"")
+    source = record.inputs.get("source") if record is not None else None
+    if not isinstance(source, dict):
+        return None
+    return ExportSource(repo=source["repo"], revision=source.get("commit") or source.get("revision"))
 
 
 def refuse_wrong_weights(inputs: ExportInputs) -> None:

@@ -50,7 +50,7 @@ from xsft.records.model import Outcome, Record
 from xsft.spec.amounts import size_text
 from xsft.stages.result_record import to_json
 from xsft.stages.stage import StageEnd, StageFound, stage_action
-from xsft.trainers.export import TOKENIZER, tokenizer_job
+from xsft.trainers.export import MODEL_FILES, model_files_job
 
 NO_ADAPTERS = "the engine reads no adapters"
 PROCESS_BYTES = 2**30
@@ -199,17 +199,19 @@ def _export_once(plan: ExportPlan, work: ExportWork) -> ExportResult:
 
 
 def _verified(plan: ExportPlan, work: ExportWork, shop: ExportShop) -> Verification:
-    """Add the tokenizer, and verify. Only a verified folder is complete."""
-    job = tokenizer_job(plan.inputs, folder=plan.directory)
-    ask_worker(TOKENIZER, job, shop, online=_is_online(plan))
+    """Add the source model's files, and verify. Only a verified folder is complete."""
+    job = model_files_job(plan, folder=plan.directory)
+    files = ask_worker(MODEL_FILES, job, shop, online=_is_online(plan))
     work.say("comparing the tensors with the checkpoint")
-    verified = verify(plan, shop)
+    verified = replace(verify(plan, shop), config=files["config"])
     return _logits(verified, plan, work, shop) if verified.passed else verified
 
 
 def _is_online(plan: ExportPlan) -> bool:
-    """Return whether the tokenizer is a repository of the hub, or weights are in a bucket."""
-    return not Path(plan.inputs.tokenizer).is_dir() or reads_bucket(plan)
+    """Return whether the tokenizer or the source model is a repository of the hub, or weights are in a bucket."""
+    source = plan.inputs.source
+    places = (plan.inputs.tokenizer, *((source.repo,) if source else ()))
+    return reads_bucket(plan) or not all(Path(place).is_dir() for place in places)
 
 
 def _logits(verified: Verification, plan: ExportPlan, work: ExportWork, shop: ExportShop) -> Verification:
