@@ -71,6 +71,7 @@ def test_variable_named_like_a_secret_must_not_have_a_literal_value(name: str):
         {"GOOGLE_APPLICATION_CREDENTIALS": "/var/run/key.json"},
         {"KEYCLOAK_URL": "https://login.example/auth"},
         {"PGPASS": "$(FROM_A_SECRET)"},
+        {"HF_TOKEN_PATH": "/xsft/hf/token", "SECRET_NAME": "my-hub-token"},
         {"RUN_ID": "0123456789abcdef" * 4},
     ],
 )

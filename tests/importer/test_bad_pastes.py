@@ -34,6 +34,8 @@ SECRET_PLACES = (
     "{line} --env=PIP_INDEX_URL=https://user:plainsecret1@host/simple",
     "{line} --env=NOTE='Authorization: Basic plainsecret1'",
     "{line} --zone='https://host/x?sv=1&sig=plainsecret1'",
+    *(f"{form} https://h/c?sv=1&sig=plainsecret1 {{line}}" for form in ("docker run", "gsutil cp")),
+    *(f"export A=https://h/c?sv=1&sig=plainsecret1\n{{line}} {more}" for more in ("--zone=$sig", "--env=X=$sig")),
     *("{line} --env=" + TOKEN + "=1", "{line} --" + TOKEN + "=1", "{line} --labels=" + TOKEN + "=1"),
     *("export " + TOKEN + "=1\n{line}", TOKEN + "=1 {line}", "{line} --command='" + TOKEN + "=1 python3 -m x'"),
 )
@@ -41,6 +43,7 @@ SECRET_PLACES = (
 IN_THE_COMMAND = (
     *(f"x={TOKEN}", TOKEN, f"{TOKEN}=1", f"lora.{TOKEN}=1", f"formatting_func_kwargs={{{TOKEN}: 1}}"),
     *(f"formatting_func_kwargs={{a: {{{TOKEN}: {{b: 1}}}}}}", f"{TOKEN}=[1, 2]"),
+    *("hf_name=https://h/c?sv=1&sig=plainsecret1", "a=$(https://h/c?sv=1&sig=plainsecret1) steps=$sig"),
     *("tokenizer_path=https://user:plainsecret1@host/x", "db=postgres://user:plainsecret1@host"),
 )
 """A secret in a key, a value, or a key in a value."""

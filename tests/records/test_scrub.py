@@ -11,7 +11,7 @@ from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_record, to_json
 from xsft.records.model import AttemptFacts, Record
-from xsft.records.scrub import scrub, scrub_text
+from xsft.records.scrub import scrub
 from xsft.spec.secrets import HIDDEN
 
 
@@ -91,7 +91,7 @@ def test_a_token_does_not_reach_a_key() -> None:
     ],
 )
 def test_values_that_are_no_secret_are_kept(text: str) -> None:
-    assert scrub_text(text) == text
+    assert scrub(text) == text
 
 
 def test_references_to_secrets_are_kept() -> None:
@@ -108,7 +108,7 @@ def test_scrub_hides_secrets_and_keeps_all_other_values() -> None:
     given = {"env": {"PGPASS": secret, "N": 1}, "list": [1, ("a",)], "none": None}
     assert scrub(given) == {"env": {"PGPASS": HIDDEN, "N": 1}, "list": [1, ["a"]], "none": None}
     assert scrub([{"PGPASS": secret}], key="env") == [{"PGPASS": HIDDEN}]
-    assert scrub_text(f"API_KEY={secret} a=b") == f"API_KEY={HIDDEN} a=b"
-    assert scrub_text(f"X-Goog-Signature={secret}") == f"X-Goog-Signature={HIDDEN}"
-    assert scrub_text(f"--env=DB_PASSWORD={secret}") == f"--env=DB_PASSWORD={HIDDEN}"
-    assert scrub_text("--docker-image-pull-secret=pull --env=A=b") == "--docker-image-pull-secret=pull --env=A=b"
+    assert scrub(f"API_KEY={secret} a=b") == f"API_KEY={HIDDEN} a=b"
+    assert scrub(f"X-Goog-Signature={secret}") == f"X-Goog-Signature={HIDDEN}"
+    assert scrub(f"--env=DB_PASSWORD={secret}") == f"--env=DB_PASSWORD={HIDDEN}"
+    assert scrub("--docker-image-pull-secret=pull --env=A=b") == "--docker-image-pull-secret=pull --env=A=b"

@@ -42,11 +42,20 @@ TOKENS = {
     "npm": lambda: "np" + "m_" + random(36),
     "PyPI": lambda: "py" + "pi-AgE" + random(160),
     "JWT": lambda: ".".join(("ey" + "J" + random(30), "ey" + "J" + random(60), random(43))),
+    "JWE": lambda: ".".join(("ey" + "J" + random(30), random(40), random(16), random(80), random(22))),
+    "JWE with a shared key": lambda: ".".join(("ey" + "J" + random(30), "", random(16), random(80), random(22))),
+    "Google, to refresh": lambda: "1/" + "/0" + random(60),
+    "Groq": lambda: "gs" + "k_" + random(52),
+    "NVIDIA": lambda: "nv" + "api-" + random(30) + "-" + random(33),
+    "W&B": lambda: "wandb" + "_v1_" + random(30) + "_" + random(40),
+    "Vault": lambda: "hv" + "s." + random(24),
+    "xAI": lambda: "xa" + "i-" + random(80),
     "Google": lambda: "ya" + "29." + random(60),
     "AWS": lambda: "AK" + "IA" + random(16).upper(),
     "Stripe": lambda: "sk" + "_live_" + random(24),
     "a key": lambda: f"{PEM.format('BEGIN')}\n{random(64)}\n{random(64)}\n{PEM.format('END')}",
     "a key without its end": lambda: f"{PEM.format('BEGIN')}\n{random(64)}\n{random(64)}",
+    "a key in JSON in JSON": lambda: rf"{PEM.format('BEGIN')}\\n{random(64)}\\n{random(64)}\\n{PEM.format('END')}\\n",
     "a key in JSON": lambda: rf"{PEM.format('BEGIN')}\n{random(64)}\n{random(64)}\n{PEM.format('END')}\n",
 }
 AROUND = {
@@ -62,6 +71,21 @@ AROUND = {
     "Azure's signed URL": "https://a.blob.core.windows.net/c?sv=2024-11-04&sig={}",
     "Google's signed URL": "https://storage.googleapis.com/b/o?X-Goog-Algorithm=A&X-Goog-Signature={}",
     "AWS's signed URL": "https://b.s3.amazonaws.com/o?X-Amz-Security-Token={}&X-Amz-Expires=60",
+    "a login in a path": "/home/me/https:/user:{}@host",
+    "application default credentials": '{{"client_id": "me", "client_secret": "{}", "type": "authorized_user"}}',
+    "a password in JSON in JSON": r'{{"a": "{{\"password\": \"{}\"}}"}}',
+    "a quote in a password": r'{{"password": "a\"{}"}}',
+    "an assignment": "export DB_PASSWORD='{}' A=b",
+    "an assignment after a line": r'{{"script": "a\nMY_TOKEN={}"}}',
+    "an argument": "--env=API_KEYS={} --b=c",
+    "a storage account": "DefaultEndpointsProtocol=https;AccountName=me;AccountKey={};EndpointSuffix=core",
+    "a connection string": "Server=db,1433;User Id=me;Password={};Encrypt=yes",
+    "a password with separators": "host=db password=a&b,c{} user=me",
+    "a part of a signed URL": "sig={} --docker-image=b",
+    "netrc": "machine api.wandb.ai\n  login user\n  password {}\n",
+    "netrc in JSON": r"machine api.wandb.ai login user password {}\nmachine b",
+    "netrc without a login": "default password {}",
+    "a header of JSON": '{{"Authorization": "{}"}}',
     "a query": "GET https://host/path?access_token={}: 403",
 }
 ORDINARY = (
@@ -75,6 +99,11 @@ ORDINARY = (
     *("https://host/path?page=3&key=name", "https://hub.example/page?sig=", "pad_token=<|fim_pad|>"),
     *("task-specific-instructiontuningdataset", "sk-learn", "risk-assessmentsofeverything", "npm_config_registry=x"),
     *("--xla_tpu_enable_async_collective_fusion_fuse_all_gather=true", "completed step: 12, seconds: 1.23, loss: 0.5"),
+    *("google-auth==2.62.2 \\", "hf_access_token=none", "`DB_PASSWORD=`", "--set KEY.PATH=VALUE"),
+    *("flops_per_token=12TF", "tokens=12.3M", "num_tokens=[1, 2]"),
+    *("pad_token='[PAD]'", "sorted(a, key=first)", "cache_key=jit_step-9ab"),
+    *("--docker-image-pull-secret=my-pull", '{"hf_token": {"secret": "hub-2", "key": "t1"}}', "HF_TOKEN=${HF_TOKEN:-}"),
+    *("a password was not given: use one", "login with password authentication", "error reading token: not found"),
     *("HuggingFaceH4/ultrachat_200k", "math_qa_formatting", "{{ message['content'] }}", "-----BEGIN CERTIFICATE-----"),
 )  # fmt: skip
 
@@ -82,7 +111,7 @@ ORDINARY = (
 @pytest.mark.parametrize("name", TOKENS)
 def test_token_is_detected_and_redacted_in_any_context(name: str) -> None:
     token = TOKENS[name]()
-    longest = max(re.split(r"\s|\\n", token), key=len)
+    longest = max(re.split(r"\s|\\+n", token), key=len)
     for form in ("{}", "see {}, please", 'key="{}"', "https://host/{}/x", '{{"a": "{}"}}', "{}\n{}"):
         text = form.format(token, token)
         assert looks_secret(text)
@@ -105,6 +134,16 @@ def test_secret_without_a_shape_is_detected_by_its_context(form: str) -> None:
     assert text.partition(secret)[2].rpartition("/")[2] in shown
     assert redact(shown) == shown
     assert not looks_secret(shown)
+
+
+@pytest.mark.parametrize("colour", ["\x1b[1;31m", "\x1b[m\x1b[K", r"\u001b[31m", "\x1b]8;;http://a\x1b\\"])
+def test_colours_do_not_hide_a_secret_from_redaction(colour: str) -> None:
+    """As `grep --color` and rich cut what they highlight."""
+    start, end = "hf" + "_", random(34)
+    for text in (f"{start}{colour}{end}", f"{colour}{start}{end}{colour}", f"A_TOKEN{colour}={colour}{end}"):
+        assert looks_secret(text)
+        assert end not in redact(text)
+    assert redact(f"a {colour}b") == f"a {colour}b"
 
 
 @pytest.mark.parametrize("text", ORDINARY)
@@ -148,6 +187,7 @@ def test_files_of_this_repository_hold_no_token() -> None:
 
 ALMOST = (
     *("://a:", "://a:b@", "https://a", "-ey" + "J", "ey" + "Ja.", "authorization: ", "bearer ", "xapp" + "-1-"),
+    *("password=", "a='", "machine a ", "default password ", 'a_token=\\"', "token=a,", "\x1b[", "a\\"),
     *("hf" + "_", "&sig=", f"{PEM.format('BEGIN')}\\n", "npm" + "_", "q~", "rdme" + "_", "s" + "k-"),
 )
 

@@ -13,7 +13,7 @@ from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.keypath import key_part, path_below
 from xsft.spec.resolve import Run
-from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
+from xsft.spec.secrets import is_secret_variable, looks_secret
 
 WANDB = frozenset({"NETRC", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE"})
 """Variables with a login for W&B, or with which W&B needs none."""
@@ -27,7 +27,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         if text not in on_command_line and looks_secret(text):
             yield _literal(where)
     for name, value in run.spec.env.items():
-        if names_secret_variable(name) and not is_harmless(value) and not looks_secret(value):
+        if is_secret_variable(name, value) and not looks_secret(value):
             yield _secret_named(name)
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _check_gated_repos(run)

@@ -33,7 +33,7 @@ from xsft.spec.explain import validate
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
-from xsft.spec.secrets import names_secret_variable, redact
+from xsft.spec.secrets import is_secret_variable, redact
 from xsft.spec.terminal import safe_text
 from xsft.spec.yamltext import ParsedYaml
 from xsft.trainers.trainer import trainer_with
@@ -73,7 +73,7 @@ def import_paste(
     commands = shell.run(shell_lines(text.replace("\r\n", "\n")))
     notes = Notes(shell.holes)
     for name, value in shell.variables.items():
-        if names_secret_variable(name):
+        if is_secret_variable(name, value):
             notes.remember_secret(value)
     pasted = _read_line(find_xpk_line(commands, notes, line=line), notes, read_file)
     _say_variables(shell, notes)

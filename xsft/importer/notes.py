@@ -7,7 +7,7 @@ from msgspec import Struct
 from xsft.importer.holes import Holes
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
-from xsft.spec.secrets import HIDDEN, is_harmless, looks_secret, names_secret, names_secret_variable, redact
+from xsft.spec.secrets import HIDDEN, is_harmless, is_secret_variable, looks_secret, names_secret, redact
 
 MAX_SHOWN = 160
 """Longest quotation of a pasted value in a difference, in characters."""
@@ -66,7 +66,7 @@ class Notes:
 
     def is_secret_variable(self, name: str, value: str) -> bool:
         """Return `is_secret` for an environment variable, whose name is more specific."""
-        return (names_secret_variable(name) and not is_harmless(value)) or self.is_secret(name, value)
+        return is_secret_variable(name, value) or self.is_secret(name, value)
 
     def printable_text(self, text: str) -> str:
         """Return the text on one line, shortened, without secrets."""

@@ -28,20 +28,19 @@ class Shape(NamedTuple):
 Shapes = tuple[tuple[str, Shape], ...]
 """Each word with its shape: one pass over a flat tuple is what a text without secrets costs."""
 
-MIN_LENGTH = 8
-"""Minimum length of a text with a secret in it: `a://b:c@`."""
-
-_REFERENCE = r"(?:\$\(\w+\)|\$\{?\w+\}?|\{\w*\}|<[^>]*>|\*+|[xX]{3,}|…)"
+REFERENCE = r"(?:\$\(\w+\)|\$\{?\w+(?::?[-?+=])?\}?|\{+ ?[\w.]* ?\}+|<[^>]*>|\*+|[xX]{3,}|…)"
 """Placeholders for secrets in examples, shells and manifests, and the text of a redaction."""
 
 _PEM = r"[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+_GAP = r"(?:\s|\\+[nrt]){1,20}"
 
 OWN = (
     Shape(("hf_",), r"hf_(?:oauth_|jwt_)[\w.-]{16,}|hf_[A-Za-z0-9]{20,}"),
     Shape(("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), r"gh[opsur]_[A-Za-z0-9]{20,}"),
     Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
     Shape(("glpat-",), r"glpat-[\w-]{16,}"),
-    Shape(("ya29.",), r"ya29\.[\w.-]{10,}"),  # Google: access tokens, API keys, OAuth clients
+    Shape(("ya29.",), r"ya29\.[\w.-]{10,}"),  # Google: access tokens, refresh tokens, API keys, OAuth clients
+    Shape(("1//0",), r"(?<!\w)1//0[\w-]{20,}"),
     Shape(("aiza",), r"AIza[\w-]{30,}"),
     Shape(("gocspx-",), r"GOCSPX-[\w-]{20,}"),
     Shape(("akia", "asia"), r"A[KS]IA[A-Z0-9]{12,}"),
@@ -50,35 +49,48 @@ OWN = (
     Shape(("dckr_",), r"dckr_(?:pat|oat)_[\w-]{16,}"),
     Shape(("npm_",), r"(?<![A-Za-z0-9_])npm_[A-Za-z0-9]{30,}"),
     Shape(("pypi-",), r"(?<![\w-])pypi-(?:AgE[\w-]{16,}|[A-Za-z0-9_]{32,})"),
-    Shape(("eyj",), r"(?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]*)?"),  # RFC 7519; base64 of `{"`
+    # RFC 7519 (JWT: two or three parts) and 7516 (JWE: five); eyJ is base64 of `{"`
+    Shape(("eyj",), r"(?<![\w-])eyJ[\w-]{10,}(?:\.eyJ[\w-]{10,}(?:\.[\w-]*)?|\.[\w-]*(?:\.[\w-]{10,}){3})"),
+    # Groq, xAI, Cerebras, Replicate, Stripe's webhooks; NVIDIA, W&B, Together, Pinecone, Supabase; HashiCorp Vault
+    Shape(("gsk_", "xai-", "csk-", "r8_", "whsec_"), r"(?<![A-Za-z0-9])(?:gsk_|xai-|csk-|r8_|whsec_)[A-Za-z0-9]{20,}"),
+    Shape(
+        ("nvapi-", "wandb_v1_", "tgp_v1_", "pcsk_", "sb_secret_"),
+        r"(?<![A-Za-z0-9])(?:nvapi-|wandb_v1_|tgp_v1_|pcsk_|sb_secret_)[\w-]{20,}",
+    ),
+    Shape(("hvs.", "hvb.", "hvr."), r"(?<![\w.-])hv[sbr]\.[\w-]{20,}"),
 )
 
 ENVELOPES = (
     Shape(
         ("private key",),
-        rf"-----BEGIN{_PEM}(?:(?:(?!-----)(?:[\w+/=\s:,.-]|\\[nr]))*-----END{_PEM}"
-        r"|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*)",
+        rf"-----BEGIN{_PEM}(?:(?:(?!-----)(?:[\w+/=\s:,.-]|\\+[nr/]))*-----END{_PEM}"
+        r"|(?:(?:\s|\\+[nr])*[A-Za-z0-9+/=]{16,})*)",
     ),
     Shape(("bearer",), r"(?i:\bbearer)\s+([\w.~+/=-]{16,})"),
     Shape(("basic",), r"\b[Bb]asic\s+([A-Za-z0-9+/]{8,}={1,2}|[A-Za-z0-9+/]{24,})"),
     Shape(
         ("authorization",),
-        rf"(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|apikey))\s+(?!{_REFERENCE})([^\s\"'\\,;…]{{4,}})",
+        rf"(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|apikey))\s+(?!{REFERENCE})([^\s\"'\\,;…]{{4,}})",
     ),
     Shape(
-        ("://",),
-        rf"(?<=://)([^\s/@:'\"\\<>\[]{{0,256}}:(?![0-9]*/|{_REFERENCE}@)"
+        (":/",),  # a path library makes `https:/` of `https://`
+        rf"(?<=:/)/?([^\s/@:'\"\\<>\[]{{0,256}}:(?![0-9]*/|{REFERENCE}@)"
         r"(?:[^\s/'\"\\]{1,512}|[^\s'\"\\]{1,512}?))@(?!sha(?:256|512):)",
     ),
-    Shape(("http://", "https://"), r"(?:(?<=http://)|(?<=https://))(?!git@)([^\s/@:'\"\\<>\[{$*…]{1,512})@"),
+    Shape(("http:/", "https:/"), r"(?:(?<=http:/)|(?<=https:/))/?(?!git@)([^\s/@:'\"\\<>\[{$*…]{1,512})@"),
     Shape(
         ("sig=", "signature=", "token=", "key=", "credential=", "password=", "passwd=", "secret="),
         r"(?i:(?:[?&]|\\u0026)(?:x-(?:goog|amz)-(?:signature|credential|security-token)|sig|signature|password|passwd"
-        rf"|(?:(?:access|auth|id|refresh)[_-]?)?token|api[_-]?key|(?:client[_-]?)?secret)=)(?!{_REFERENCE})"
+        rf"|(?:(?:access|auth|id|refresh)[_-]?)?token|api[_-]?key|(?:client[_-]?)?secret)=)(?!{REFERENCE})"
         r"([^\s&'\"#\\…]{5,}[^\s&'\"#\\…:.,;)])",
     ),
+    Shape(
+        ("password",),
+        rf"\b(?:machine{_GAP}[^\s\\]+|default)(?:{_GAP}(?:login|account){_GAP}[^\s\\]+){{0,2}}{_GAP}password{_GAP}"
+        rf"(?!{REFERENCE})([^\s\"'\\]+)",
+    ),
 )
-"""A secret of any shape, recognised by its context: PEM, HTTP headers, a URL's login, a signed URL's query.
+"""A secret of any shape, recognised by its context: PEM, HTTP headers, a URL's login, a signed URL's query, netrc.
 Lengths are bounded in patterns that can match in many ways, so that long texts are rejected quickly.
 """
 

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import re
 
+_SEQUENCES = re.compile(
+    r"(?:\x1b|\\(?:u001b|x1b|033|e))\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor; as JSON and shells write them too
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC, DCS, …: titles, links; to its end, or the line's
+    r"|\x1b[ -/]*[0-~]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"
+)
+"""Escape sequences, and control characters but the tab and line ends. source: ECMA-48 §5.4, §5.6; xterm ends an OSC
+with BEL too.
+"""
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 """source: ECMA-48 §8.3.117, SGR."""
 _ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -17,6 +25,11 @@ def safe_text(text: str) -> str:
     if _ACTS.search(text) is None:
         return text
     return _ACTS.sub(_escape_character, _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def without_sequences(text: str) -> str:
+    """Return the text without what a terminal acts on or does not show."""
+    return _SEQUENCES.sub("", text)
 
 
 def _escape_character(found: re.Match[str]) -> str:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 
 from xsft.spec.secrets import redact
+from xsft.spec.terminal import without_sequences
 
-_ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC, DCS, …: titles, links; to its end, or the line's
-    r"|\x1b[ -/]*[0-~]"
-)
-"""Escape sequences. source: ECMA-48 §5.4, §5.6; xterm ends an OSC with BEL too."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 """Control characters except the tab."""
 
@@ -21,7 +16,7 @@ def plain_line(line: str) -> str:
     unchanged."""
     if line.isprintable():
         return line
-    return _CONTROLS.sub("", _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2]))
+    return _CONTROLS.sub("", without_sequences(line.rstrip("\r").rpartition("\r")[2]))
 
 
 def bare_text(text: str) -> str:

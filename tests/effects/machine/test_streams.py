@@ -23,6 +23,13 @@ def test_a_screened_stream_hides_secrets_from_any_writer() -> None:
     assert under.getvalue() == "a … b\n…\nplain\nusage: … [-h]\n"
 
 
+@pytest.mark.parametrize("controls", [True, False])
+def test_a_secret_that_colours_cut_is_hidden(*, controls: bool) -> None:
+    under = io.StringIO()
+    ScreenedStream(under, controls=controls).write(f"a \x1b[1;31m{TOKEN[:3]}\x1b[m\x1b[K{TOKEN[3:]} b\n")
+    assert under.getvalue() == "a … b\n"
+
+
 def test_a_screened_stream_has_all_attributes_of_the_stream() -> None:
     under = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
     stream = ScreenedStream(under)

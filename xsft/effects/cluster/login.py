@@ -28,7 +28,7 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.streams import has_terminal, print_if_slow
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.reading.network_words import blames_network
-from xsft.spec.secrets import redact
+from xsft.spec.secrets import hold_secret, redact
 from xsft.states.moments import moment
 
 LOGIN_TIMEOUT_S = 60.0
@@ -91,6 +91,7 @@ class ClusterLogin:
             held = self._held
             if held is None or (held.renew_at is not None and clock.epoch() > held.renew_at):
                 held = self._held = self._new()
+                hold_secret((held.authorization or "").partition(" ")[2])
             return held
 
     def _new(self) -> Credentials:
@@ -104,7 +105,7 @@ class ClusterLogin:
         if user.token:
             return replace(fixed, authorization=f"Bearer {user.token}")
         if user.username:
-            pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode("ascii")
+            pair = base64.b64encode(f"{user.username}:{hold_secret(user.password)}".encode()).decode("ascii")
             return replace(fixed, authorization=f"Basic {pair}")
         if user.auth_provider:
             return replace(fixed, authorization=f"Bearer {self._by_provider(user.auth_provider)}")
@@ -218,8 +219,8 @@ def _id_token(config: OidcConfig) -> str:
         raise ValueError("its id-token has expired, and it has no refresh-token")
     trust = tls_context(ca=config.idp_certificate_authority_data)
     pool = urllib3.PoolManager(ssl_context=trust, retries=False, timeout=ISSUER_TIMEOUT_S)
-    fields = {"grant_type": "refresh_token", "refresh_token": config.refresh_token}
-    headers = urllib3.make_headers(basic_auth=f"{config.client_id}:{config.client_secret}")
+    fields = {"grant_type": "refresh_token", "refresh_token": hold_secret(config.refresh_token)}
+    headers = urllib3.make_headers(basic_auth=f"{config.client_id}:{hold_secret(config.client_secret)}")
     try:
         found = _answer(pool.request("GET", f"{config.idp_issuer_url.rstrip('/')}/.well-known/openid-configuration"))
         endpoint = str(found["token_endpoint"])

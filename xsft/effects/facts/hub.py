@@ -24,6 +24,7 @@ from xsft.effects.machine.http_session import Session
 from xsft.errors import Unreachable
 from xsft.facts import SourceFacts
 from xsft.problems import Problem, error
+from xsft.spec.secrets import hold_secret
 
 ENDPOINT = "https://huggingface.co"
 TIMEOUT_S = 10.0
@@ -80,7 +81,7 @@ def endpoint_of(env: Mapping[str, str]) -> str:
 def read_token(file: str | None) -> str | None:
     """Return the token in the file that `hf auth login` wrote: the one the converter will send, and no other."""
     try:
-        return Path(file).read_text(encoding="utf-8").strip() or None if file else None
+        return hold_secret(Path(file).read_text(encoding="utf-8").strip()) or None if file else None
     except (OSError, UnicodeDecodeError):
         return None
 

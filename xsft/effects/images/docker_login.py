@@ -24,6 +24,7 @@ from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.signals import raise_on_signal
 from xsft.image.docker_errors import DockerRequest, login_refused, shorten_message
 from xsft.image.registry_names import HUB, is_google
+from xsft.spec.secrets import hold_secret
 
 GOOGLE_USER = "oauth2accesstoken"
 """source: Artifact Registry documentation, "Access token"."""
@@ -46,10 +47,13 @@ class Credential:
     refresh: bool = False
     """The secret is an OAuth2 refresh token (Docker's "identity token"): only a registry's token service accepts it."""
 
+    def __post_init__(self) -> None:
+        hold_secret(self.secret)
+
     @property
     def basic(self) -> str:
         """Return it for HTTP's Basic scheme and Docker's configuration."""
-        return base64.b64encode(f"{self.user}:{self.secret}".encode()).decode()
+        return hold_secret(base64.b64encode(f"{self.user}:{self.secret}".encode()).decode())
 
 
 def token_of_google(env: Mapping[str, str]) -> str | None:

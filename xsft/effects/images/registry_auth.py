@@ -14,6 +14,7 @@ from requests.utils import parse_dict_header
 
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
 from xsft.image.registry_names import is_google, may_be_told
+from xsft.spec.secrets import hold_secret
 
 TOKEN_TIMEOUT_S = 10.0
 
@@ -44,7 +45,7 @@ class RegistryLogin:
             return {}
         asked = parse_dict_header(rest)
         token = self._token(session, asked, scope=asked.get("scope") or scope)
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        return {"Authorization": f"Bearer {hold_secret(token)}"} if token else {}
 
     def _token(self, session: Any, asked: Mapping[str, str | None], *, scope: str) -> str | None:
         """Return a token of the registry's token service; an anonymous one without a login."""

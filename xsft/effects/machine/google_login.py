@@ -13,6 +13,7 @@ from google.auth.transport.requests import AuthorizedSession, Request
 from requests.adapters import HTTPAdapter
 
 from xsft.effects.machine.http_session import Session
+from xsft.spec.secrets import hold_secret
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 REFRESH_TRIES = 3
@@ -30,7 +31,7 @@ def google_token(credentials: Any) -> str:
     """Return an access token, which is valid for an hour. Raises google.auth's GoogleAuthError."""
     with _for_tokens() as session:
         credentials.refresh(Request(session))
-    return str(credentials.token)
+    return hold_secret(str(credentials.token))
 
 
 def google_session(credentials: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 from xsft.effects.machine.regular import open_regular
 from xsft.errors import UsageError
+from xsft.spec.secrets import hold_secret
 
 MAX_BYTES = 1024 * 1024
 """A Kubernetes Secret holds at most 1 MiB (kubernetes.io/docs/concepts/configuration/secret)."""
@@ -41,4 +42,5 @@ def _check_value(content: bytes, what: str) -> bytes:
         raise UsageError(
             f"{what} has more than {MAX_BYTES:,} bytes.", fix="Check that it is the value; a token is one line."
         )
+    hold_secret(value.decode("utf-8", "replace"))
     return value

@@ -26,7 +26,7 @@ from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknow
 from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
 from xsft.problems import error, note
 from xsft.spec.base import written_fields
-from xsft.spec.secrets import names_secret_variable, redact
+from xsft.spec.secrets import is_secret_variable, redact
 from xsft.steps import Plan, Planned
 
 TIMEOUT_S = 900.0
@@ -124,7 +124,7 @@ def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     setting.
     """
     home = own.get("HOME") or str(Path.home())
-    kept = {name: value for name, value in own.items() if _is_passed_on(name)}
+    kept = {name: value for name, value in own.items() if _is_passed_on(name, value)}
     config = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud"), **kept}
     private = {"HOME": str(scratch), "TMPDIR": str(scratch), "KUBECONFIG": str(scratch / "kubeconfig")}
     return {**config, **private, **OFF}
@@ -134,10 +134,10 @@ XPK = ("-I", "-X", "utf8", "-c", "import sys; from xpk.main import main; sys.exi
 """Arguments of xpk's Python, before xpk's own."""
 
 
-def _is_passed_on(name: str) -> bool:
+def _is_passed_on(name: str, value: str) -> bool:
     upper = name.upper()
     named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
-    return named and (upper.startswith(LOGIN) or not names_secret_variable(name))
+    return named and (upper.startswith(LOGIN) or not is_secret_variable(name, value))
 
 
 def require_tools(env: Mapping[str, str], *, otherwise: str) -> None:
