@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -322,6 +323,43 @@ def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, buc
     cluster_api.world.delete(NAME)  # its time to live is over
     gone = submit()
     assert (gone.action, gone.jobset, gone.uid, gone.steps) == ("finished", None, None, STEPS)
+
+
+def wipe(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def truncate(folder: Path) -> None:
+    for file in folder.glob("*.json"):
+        file.write_bytes(file.read_bytes()[:90])
+
+
+@pytest.mark.parametrize("lose", [wipe, truncate], ids=["wiped", "truncated"])
+@pytest.mark.parametrize("end", ["", "Completed"], ids=["adopted", "finished"])
+def test_an_adopted_or_finished_run_is_indexed_again(
+    cluster_api: ClusterApi,
+    bucket: Bucket,
+    submit: Submits,
+    ready: Any,
+    tmp_path: Path,
+    end: str,
+    lose: Callable[[Path], None],
+) -> None:
+    """The home may be another machine's, or a kill may have cut the entry."""
+    first, store = submit(), ready().store
+    (entry,) = store.local_index().entries
+    if end:
+        ends(cluster_api, end)
+        saves(bucket, STEPS)
+    for records in ("kept", "gone"):
+        lose(tmp_path / "state" / "runs")
+        if records == "gone":
+            for name in [name for name in bucket.objects if name.startswith(FOLDER)]:
+                del bucket.objects[name]
+        done = submit()
+        assert (done.action, done.uid) == ("finished" if end else "adopted", first.uid)
+        (again,) = store.local_index().entries
+        assert replace(again, updated_at="", record="") == replace(entry, updated_at="", record="")
 
 
 def test_a_finished_run_is_reported_as_its_last_attempt(

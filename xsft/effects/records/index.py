@@ -101,7 +101,7 @@ def read_index(folder: Path) -> Index:
     for path in sorted(folder.glob("*.json")):
         entry = _read_index_entry(path)
         if entry is None:
-            fix = "Remove the file; the record beside the run's output has the same data."
+            fix = "Submit the workload again: xsft finds the run by its record and writes the file anew."
             problems.append(warning("index-unreadable", "", f"{path} is not an entry of the index of runs.", fix))
         else:
             entries.append(entry)

@@ -108,6 +108,12 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         """Return the index of the runs that were submitted from this machine."""
         return read_index(self.state / "runs")
 
+    def index_found(self, record: Record, path: str) -> tuple[Problem, ...]:
+        """Add a run that this call did not create to the local index, unless it is there. Returns as `index`."""
+        attempt = (record.output or "", record.run_name, record.last.number, record.last.uid)
+        indexed = ((entry.output, entry.run_name, entry.attempt, entry.uid) for entry in self.local_index().entries)
+        return () if attempt in indexed else self.index(record, path)
+
     def index(self, record: Record, path: str) -> tuple[Problem, ...]:
         """Add a run to the local index. Returns a warning if it cannot be written."""
         try:

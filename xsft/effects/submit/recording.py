@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from xsft.effects.inputs.checkout import checkout
 from xsft.effects.machine import clock
 from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.process import user_name
+from xsft.identity import LiveJobSet, attempt_of
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
 from xsft.records.model import Attempt, Git, Record, RecordedImage
@@ -94,6 +96,13 @@ def record_of(
         output=run.output,
         attempts=(attempt,),
     )
+
+
+def record_of_found(plan: Planned, provenance: Provenance, found: LiveJobSet) -> Record:
+    """Return the record of a JobSet that an earlier call created, as far as the plan and the cluster show it."""
+    record = record_of(plan, provenance, number=attempt_of(found))
+    last = replace(record.last, outcome="created", jobset=found.name, uid=found.uid)
+    return replace(record, attempts=(last,))
 
 
 def _argv(plan: Planned) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Literal
 
 from msgspec import Struct
@@ -57,10 +58,16 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         except XsftError as failed:
             return (_unwritten_warning(plan.run_name, failed),)
         if not records or records[-1].last.outcome != "submitting":
-            return ()
+            return self._index(plan, number=records[-1].last.number if records else 1, uid=uid)
         if any(one.last.uid == uid for one in records):
             return self.refused(ref_of(records[-1]), reason="another caller had created the server")
         return self.finish(ref_of(records[-1]), uid=uid)
+
+    def _index(self, plan: ServingPlan, *, number: int, uid: str) -> tuple[Problem, ...]:
+        """Add a server that another machine created to the local index."""
+        record = _record(plan, self.run, self.provenance, number=number)
+        found = replace(record, attempts=(replace(record.last, outcome="created", uid=uid),))
+        return self.store.index_found(found, ref_of(found).path)
 
     @property
     def _submitter(self) -> str:

@@ -16,6 +16,7 @@ from xsft.checks.cluster.admission import ClusterFacts
 from xsft.checks.cluster.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import CreatedObject, ExistingObject, is_refusal
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.seen import look_at_image
 from xsft.effects.machine import clock
@@ -26,7 +27,7 @@ from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
 from xsft.effects.submit.admission import RightsOf, examine
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
-from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
+from xsft.effects.submit.recording import Provenance, manifest_digest, record_of, record_of_found
 from xsft.errors import SpecError, XsftError, refuse_errors
 from xsft.identity import (
     AdoptJobSet,
@@ -129,11 +130,12 @@ class Submitter(Struct, frozen=True, kw_only=True):
         # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. If
         # the records were read after the JobSets, a JobSet that another submitter just created would look deleted.
         records = self.store.read_run(output, plan.run_name)
-        facts, found = examine(self.cluster, plan, rights=self.rights)
+        with last_net(self.cluster.context):
+            facts, found = examine(self.cluster, plan, rights=self.rights)
+            jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
         latest = self._latest_step(plan)
         unwritable = of_output.result()
         problems = accept_late(found, plan.run.spec.checks)
-        jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
         result = self._result(plan, facts)
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
         decision, passed_over = self._decide_submission(plan, world)
@@ -255,10 +257,11 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
-        stored = self.cluster.dry_run_jobset(manifest)
-        jobs = self.cluster.dry_run_jobs(manifest)
-        pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
-        return accept_late((*unmanaged_problems(stored, context=self.cluster.context), *jobs, *pods), accepted)
+        with last_net(self.cluster.context):
+            unmanaged = unmanaged_problems(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
+            jobs = self.cluster.dry_run_jobs(manifest)
+            pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
+            return accept_late((*unmanaged, *jobs, *pods), accepted)
 
     def _create_recorded(
         self, plan: Planned, ref: RecordRef, *, action: SubmissionAction, problems: tuple[Problem, ...]
@@ -335,25 +338,31 @@ class Submitter(Struct, frozen=True, kw_only=True):
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
         held = notes.held_by(facts, seen.uid)
-        adoption_notes = notes.adopted_notes(held)
+        # Another machine may have created it, or a submitter that was killed before it wrote the index.
+        unindexed = self.store.index_found(record_of_found(attempt, self.provenance, seen), path)
         return Submission(
             plan=_as_held(attempt, held),
             action="adopted",
             jobset=seen.name,
             uid=seen.uid,
             record=path,
-            problems=adoption_notes,
+            problems=(*notes.adopted_notes(held), *unindexed),
         )
 
     def _keep_finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
         last = max(world.jobsets, key=attempt_of, default=None)
+        record = max(world.records, key=lambda record: record.last.number, default=None)
+        if last and not (record and record.output):
+            record = record_of_found(plan, self.provenance, last)
+        path = _record_path(plan, record.last.number) if record else None
         return Submission(
             plan=plan,
             action="finished",
             jobset=last.name if last else None,
             uid=last.uid if last else None,
-            record=_record_path(plan, max(one.last.number for one in world.records)) if world.records else None,
+            record=path if world.records else None,
             steps=steps,
+            problems=self.store.index_found(record, path) if record and path else (),
         )
 
 
