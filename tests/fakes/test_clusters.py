@@ -16,7 +16,7 @@ COUNTED = {
     "other-version": 1,
     "before-server": 1,
     "xpk": 3,
-    "silence": 2,
+    "silence": 3,
     "tls": 34,
     "walked": 2,
     "prompt": 2,

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xsft.effects.cluster.cluster import connect
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.places.view import PlaceView, QueueQuota, view_place
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, sources
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     if args.name and args.context:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _find_source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))
-    with show_spinner("place", f"reading {source.name}"):
+    with show_spinner("place", f"reading {source.name}"), last_net(source.name):
         view = view_place(connect(source.where, patience=PATIENCE), namespace=source.namespace)
     if args.json:
         _print_view_document(view, place=args.name)

@@ -31,23 +31,24 @@ def test_pauses_double_within_their_budget() -> None:
     assert [retries.again() for _ in range(3)] == [True, True, False]
 
 
-LIST = (200, {"items": [{"a": 1}, {"a": 2}]})
+ONE, OTHER = ({"metadata": {"name": name}} for name in ("one", "other"))
+LIST = (200, {"items": [ONE, OTHER]})
 
 
 @pytest.mark.parametrize(
     ("ask", "path", "found"),
     [
-        (lambda api: api.items(PODS), "/api/v1/pods", ({"a": 1}, {"a": 2})),
-        (lambda api: api.items(PODS, namespace="team"), "/api/v1/namespaces/team/pods", ({"a": 1}, {"a": 2})),
+        (lambda api: api.items(PODS), "/api/v1/pods", (ONE, OTHER)),
+        (lambda api: api.items(PODS, namespace="team"), "/api/v1/namespaces/team/pods", (ONE, OTHER)),
         (
             lambda api: api.items(PODS, namespace="team", selector="a=b"),
             "/api/v1/namespaces/team/pods?labelSelector=a%3Db",
-            ({"a": 1}, {"a": 2}),
+            (ONE, OTHER),
         ),
         (
-            lambda api: api.reduced(PODS, lambda one: one["a"], namespace="team", query={"limit": "5"}),
+            lambda api: api.reduced(PODS, lambda one: one["metadata"]["name"], namespace="team", query={"limit": "5"}),
             "/api/v1/namespaces/team/pods?limit=5",
-            (1, 2),
+            ("one", "other"),
         ),
     ],
     ids=["all namespaces", "one namespace", "label selector", "query"],
@@ -61,8 +62,8 @@ def test_items_requests_the_path_of_the_list(ask: Callable[[Api], object], path:
 
 
 def test_get_requests_the_path_of_the_object() -> None:
-    answers = Answers((200, {"a": 1}))
-    assert answers.api.get(PODS, name="a", namespace="team", accept=METADATA_ONLY) == {"a": 1}
+    answers = Answers((200, ONE))
+    assert answers.api.get(PODS, name="a", namespace="team", accept=METADATA_ONLY) == ONE
     assert (answers.paths, answers.accepted) == (["/api/v1/namespaces/team/pods/a"], [METADATA_ONLY])
     with pytest.raises(Unreachable, match="You may not get pods a in the namespace team"):
         Answers(FORBIDDEN).api.get(PODS, name="a", namespace="team")

@@ -20,6 +20,7 @@ JOBSET: dict[str, Any] = {
     "metadata": {"name": "a", "namespace": "team", "uid": "u"},
     "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": TEMPLATE}]},
 }
+STORED = {"metadata": {"name": "a"}, "spec": {"suspend": True}}
 TAKEN = (409, {"message": "exists"})
 EXACT = {"dryRun": ["All"], "fieldManager": ["xsft"], "fieldValidation": ["Strict"]}
 
@@ -33,8 +34,8 @@ def refused(message: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_dry_run_is_strict_and_stores_nothing() -> None:
-    answers = Answers((201, {"stored": True}), TAKEN, FORBIDDEN)
-    assert stored_jobset(answers.api, JOBSET) == {"stored": True}
+    answers = Answers((201, STORED), TAKEN, FORBIDDEN)
+    assert stored_jobset(answers.api, JOBSET) == STORED
     assert answers.sent == [("POST", JOBSET)]
     path = urlsplit(answers.paths[0])
     assert (path.path, parse_qs(path.query)) == ("/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets", EXACT)
@@ -46,7 +47,7 @@ def test_a_dry_run_is_strict_and_stores_nothing() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ((201, {}), []),
+        ((201, STORED), []),
         (TAKEN, []),
         (FORBIDDEN, ["jobs-not-checked"]),
         (refused("must be less"), ["manifest-invalid"]),
@@ -60,7 +61,7 @@ def test_job_problems_maps_each_response_to_its_problem(answer: Any, expected: l
 
 def test_a_replicated_job_without_replicas_is_invalid() -> None:
     none = {**JOBSET, "spec": {"replicatedJobs": [{"name": "w", "replicas": 0, "template": TEMPLATE}]}}
-    (problem,) = job_problems(Answers((201, {})).api, none)
+    (problem,) = job_problems(Answers((201, STORED)).api, none)
     assert problem.id == "manifest-invalid"
     assert "The replicated job w has 0 replicas" in problem.message
 
@@ -104,7 +105,7 @@ def test_a_taken_pod_name_is_no_problem_and_a_forbidden_dry_run_is_unread(answer
 
 def test_limits_that_the_namespace_adds_are_reported() -> None:
     helper = {**HELPER, "resources": {"limits": {"memory": "1Gi", "cpu": "2"}}}
-    stored = {"spec": {"containers": [WORKER, {"name": "sidecar"}], "initContainers": [helper]}}
+    stored = {**STORED, "spec": {"containers": [WORKER, {"name": "sidecar"}], "initContainers": [helper]}}
     (problem,) = pod_problems(Answers((201, stored)).api, JOBSET)
     assert (problem.id, problem.where) == ("limit-range-default", "namespace")
     assert "limits the container helper to cpu=2, memory=1Gi, which the run does not set" in problem.message

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, ValidationError, convert
 from msgspec.json import Decoder, decode
 from urllib3 import BaseHTTPResponse, exceptions
 
+from xsft.aliases import JsonObject
 from xsft.effects.cluster.access import Access
+from xsft.effects.machine.bounded import UnusableAnswer, parse_bounded
 from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unreachable
 from xsft.problems import RetryAdvice
@@ -21,10 +22,14 @@ from xsft.spec.secrets import redact
 T = TypeVar("T")
 
 ParseBody = Callable[[bytes], Any]
-"""A function that parses the body of a successful answer. Raises ValueError if it is cut off."""
+"""A function that parses the body of a successful answer. Raises ValueError if it is cut off, UnusableAnswer if it is
+outside the limits of `machine.bounded` or no such object.
+"""
 
 BUSY = frozenset({429, 500, 503, 504})
 """HTTP statuses after which trying again can help."""
+MAX_OBJECTS = 100_000
+"""Limit for one list."""
 MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
 NOT_THE_SERVERS = frozenset({400, 403, 404, 405})
@@ -124,7 +129,9 @@ def reply_of(
         return _not_kubernetes(access, host=host)
     ok = 200 <= status < 300
     try:
-        body = read(content) if ok else json.loads(content)
+        body = read(content) if ok else parse_bounded(content, decode)
+    except UnusableAnswer as unusable:
+        return unusable_answer(unusable, access, host=host)
     except ValueError:
         if start == b"{":  # a cut-off "no such run" could be read as "no such kind"
             return _cut_off(access)
@@ -159,17 +166,42 @@ def _cut_off(access: Access) -> LostAnswer:
 
 def _not_kubernetes(access: Access, *, host: str) -> LostAnswer:
     """Return the loss for an answer that is not from Kubernetes: usually the page of a proxy or of a login."""
-    return LostAnswer(
-        reason=f"{host} answers, but not as a Kubernetes API server.",
-        sent=True,
-        fix=f"Check the server of the context {access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
-        id="not-served",
-        again="unsure",
-    )
+    return _not_served(f"{host} answers, but not as a Kubernetes API server.", access)
 
 
-read_object = Decoder(dict[str, Any]).decode
-"""Return the parsed object. Raises ValueError if it is not a JSON object."""
+def unusable_answer(unusable: UnusableAnswer, access: Access, *, host: str) -> LostAnswer:
+    """Return the loss for an answer that xsft refuses to read."""
+    return _not_served(f"The answer of the cluster (context {access.context}, {host}) {unusable}.", access)
+
+
+def _not_served(reason: str, access: Access) -> LostAnswer:
+    fix = f"Check the server of the context {access.context}, and proxies (HTTPS_PROXY, NO_PROXY)."
+    return LostAnswer(reason=reason, sent=True, fix=fix, id="not-served", again="unsure")
+
+
+_decode_object = Decoder(dict[str, Any]).decode
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """Return the parsed JSON object. Raises ValueError if it is none."""
+    return parse_bounded(content, _decode_object)
+
+
+class _Metadata(Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    namespace: str | None = None
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    managed_fields: tuple[dict[str, Any], ...] | None = None
+
+
+class _NamedObject(Struct, frozen=True, kw_only=True):
+    """The part of an object that every kind has."""
+
+    metadata: _Metadata
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
 
 
 class _ObjectList(Struct, frozen=True, kw_only=True):
@@ -180,8 +212,35 @@ class _ObjectList(Struct, frozen=True, kw_only=True):
 
 _LIST = Decoder(_ObjectList)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+convert({"metadata": {"name": ""}}, _NamedObject)
+
+
+def read_named(content: bytes) -> JsonObject:
+    """Return a Kubernetes object, without nulls: Go reads them as no value. Raises ValueError if it is cut off."""
+    return _named_object(read_object(content))
+
+
+def read_list(content: bytes) -> tuple[JsonObject, ...]:
+    """Return the objects of a list, as `read_named` does."""
+    items = read_object(content).get("items") or ()
+    if not isinstance(items, list | tuple):
+        raise UnusableAnswer("has no list of objects")
+    return tuple(map(_named_object, items))
 
 
 def read_items(content: bytes, *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
-    """Return the list's objects, each reduced. Raises ValueError if it is not a complete JSON object."""
-    return tuple(reduce(decode(one)) for one in _LIST.decode(content).items or ())
+    """Return the list's objects, each reduced: as dictionaries, all of them take ten times their bytes. Raises
+    ValueError if it is not a complete JSON object.
+    """
+    found = parse_bounded(content, _LIST.decode, counted=(b",",))
+    if len(found.items or ()) > MAX_OBJECTS:
+        raise UnusableAnswer(f"has more than {MAX_OBJECTS:,} objects")
+    return tuple(reduce(_named_object(parse_bounded(raw, decode))) for raw in found.items or ())
+
+
+def _named_object(document: Any) -> JsonObject:
+    try:
+        convert(document, _NamedObject)
+    except ValidationError as wrong:
+        raise UnusableAnswer(f"holds something that is no object of Kubernetes ({wrong})") from None
+    return {key: value for key, value in document.items() if value is not None}

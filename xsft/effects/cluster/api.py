@@ -9,8 +9,9 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, read_items, read_object
+from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, read_items, read_list, read_named, read_object
 from xsft.effects.cluster.errors import ApiRequest, explain
 from xsft.effects.cluster.http import JSON, Http
 from xsft.effects.cluster.stream import Stream
@@ -57,17 +58,17 @@ class Api:
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
         """Return the object, or None if it does not exist. Raises as `explain` does."""
         ask = ApiRequest(verb="get", resource=resource, namespace=namespace, name=name)
-        reply = self.question(ask, accept=accept)
+        reply = self.question(ask, accept=accept, read=read_named)
         if reply.status == 404 and not reply.not_served:
             return None
         return self._body(reply, ask)
 
-    def items(self, resource: Resource, *, namespace: str | None = None, selector: str = "") -> tuple[Any, ...]:
+    def items(self, resource: Resource, *, namespace: str | None = None, selector: str = "") -> tuple[JsonObject, ...]:
         """Return all objects of a kind, in one namespace or in all."""
         ask = ApiRequest(verb="list", resource=resource, namespace=namespace)
         query = {"labelSelector": selector} if selector else {}
-        body = self._body(self.question(ask, query=query), ask)
-        return tuple(body.get("items") or ())
+        found: tuple[JsonObject, ...] = self._body(self.question(ask, query=query, read=read_list), ask)
+        return found
 
     def reduced(
         self,

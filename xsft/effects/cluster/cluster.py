@@ -23,6 +23,7 @@ from xsft.errors import EnvironmentMissing, XsftError
 from xsft.launchers.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.problems import Problem
 from xsft.reading import resources as kinds
+from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.resources import Resource
 from xsft.records.where import ClusterAddress
 
@@ -190,7 +191,7 @@ class Cluster:
         if keys:
             return keys
         secret = self._api.get(kinds.SECRETS, name=name, namespace=namespace)
-        return None if secret is None else frozenset(secret.get("data") or {})
+        return None if secret is None else frozenset(mapping(secret, "data"))
 
     def create_secret(
         self, *, name: str, namespace: str, data: Mapping[str, bytes], mark: str | None = None
@@ -216,8 +217,7 @@ class Cluster:
         reply = self._api.question(ask, body=body)
         if reply.status == 401:
             raise self._api.failed(reply, ask)
-        info = reply.body.get("status", {}).get("userInfo", {}) if reply.ok else {}
-        return info.get("username")
+        return text(mapping(reply.body, "status", "userInfo").get("username")) if reply.ok else None
 
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool | None:
         """Return whether this login has the permission; None if the cluster does not report it."""
@@ -227,7 +227,7 @@ class Cluster:
         reply = self._api.question(ask, body={**kind, "spec": {"resourceAttributes": attributes}})
         if reply.status == 401:
             raise self._api.failed(reply, ask)
-        return bool(reply.body.get("status", {}).get("allowed")) if reply.ok else None
+        return bool(mapping(reply.body, "status").get("allowed")) if reply.ok else None
 
     @cached_property
     def _kueue_version(self) -> str:
@@ -238,9 +238,9 @@ class Cluster:
             raise not_installed(ask.resource, self._api.access)
         if not reply.ok:
             raise self._api.failed(reply, ask)
-        served = [str(v.get("version")) for v in reply.body.get("versions") or ()]
+        served = [str(v.get("version")) for v in rows(reply.body.get("versions"))]
         known = [version for version in kinds.KUEUE_VERSIONS if version in served]
-        return known[0] if known else str(reply.body.get("preferredVersion", {}).get("version", "v1beta1"))
+        return known[0] if known else str(mapping(reply.body, "preferredVersion").get("version", "v1beta1"))
 
     def _kueue(self, plural: str, *, namespaced: bool = True) -> Resource:
         return kinds.kueue(plural, version=self._kueue_version, namespaced=namespaced)
@@ -250,6 +250,6 @@ def _managed_keys(metadata: JsonObject) -> frozenset[str]:
     """Return the keys of a Secret's data that have a field manager. source:
     kubernetes.io/docs/reference/using-api/server-side-apply, "Field management".
     """
-    managers = metadata.get("metadata", {}).get("managedFields") or ()
-    fields = [m.get("fieldsV1", {}).get("f:data") or {} for m in managers if isinstance(m, dict)]
+    managers = rows(mapping(metadata, "metadata").get("managedFields"))
+    fields = [mapping(manager, "fieldsV1", "f:data") for manager in managers]
     return frozenset(key.removeprefix("f:") for found in fields for key in found if key.startswith("f:"))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
-from xsft.effects.cluster.answers import LostAnswer, Reply
+from xsft.effects.cluster.answers import LostAnswer, Reply, read_named
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import ApiRequest
 from xsft.effects.machine.chance import random_hex
@@ -45,7 +45,7 @@ def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) 
     ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
     retries, lost = api.patience.retries(), False
     while True:
-        answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager})
+        answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager}, read=read_named)
         if isinstance(answer, Reply) and answer.ok:
             return CreatedObject(object=answer.body)
         found = _object_of_name(api, ask, manager, answer)

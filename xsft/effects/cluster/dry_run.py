@@ -14,7 +14,7 @@ from xsft.checks.cluster.dry_run import (
     pods_not_checked,
     refused_pod,
 )
-from xsft.effects.cluster.answers import Reply
+from xsft.effects.cluster.answers import Reply, read_named
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER
 from xsft.effects.cluster.errors import ApiRequest, invalid
@@ -49,7 +49,7 @@ def _send_dry_run(api: Api, resource: Resource, body: JsonObject) -> tuple[Reply
     """Send a dry run. It stores nothing, so it may be repeated like a query."""
     metadata = body["metadata"]
     ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
-    return api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body), ask
+    return api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body, read=read_named), ask
 
 
 def _refused_job(api: Api, job: JsonObject) -> tuple[Problem, ...]:

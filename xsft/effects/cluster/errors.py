@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -51,6 +52,24 @@ SINCE = {
 """The JobSet release that introduced the field, by its last name. source: jobset@v0.2.0 to v0.10.1
 api/jobset/v1alpha2/jobset_types.go.
 """
+
+
+ODD_SHAPE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""Errors that reading an object of a shape that Kubernetes does not have may raise."""
+
+
+@contextmanager
+def last_net(cluster: str) -> Iterator[None]:
+    """Raise Unreachable for an answer of the cluster that xsft fails to read, so that all others are shown."""
+    try:
+        yield
+    except ODD_SHAPE as odd:
+        raise Unreachable(
+            f"The answer of the cluster {cluster} cannot be read ({type(odd).__name__}: {odd}).",
+            fix="Check that its server is a Kubernetes API server; if it is, please report this.",
+            id="not-served",
+            again="unsure",
+        ) from odd
 
 
 class ApiRequest(Struct, frozen=True, kw_only=True):

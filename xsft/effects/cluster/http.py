@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,11 +12,20 @@ import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from xsft.effects.cluster.access import Access
-from xsft.effects.cluster.answers import LostAnswer, ParseBody, Reply, lost_answer, read_object, reply_of
+from xsft.effects.cluster.answers import (
+    LostAnswer,
+    ParseBody,
+    Reply,
+    lost_answer,
+    read_object,
+    reply_of,
+    unusable_answer,
+)
 from xsft.effects.cluster.kubeconfig import Entry, entry_of, unusable_context
 from xsft.effects.cluster.login import ClusterLogin, Credentials, tls_context
 from xsft.effects.cluster.stream import Stream
 from xsft.effects.machine import clock
+from xsft.effects.machine.bounded import UnusableAnswer, join_bounded
 from xsft.spec.secrets import redact
 
 JSON = "application/json"
@@ -140,8 +149,13 @@ class Http:
         return response
 
     def _read_reply(self, response: urllib3.BaseHTTPResponse, read: ParseBody) -> Reply | LostAnswer:
-        parts = []
-        for part in response.stream(PART, decode_content=True):
+        try:
+            content = join_bounded(self._heard(response.stream(PART, decode_content=True)))
+        except UnusableAnswer as unusable:
+            return unusable_answer(unusable, self._access, host=self._host)
+        return reply_of(content, response, read=read, access=self._access, host=self._host)
+
+    def _heard(self, parts: Iterator[bytes]) -> Iterator[bytes]:
+        for part in parts:
             self.heard_at = clock.monotonic()
-            parts.append(part)
-        return reply_of(b"".join(parts), response, read=read, access=self._access, host=self._host)
+            yield part

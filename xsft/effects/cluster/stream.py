@@ -10,6 +10,9 @@ from urllib3.exceptions import HTTPError
 
 from xsft.reading.network_words import meaning
 
+MAX_LINE_BYTES = 2**20
+"""A longer line is passed on in parts."""
+
 
 class Stream:
     """An answer that is read as it arrives."""
@@ -21,9 +24,16 @@ class Stream:
         """Yield whole lines as they arrive. Raises OSError if the connection breaks or is silent for too long; a
         partial line is dropped then.
         """
+        torn = b""
         try:
-            for line in self._response:
-                yield line.removesuffix(b"\n")
+            for part in self._response.stream(decode_content=True):
+                *lines, torn = (torn + part).split(b"\n")
+                yield from lines
+                if len(torn) > MAX_LINE_BYTES:
+                    yield torn
+                    torn = b""
+            if torn:
+                yield torn
         except (HTTPError, ValueError, AttributeError) as broken:  # the latter two if it was interrupted
             raise OSError(meaning(f"{type(broken).__name__} {broken}")) from None
 

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, cast
-
-from msgspec import Struct
 
 from xsft.aliases import ShowLine
 from xsft.effects.machine import clock
@@ -27,7 +26,8 @@ LAST_S = 1.0
 """Seconds for the last call of `repeat_call`, which only updates a display."""
 
 
-class SoftDeadline(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)  # not a Struct: `process` is used before msgspec is installed
+class SoftDeadline:
     """A deadline after which some queries may be skipped."""
 
     first: int

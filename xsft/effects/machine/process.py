@@ -9,15 +9,23 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Timer
-from typing import Any
+from typing import IO, Any
 
+from xsft.effects.machine import clock
+from xsft.effects.machine.bounded import UnusableAnswer, join_bounded
+from xsft.effects.machine.parallel import start
 from xsft.errors import EnvironmentMissing, TimedOut
+
+PART = 65536
+"""Maximum bytes read at once of a program's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,26 +66,62 @@ def run(
     """Run a program to its end and capture both streams. Raises EnvironmentMissing if the program cannot be started,
     TimedOut if it was killed after `timeout_s`.
     """
-    return _run(argv, timeout_s, env=dict(env), cwd=cwd, input=stdin, capture_output=True)
+    return _run(argv, timeout_s, stdin=stdin, env=dict(env), cwd=cwd, stderr=subprocess.PIPE)
 
 
 def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> ProcessResult:
     """Run a program that may prompt the user: stdin and stderr are this process's own, only stdout is captured. Raises
     as `run`.
     """
-    return _run(argv, timeout_s, env=dict(env), stdout=subprocess.PIPE)
+    return _run(argv, timeout_s, stdin=None, env=dict(env), cwd=None, stderr=None)
 
 
-def _run(argv: Sequence[str], timeout_s: float | None, **how: Any) -> ProcessResult:
+def _run(argv: Sequence[str], timeout_s: float | None, *, stdin: str | None, **how: Any) -> ProcessResult:
+    """Run a program as `run` does. `stdin`: None, this process's own."""
+    until = clock.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout_s is None else timeout_s)
+    source = None if stdin is None else subprocess.PIPE
+    with _start(argv, bufsize=0, stdin=source, stdout=subprocess.PIPE, **how) as process:
+        try:
+            writer = start(partial(_write_input, process, stdin or ""))
+            readers = [start(partial(_read_output, process, stream)) for stream in (process.stdout, process.stderr)]
+            # A child of the program may keep its streams open when it is gone, so their ends are waited for.
+            if not all(call.ended(until - clock.monotonic()) for call in (writer, *readers)):
+                raise _timed_out(argv, timeout_s)
+            stdout, stderr = (reader.result() for reader in readers)
+            process.wait(max(0.0, until - clock.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise _timed_out(argv, timeout_s) from None
+        except UnusableAnswer as unusable:
+            message = f"{argv[0]} was stopped: its output {unusable}"
+            raise EnvironmentMissing(message, fix=f"run it manually: {shlex.join(argv)}") from None
+        finally:
+            process.kill()  # it has ended, unless the wait was given up
+    return ProcessResult(argv=tuple(argv), status=process.returncode, stdout=stdout, stderr=stderr)
+
+
+def _write_input(process: subprocess.Popen[bytes], text: str) -> None:
+    if process.stdin:
+        with suppress(OSError), process.stdin as stream:  # the program may end without reading it
+            stream.write(text.encode())
+
+
+def _read_output(process: subprocess.Popen[bytes], stream: IO[bytes] | None) -> str:
+    """Return the stream's text; kill the process if it is too long."""
+    if stream is None:
+        return ""
     try:
-        done = subprocess.run(
-            tuple(argv), text=True, encoding="utf-8", errors="replace", timeout=timeout_s, check=False, **how
-        )
+        content = join_bounded(iter(partial(stream.read, PART), b""))
+    except UnusableAnswer:
+        process.kill()
+        raise
+    return content.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _start(argv: Sequence[str], **how: Any) -> subprocess.Popen[Any]:
+    try:
+        return subprocess.Popen(tuple(argv), **how)
     except OSError as problem:
         raise _not_started(argv, problem) from problem
-    except subprocess.TimeoutExpired as problem:
-        raise _timed_out(argv, timeout_s) from problem
-    return ProcessResult(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr or "")
 
 
 def follow(
@@ -91,20 +135,17 @@ def follow(
     """Run a program to its end, and pass on each line of both streams as it arrives; `stdout` holds the last 200 of
     them. The process is killed if `on_line` raises or the user interrupts. Raises as `run` does.
     """
-    try:
-        process = subprocess.Popen(
-            tuple(argv),
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except OSError as problem:
-        raise _not_started(argv, problem) from problem
+    process = _start(
+        argv,
+        env=dict(env),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
     with _killed_after(timeout_s, process) as expired, process:
         try:
             tail = _pass_on(process, on_line)

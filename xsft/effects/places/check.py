@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from xsft.checks.cluster.admission import UnreadFact
 from xsft.checks.cluster.placeneeds import ModeNeed, PlaceFacts, place_needs
 from xsft.effects.cluster.cluster import Cluster, connect
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.environments.tools import ToolCheck
@@ -73,7 +74,9 @@ def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
     checks = tuple(_in_time(dict(_place_questions({name: place}, probe)), late_s=probe.late_s))
     if not all(check.ok for check in checks if check.id == f"place:{name}"):
         return PlaceReport(checks=checks)
-    return PlaceReport(checks=checks, needs=place_needs(name, place, read_place_facts(probe.connect(place), place)))
+    with last_net(name):
+        needs = place_needs(name, place, read_place_facts(probe.connect(place), place))
+    return PlaceReport(checks=checks, needs=needs)
 
 
 def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
@@ -138,9 +141,10 @@ def _in_time(questions: Mapping[str, Callable[[], ToolCheck]], *, late_s: float)
 def _check_place(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
     row = _check_row(f"place:{name}", f"runs on {address_of(place).name}")
     try:
-        cluster = world.connect(place)
-        cluster.reads.jobset(name=NO_JOBSET, namespace=place.namespace)
-        who, may = cluster.whoami(), cluster.may("create", kinds.JOBSETS, namespace=place.namespace)
+        with last_net(name):
+            cluster = world.connect(place)
+            cluster.reads.jobset(name=NO_JOBSET, namespace=place.namespace)
+            who, may = cluster.whoami(), cluster.may("create", kinds.JOBSETS, namespace=place.namespace)
     except XsftError as failed:
         return _failed_check(row, failed.problems[0])
     who = who or "your login"

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from xsft.checks.cluster.admission import UnreadFact
 from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.environments.tools import LATE, RunTool, run_tool
@@ -101,7 +102,8 @@ def view_cluster(place: Place, *, world: PlaceProbe) -> ClusterView:
     cluster.
     """
     try:
-        return _viewed(world.connect(place), namespace=place.namespace)
+        with last_net(place.context or place.cluster or ""):
+            return _viewed(world.connect(place), namespace=place.namespace)
     except ClusterMissing:
         raise
     except XsftError as failed:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.cluster.lists import NamespaceLists
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine import clock
@@ -146,6 +147,7 @@ def _result_in_time(
         if left() <= 0:
             return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)
     try:
-        return started.result(), ()
+        with last_net(""):
+            return started.result(), ()
     except XsftError as failed:
         return None, (unread_of(what, failed),)

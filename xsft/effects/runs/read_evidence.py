@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import StartedCall, start
 from xsft.effects.runs.evidence_logs import attempts_before, ends_of, failing_logs
@@ -83,14 +84,16 @@ def read_evidence(
 
 def _result_by(started: StartedCall[T], until: float) -> T | None:
     try:
-        return started.result(until - clock.monotonic())
+        with last_net(""):
+            return started.result(until - clock.monotonic())
     except XsftError:
         return None
 
 
 def _with_pods(seen: Observation, pods: StartedCall[tuple[Pod, ...]], timeout_s: float) -> Observation:
     try:
-        return replace(seen, pods=pods.result(timeout_s))
+        with last_net(seen.cluster or ""):
+            return replace(seen, pods=pods.result(timeout_s))
     except XsftError as failed:
         return replace(seen, unread=(*seen.unread, unread_of("pods", failed)))
 

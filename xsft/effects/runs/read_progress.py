@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.cluster.logs import ContainerLogRequest, read_log
 from xsft.effects.machine.parallel import SoftDeadline, answers
 from xsft.effects.records.objects import latest_step
@@ -155,8 +156,9 @@ def _progress_in_log(
     if jobset is None:
         return None, (), None
     try:
-        pod = _find_printer(seen, jobset, first_pods)
-        said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
+        with last_net(seen.cluster or ""):
+            pod = _find_printer(seen, jobset, first_pods)
+            said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
     except XsftError as failed:
         return None, (unread_of("log", failed),), pod
     if (pod is None or said is None) and not may_have_progress(seen):

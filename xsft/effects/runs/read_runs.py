@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.errors import last_net
 from xsft.effects.cluster.lists import NamespaceLists
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import SoftDeadline, StartedCall, start
@@ -64,7 +65,8 @@ class PendingAnswer(Struct, frozen=True, kw_only=True):
     def wait(self, *, alone: bool, say: ShowLine) -> ClusterAnswer:
         """Return the answer, or what is known without it if the source fails. `alone`: no other cluster is queried."""
         try:
-            return wait_for(self.started, self.pulse, name=self.source.name, alone=alone, say=say)
+            with last_net(self.source.name):
+                return wait_for(self.started, self.pulse, name=self.source.name, alone=alone, say=say)
         except XsftError as failed:
             return self.silent(failed)
 

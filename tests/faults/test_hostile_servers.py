@@ -1,0 +1,147 @@
+"""A cluster that answers anything takes nothing else down: every verb ends in time, without a traceback, in little
+memory, and shows the good cluster's run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.effects.cluster.test_cluster import sent_to
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.gcs import Bucket, serving
+from tests.fakes.kubeapi import write_kubeconfig
+from tests.faults.hostile import LARGE, SERVERS, SLOW, hostile
+from tests.submissions import planned, submitter
+from xsft.effects.cluster.api import Patience
+from xsft.errors import XsftError
+
+pytestmark = pytest.mark.loopback
+
+RUN = "deepseek-ultrachat-mcjax"
+VERBS: dict[str, tuple[tuple[str, ...], set[int]]] = {
+    "status": (("status", "--all"), {0}),
+    "why": (("why", RUN), {0}),
+    "wait": (("wait", RUN, "--timeout", "3s"), {5, 7}),
+    "logs": (("logs", RUN), {0, 5}),
+    "doctor": (("doctor",), {0, 3}),
+}
+"""Command lines, and their exit statuses."""
+CANCEL = ("cancel", RUN, "--yes")
+READABLE = {
+    "a-huge-number",
+    "a-screen-in-a-name",
+    "a-wrong-date",
+    "items-null",
+    "negative-length",
+    "no-number-as-length",
+    "null-everywhere",
+    "odd-parts",
+    "the-other-parts",
+    "unknown-encoding",
+}
+"""Servers whose answer is taken for a cluster's: with no run, or with an odd one."""
+BOUND_S = 120.0
+"""Of all verbs together, on a busy machine."""
+MEMORY_KB = 300 * 2**10
+XSFT = """
+import sys
+from xsft.cli import main
+status = main(sys.argv[1:])
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
+sys.exit(status)
+"""
+"""xsft, which prints its largest memory; that of a child, as the system tells it, includes the parent's."""
+Starts = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Callable[..., Starts]:
+    """Writes places: the given addresses, and a good cluster if there is one; returns how to start xsft there."""
+
+    def made(addresses: dict[str, str], good: ClusterApi | None = None) -> Starts:
+        file = (
+            good.kubeconfig if good else write_kubeconfig(tmp_path / "config", server="http://127.0.0.1:9", token="t")
+        )
+        config = yaml.safe_load(file.read_text())
+        for name, server in addresses.items():
+            config["clusters"].append({"name": name, "cluster": {"server": server}})
+            config["contexts"].append({"name": name, "context": {"cluster": name, "user": "u"}})
+        file.write_text(yaml.safe_dump(config))
+        contexts = (*([good.context] if good else []), *addresses)
+        places = {f"p{n}": {"context": name} for n, name in enumerate(contexts)}
+        (tmp_path / "places.yaml").write_text(yaml.safe_dump(places))
+        env = {**os.environ, "KUBECONFIG": str(file), "XSFT_STATE_DIR": str(tmp_path / "state")}
+
+        def started(*argv: str) -> subprocess.Popen[str]:
+            line, pipe = (sys.executable, "-c", XSFT, *argv), subprocess.PIPE
+            return subprocess.Popen(line, env=env, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
+
+        return started
+
+    return made
+
+
+def read(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Return the exit status and what was printed; it must be neither a traceback nor take much memory."""
+    out, err = process.communicate(timeout=BOUND_S)
+    assert "Traceback" not in err
+    assert "a bug in xsft" not in err
+    (largest,) = re.findall(r"VmHWM:\s+(\d+) kB", err)
+    assert int(largest) < MEMORY_KB
+    return process.returncode, out, err
+
+
+@pytest.mark.standin_only("silence")
+def test_all_hostile_clusters_at_once_hide_no_run_of_a_good_one(
+    cluster_api: ClusterApi, world: Callable[..., Starts]
+) -> None:
+    cluster_api.connect().create_jobset(sent_to(cluster_api))
+    with hostile(SERVERS) as addresses:
+        start = world(addresses, cluster_api)
+        with ThreadPoolExecutor(2) as pool:  # `cancel` alone: the others are to find the run
+            asked = {name: pool.submit(lambda argv: read(start(*argv)), argv) for name, (argv, _) in VERBS.items()}
+            ends = {name: one.result() for name, one in asked.items()}
+        ends["cancel"] = read(start(*CANCEL))
+    assert {name: end for name, end in ends.items() if end[0] not in VERBS.get(name, ((), {0, 5}))[1]} == {}
+    _, out, err = ends["status"]
+    assert RUN in out
+    assert set(SERVERS) - set(re.findall(r"^warning: ([\w.-]+): ", err, re.MULTILINE)) == READABLE
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_an_answer_too_large_to_read_takes_little_memory(world: Callable[..., Starts], name: str) -> None:
+    with hostile({name: LARGE[name]}) as addresses:
+        status, _, err = read(world(addresses)("status", "--context", name))
+    assert status == 5
+    assert re.search(r"The answer of the cluster .* has more than [\d,]+ (bytes|values|objects)\.", err), err
+
+
+def test_a_submission_to_a_hostile_cluster_creates_nothing_and_ends_with_a_reason(tmp_path: Path) -> None:
+    class Api(ClusterApi):
+        patience = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, read_timeout_s=1.0)
+
+    def submit(name: str, server: str) -> XsftError | None:
+        config = write_kubeconfig(tmp_path / f"{name}.yaml", server=server, token="t")
+        try:
+            submitter(Api(kubeconfig=config), bucket_url=bucket.url, state=tmp_path / "state").submit(planned())
+        except XsftError as failed:
+            return failed
+        return None
+
+    servers = {name: answer for name, answer in SERVERS.items() if name not in SLOW}
+    began = time.monotonic()
+    with serving(Bucket({})) as bucket, hostile(servers) as addresses, ThreadPoolExecutor(8) as pool:
+        ends = dict(zip(addresses, pool.map(submit, *zip(*addresses.items(), strict=True)), strict=True))
+        assert bucket.objects == {}
+    assert time.monotonic() - began < BOUND_S
+    assert {name: end for name, end in ends.items() if end is None or end.exit_status not in {2, 3, 4, 5}} == {}
