@@ -32,6 +32,7 @@ class LiveJobSet(Struct, frozen=True, kw_only=True):
     state: Literal["live", "completed", "failed"]
     deleting: bool = False
     """Whether it is being deleted."""
+    suspended: bool = False
 
 
 class RunHistory(Struct, frozen=True, kw_only=True):
@@ -126,6 +127,7 @@ def seen_of(jobset: JsonMapping) -> LiveJobSet:
         digest=(metadata.get("annotations") or {}).get(DIGEST_ANNOTATION),
         state=_state(jobset.get("status") or {}),
         deleting=bool(metadata.get("deletionTimestamp")),
+        suspended=(jobset.get("spec") or {}).get("suspend") is True,
     )
 
 

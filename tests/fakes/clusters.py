@@ -45,6 +45,7 @@ REASONS = {
     "prompt": "it is about a terminal; what a submission creates, other tests compare on the real server",
     "held": "tests/cluster/test_admission.py holds a slice by a real JobSet without a queue",
     "identity": "tests/cluster/test_admission.py annotates a real ServiceAccount",
+    "finished": "tests/effects/runs/test_list_runs_real.py makes Kueue finish a real Workload early",
     "walked": "tests/cluster/test_whole_walk.py goes through the same stages on the real server",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""

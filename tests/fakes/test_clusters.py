@@ -22,6 +22,7 @@ COUNTED = {
     "prompt": 2,
     "held": 2,
     "identity": 1,
+    "finished": 1,
 }
 """Test functions, by reason."""
 

@@ -1007,6 +1007,16 @@ ENDS: tuple[Case, ...] = (
         observation(workload=workload(QUOTA, ADMITTED, condition("Finished", reason="OutOfSync"))),
         ("training", ""),
     ),
+    *(
+        (
+            f"the Workload finished before the JobSet started: {reason}",
+            observation(
+                jobset=jobset(suspended=True), workload=workload(QUOTA, ADMITTED, condition("Finished", reason=reason))
+            ),
+            ("failed", "kueue-finished"),
+        )
+        for reason in ("FailedToStart", "OutOfSync", "OfALaterKueue")
+    ),
     (
         "being deleted",
         observation(jobset=jobset(deleting_at=NOW)),

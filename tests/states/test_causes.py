@@ -560,6 +560,16 @@ FAILED: tuple[Row, ...] = (
     ("command-missing", ask(ended(127)), ("could not be run",)),
     ("exit-code", ask(ended(1, message="the last words")), ("exit code 1,", "the last words")),
     (
+        "kueue-finished",
+        ask(
+            observation(
+                jobset=jobset(suspended=True),
+                workload=workload(condition("Finished", reason="FailedToStart", message="conflict for pool")),
+            )
+        ),
+        ("FailedToStart", "conflict for pool"),
+    ),
+    (
         "jobset-failed",
         ask(failing("FailJobSetFailurePolicyAction", pods=())),
         ("FailJobSetFailurePolicyAction", "W-slice-job-0"),

@@ -18,6 +18,9 @@ from xsft.reading.lenient import count, integer, mapping, rows, text
 from xsft.states.evidence import Quota
 from xsft.states.model import Condition, KueueWorkload
 
+JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
+"""Label of a Workload with the UID of its JobSet. source: kueue@v0.16.2 pkg/controller/constants/constants.go"""
+
 
 class Owned(Struct, frozen=True, kw_only=True):
     """A Workload and the UID of the JobSet that owns it."""

@@ -78,14 +78,24 @@ def _classify_ended(seen: Observation, jobset: RunObject) -> Status | None:
     success = true_condition(jobset.conditions, "Completed")
     if jobset.terminal == "Completed" or success:
         return status_of_completed(seen, ended_at=success.at if success else None, told_by="jobset")
-    finished = true_condition(seen.workload.conditions, "Finished") if seen.workload else None
-    if finished and finished.reason == "Failed":
-        return status_of_failed(seen, "", told_by="workload")
-    if finished and finished.reason == "Succeeded":
-        return status_of_completed(seen, ended_at=finished.at, told_by="workload")
+    if finished := _finished_status(seen, jobset):
+        return finished
     if jobset.deleting_at is not None:
         return Status(state="cancelled", reason="deleting", evidence=("jobset",))
     return None
+
+
+def _finished_status(seen: Observation, jobset: RunObject) -> Status | None:
+    """Return the end by the Kueue Workload; None if the JobSet runs on without it."""
+    finished = true_condition(seen.workload.conditions, "Finished") if seen.workload else None
+    if finished is None:
+        return None
+    if finished.reason == "Failed":
+        return status_of_failed(seen, "", told_by="workload")
+    if finished.reason == "Succeeded":
+        return status_of_completed(seen, ended_at=finished.at, told_by="workload")
+    # FailedToStart, OutOfSync or another reason: Kueue never resumes a suspended JobSet
+    return Status(state="failed", reason="kueue-finished", evidence=("workload",)) if jobset.suspended else None
 
 
 def _held_back(seen: Observation, jobset: RunObject) -> Status | None:

@@ -236,14 +236,15 @@ def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
 
 
 def jobset(evidence: Evidence) -> Iterator[Clue]:
-    """Yield `type reason: message` of each condition that is True."""
-    held = evidence.seen.jobset
-    if held is None:
-        return
-    for condition in held.conditions:
+    """Yield `type reason: message` of each condition that is True, and of the end of its Workload."""
+    held, workload = evidence.seen.jobset, evidence.seen.workload
+    conditions = [(f"JobSet {held.name}", condition) for condition in held.conditions] if held else []
+    if workload is not None:
+        ends = (condition for condition in workload.conditions if condition.type == "Finished")
+        conditions += [(f"Kueue Workload {workload.name}", condition) for condition in ends]
+    for where, condition in conditions:
         if condition.status == "True":
-            text = f"{condition.type} {condition.reason}: {condition.message}"
-            yield Clue(text=text, where=f"JobSet {held.name}")
+            yield Clue(text=f"{condition.type} {condition.reason}: {condition.message}", where=where)
 
 
 def reason(evidence: Evidence) -> Iterator[Clue]:

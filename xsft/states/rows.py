@@ -210,8 +210,9 @@ def _row_tpu(seen: Observation) -> str | None:
 
 
 def ended_at(seen: Observation) -> str | None:
-    """Return the time of the JobSet's end, else the record's; None while it exists."""
-    ends = [c for c in seen.jobset.conditions if c.type in ("Completed", "Failed")] if seen.jobset else []
+    """Return the time of the JobSet's or its Workload's end, else the record's; None while it exists."""
+    conditions = [c for held in (seen.jobset, seen.workload) if held is not None for c in held.conditions]
+    ends = [c for c in conditions if c.type in ("Completed", "Failed", "Finished")]
     written = [c.at for c in ends if c.status == "True" and c.at]
     return max(written) if written else (seen.record.finished_at if seen.record else None)
 

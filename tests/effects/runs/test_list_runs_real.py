@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.api import Cluster as Real
-from tests.effects.clusterruns import CHIPS, HOSTS, STEP, TOPOLOGY, Staged, place, selector
+from tests.effects.clusterruns import CHIPS, HOSTS, JOBSETS, STEP, TOPOLOGY, Staged, place, selector
 from tests.effects.observing import observe_cluster
 from tests.until import until_next_second
 from xsft.effects.machine import clock
@@ -19,6 +19,7 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.read_runs import read_runs
 from xsft.effects.runs.read_scope import ReadLimits, ReadScope
+from xsft.reading.queue import JOB_UID_LABEL
 from xsft.records.model import ClusterAddress as Where
 from xsft.states.causes import explain_state
 from xsft.states.classify import BROKEN_AFTER_S, classify
@@ -340,6 +341,23 @@ def test_a_deactivated_run_is_evicted(queued: Staged) -> None:
     seen = queued.until("gemma", ("evicted", "deactivated"))
     assert seen.workload is not None
     assert not seen.workload.active
+
+
+def test_a_jobset_created_again_from_its_own_yaml_has_failed(queued: Staged) -> None:
+    """Its pod templates have the node selectors that Kueue added, so Kueue cannot start it."""
+    queued.submit("gemma", queue="own")
+    queued.runs("gemma")
+    path = f"{JOBSETS.format(queued.namespace)}/gemma"
+    made = queued.real.api("GET", path)
+    queued.real.api("DELETE", path)
+    queued.wait(lambda: not queued.seen("gemma"), "the JobSet to be gone")
+    metadata = {key: made["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
+    body = {key: made[key] for key in ("apiVersion", "kind", "spec")}
+    queued.real.api("POST", JOBSETS.format(queued.namespace), {**body, "metadata": metadata})
+    uid = queued.until("gemma", ("failed", "kueue-finished")).uid
+    (owned,) = queued.cluster.reads.workloads(namespace=queued.namespace, labels=f"{JOB_UID_LABEL}={uid}")
+    assert owned.owner == uid
+    assert "FailedToStart" in queued.explained("gemma", "kueue-finished").cause.message
 
 
 def test_a_stopped_queue_evicts_its_run(queued: Staged) -> None:

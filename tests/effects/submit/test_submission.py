@@ -34,6 +34,7 @@ from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unkno
 from xsft.image.contents import ImageLook
 from xsft.problems import Problem, error
 from xsft.proposal import Proposal
+from xsft.reading.queue import JOB_UID_LABEL
 from xsft.records.model import ReadBack, Record
 from xsft.states.model import Status
 from xsft.states.rows import row_of
@@ -311,6 +312,26 @@ def test_an_adopted_run_that_is_suspended_without_a_queue_is_reported(cluster_ap
     done = submit(by="b" * 16)
     assert (done.action, [p.id for p in done.problems]) == ("adopted", ["suspended"])
     assert f"patch jobset {NAME}" in done.problems[0].fix
+
+
+@pytest.mark.standin_only("finished")
+def test_a_jobset_that_kueue_never_starts_gets_a_second_attempt(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
+    """As one that was created again from its own YAML: it stays suspended, and its Workload is Finished."""
+    first = submit()
+    finished = {"type": "Finished", "status": "True", "reason": "FailedToStart"}
+    cluster_api.standin.objects.add(
+        "kueue.x-k8s.io/workloads",
+        f"jobset-{NAME}-1a2b3",
+        namespace="default",
+        metadata={"labels": {JOB_UID_LABEL: first.uid}},
+        spec={"queueName": "multislice-queue"},
+        status={"conditions": [finished]},
+    )
+    stored(cluster_api)[NAME]["spec"]["suspend"] = True
+    done = submit(by="b" * 16)
+    assert (done.action, done.jobset) == ("attempt", f"{NAME}-2")
 
 
 def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:

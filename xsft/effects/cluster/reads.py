@@ -62,11 +62,12 @@ class Reads(Struct, frozen=True):
         found = self.api.get(kinds.DEPLOYMENTS, name=held.name, namespace=held.namespace)
         return None if found is None else server_of(found)
 
-    def workloads(self, *, namespace: str) -> tuple[Owned, ...]:
+    def workloads(self, *, namespace: str, labels: str = "") -> tuple[Owned, ...]:
         """Return Kueue's Workloads; empty if Kueue is not installed."""
 
         def listed(version: str) -> tuple[Owned, ...]:
-            return self.api.reduced(kinds.kueue("workloads", version=version), owned, namespace=namespace)
+            resource, query = kinds.kueue("workloads", version=version), _query(labels=labels)
+            return self.api.reduced(resource, owned, namespace=namespace, query=query)
 
         return self._kueue(listed) or ()
 

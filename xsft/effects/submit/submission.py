@@ -48,8 +48,10 @@ from xsft.naming import RowOrder, attempt_name
 from xsft.ownership import pass_over, recognise_jobset
 from xsft.problems import Problem, errors_in, warning
 from xsft.proposal import Proposal, proposal_of
+from xsft.reading.queue import JOB_UID_LABEL
 from xsft.records import attempt_stem
 from xsft.records.model import AttemptFacts, ReadBack, Record
+from xsft.states.classify import true_condition
 from xsft.steps import JobPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
@@ -132,7 +134,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         records = self.store.read_run(output, plan.run_name)
         with last_net(self.cluster.context):
             facts, found = examine(self.cluster, plan, rights=self.rights)
-            jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
+            listed = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
+            jobsets = tuple(self._with_workload_end(jobset, namespace=plan.run.namespace) for jobset in listed)
         latest = self._latest_step(plan)
         unwritable = of_output.result()
         problems = accept_late(found, plan.run.spec.checks)
@@ -159,6 +162,18 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 )
                 done = self._start(plan, attempt, world=world, problems=refuse_errors(said))
                 return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
+
+    def _with_workload_end(self, jobset: LiveJobSet, *, namespace: str) -> LiveJobSet:
+        """Return the JobSet as failed if it is suspended and Kueue has finished its Workload: nothing resumes it."""
+        if jobset.state != "live" or not jobset.suspended:
+            return jobset
+        try:
+            owned = self.cluster.reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL}={jobset.uid}")
+        except XsftError:
+            return jobset  # it counts as live, so nothing is created beside it
+        if any(true_condition(one.workload.conditions, "Finished") for one in owned):
+            return replace(jobset, state="failed")
+        return jobset
 
     def _latest_step(self, plan: Planned) -> int | None:
         """Return the last saved step; None for a CPU job, which saves no steps."""
