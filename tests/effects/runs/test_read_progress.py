@@ -37,6 +37,7 @@ from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.records.model import Attempt, AttemptFacts, Outcome, Record
 from xsft.records.where import ClusterAddress
+from xsft.states.classify import classify
 from xsft.states.model import Observation, Recorded, RunObject, Unread, What
 
 NOW = "2026-11-21T12:00:00Z"
@@ -345,6 +346,18 @@ def test_a_run_that_found_its_last_checkpoint_has_no_step(world: World) -> None:
     said = world.read()["a"].progress
     assert said is not None
     assert (said.source, said.step, said.saved_step) == ("log", None, 1000)
+
+
+def test_a_run_that_failed_after_its_last_step_was_saved_has_succeeded(world: World) -> None:
+    """It exited with 1 before it printed that the save had finished."""
+    world.run("a", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    world.speaks("a", 999, 1000, phase="Failed")
+    world.checkpoint("a", 1000)
+    found = world.read()["a"]
+    assert found.progress is not None
+    assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("log", 1000, 1000)
+    status = classify(found, now=NOW)
+    assert (status.state, status.reason) == ("succeeded", "after-last-step")
 
 
 def test_the_bucket_is_not_read_for_a_failed_run(world: World) -> None:

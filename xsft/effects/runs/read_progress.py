@@ -140,12 +140,15 @@ def _read_one_progress(
 
 
 def _falls_short(seen: Observation, said: Progress) -> bool:
-    """Return whether the run completed and its log does not show the last step: a run that finds its last checkpoint
-    prints no step.
+    """Return whether the run has ended, and its log does not show whether the last step was done and saved: a run that
+    finds its last checkpoint prints no step, and one that fails after its last step may not print that it was saved.
     """
-    over = seen.jobset is None or seen.jobset.terminal == "Completed"
+    if seen.jobset is not None and seen.jobset.terminal is None:
+        return False
     done = max_of(said.step, said.saved_step)
-    return over and (done is None or seen.steps is None or done < seen.steps)
+    if seen.jobset is not None and seen.jobset.terminal == "Failed":
+        return seen.steps is not None and done is not None and done >= seen.steps - 1 and said.saved_step != seen.steps
+    return done is None or seen.steps is None or done < seen.steps
 
 
 def _progress_in_log(
