@@ -170,9 +170,12 @@ def command_in_wrapper(script: str) -> str:
     return command[1 : -len(_WRAPPER_END)]
 
 
+XPK_START: Final = "XPK Start:"
+"""How the log of a container that xpk rendered begins."""
+
 # source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], TPU, without a debug dump or side-car.
 _WRAPPER_BEFORE: Final = [
-    "echo XPK Start: $(date);",
+    f"echo {XPK_START} $(date);",
     "_sigterm() (kill -SIGTERM $! 2>/dev/null;);",
     "trap _sigterm SIGTERM;",
 ]

@@ -228,6 +228,32 @@ def test_a_longer_tail_is_read_if_the_short_one_has_no_step(world: World) -> Non
     assert (said.step, len(world.api.server.asked("/log"))) == (None, 4)
 
 
+@pytest.mark.parametrize(
+    ("began_at", "lines", "state"),
+    [
+        ("2026-11-21T09:00:00Z", (), ("training", "progress-not-read")),
+        ("2026-11-21T09:00:00Z", ("a warning",), ("training", "progress-not-read")),
+        ("2026-11-21T09:00:00Z", ("XPK Start: Sat Nov 21", "a warning"), ("stalled", "no-output")),
+        ("2026-11-21T11:58:00Z", (), ("starting", "trainer-starting")),
+    ],
+    ids=["empty", "no line of the trainer", "nothing since its start", "just started"],
+)
+def test_a_log_that_was_just_rotated_does_not_mean_that_the_run_starts(
+    world: World, began_at: str, lines: tuple[str, ...], state: tuple[str, str]
+) -> None:
+    world.run("a")
+    running = {"name": "jax-tpu", "restartCount": 0, "state": {"running": {"startedAt": began_at}}}
+    pod = world.runs.pod("a", containerStatuses=[running])["metadata"]["name"]
+    world.api.standin.logs.say(pod, *lines)
+    found = world.read()["a"]
+    status = classify(found, now=NOW)
+    assert (status.state, status.reason) == state
+    world.metrics("a", 399, 400)
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert (progress.step == 400) == (status.reason == "progress-not-read")
+
+
 def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) -> None:
     world.run("a")
     (seen,) = world.seen()

@@ -24,12 +24,14 @@ from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.list_runs import unread_of
 from xsft.effects.runs.metrics import read_metrics
 from xsft.effects.runs.read_scope import lacks_progress, may_have_progress
-from xsft.errors import XsftError
+from xsft.errors import Unreachable, XsftError
+from xsft.launchers.encoding import XPK_START
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
+from xsft.states.moments import seconds_between
 from xsft.states.pods import oom_killed, started_at, trouble
 from xsft.trainers.metrics import progress_of_metrics
-from xsft.trainers.progress import progress_of
+from xsft.trainers.progress import LoggedLine, progress_of
 
 T = TypeVar("T")
 NOT_READ = "not read in time"
@@ -43,6 +45,8 @@ LONG_TAIL = 800
 """Lines read if the short tail has no step: the run is starting, or another writer fills the log. Also read for runs
 that are named on the command line, so that the last save is included, which may be hundreds of steps ago.
 """
+ROTATED_AFTER_S = 600.0
+"""A container that has run for less has its whole log, also if another program than xpk's script began it."""
 THREADS = 8
 """Maximum number of threads. Each has its own connection, whose TLS handshake costs both sides more than a log."""
 
@@ -168,23 +172,41 @@ def _progress_in_log(
         return None, (), pod  # it has no log yet
     if pod is None or said is None:
         return None, (Unread(what="log", why="the pod that prints the steps is gone, and so is its log"),), pod
-    return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
+    return said, (), pod
 
 
 def _progress_in_tail(
     pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, tail: int
 ) -> Progress | None:
     """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
-    no log. Raises Unreachable.
+    no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
     """
     wanted = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
     lines = read_log(source.clusters[cluster].reads.api, wanted)
     if lines is None:
         return None
-    said = progress_of(lines, read_at=source.store.now(), from_start=len(lines) < tail)
-    if said.step is not None or len(lines) < tail or tail >= LONG_TAIL:
+    now = source.store.now()
+    began_at = min(started_at([pod]), default=None)
+    whole = len(lines) < tail
+    rotated = _is_rotated(lines, began_at=began_at, now=now)
+    said = progress_of(lines, read_at=now, from_start=whole and not rotated)
+    if whole and rotated and jobset.ours and said.phase is None and said.step is None:
+        raise Unreachable(
+            "the log was rotated, and has no line of the trainer since then", fix="Try again in a minute."
+        )
+    said = replace(said, began_at=began_at)
+    if said.step is not None or whole or tail >= LONG_TAIL:
         return said
     return _progress_in_tail(pod, jobset, source, cluster, tail=LONG_TAIL) or said
+
+
+def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) -> bool:
+    """Return whether the lines, all that a container's log has now, do not begin with the container's first line. The
+    kubelet begins a new file when a log has 10 MiB, and serves only that.
+    """
+    if lines and lines[0].text.startswith(XPK_START):
+        return False
+    return (seconds_between(began_at, now) or 0.0) > ROTATED_AFTER_S
 
 
 def _find_printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
