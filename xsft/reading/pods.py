@@ -15,7 +15,8 @@ from xsft.naming import MODES, ModeName
 from xsft.reading.jobsets import conditions_of
 from xsft.reading.lenient import count, mapping, rows, text, whole
 from xsft.serving.inputs import CONTAINER, COPIER
-from xsft.states.model import SERVER_JOB, Container, Pod, RunObject
+from xsft.states.model import SERVER_JOB, Condition, Container, Pod, RunObject
+from xsft.states.moments import seconds_between
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
@@ -32,6 +33,7 @@ def pod_of(json: JsonObject) -> Pod:
     server = labels.get(WORK_LABEL) == "serve"
     containers = (*rows(status.get("initContainerStatuses")), *rows(status.get("containerStatuses")))
     limits = _memory_limits(mapping(json, "spec"))
+    conditions = conditions_of(status)
     return Pod(
         name=text(metadata.get("name")) or "",
         jobset=text(labels.get(RUN_LABEL if server else JOBSET_NAME)) or "",
@@ -39,13 +41,23 @@ def pod_of(json: JsonObject) -> Pod:
         slice_index=count(labels.get(JOB_INDEX)),
         host=count(index),
         phase=text(status.get("phase")) or "Unknown",
-        conditions=conditions_of(status),
+        conditions=conditions,
         containers=tuple(replace(one, memory=limits.get(one.name, "")) for one in map(_container, containers)),
         node=text(mapping(json, "spec").get("nodeName")),
         attempt=count(labels.get(RESTART_ATTEMPT)),
         deleting=text(metadata.get("deletionTimestamp")) is not None,
         created_at=text(metadata.get("creationTimestamp")) or "",
+        behind_s=_clock_behind_s(conditions, acknowledged_at=text(status.get("startTime"))),
     )
+
+
+def _clock_behind_s(conditions: tuple[Condition, ...], *, acknowledged_at: str | None) -> float:
+    """Return the seconds by which the node's clock is at least behind the API server's: the kubelet acknowledges a pod
+    after the API server has bound it. source: kubernetes@v1.35 pkg/kubelet/kubelet_pods.go generateAPIPodStatus,
+    pkg/registry/core/pod/storage/storage.go setPodHostAndAnnotations.
+    """
+    bound_at = next((c.at for c in conditions if c.type == "PodScheduled" and c.status == "True"), None)
+    return max(0.0, seconds_between(acknowledged_at, bound_at) or 0.0)
 
 
 def _memory_limits(spec: JsonObject) -> dict[str, str]:

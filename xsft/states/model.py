@@ -63,6 +63,9 @@ class Pod(Struct, frozen=True, kw_only=True):
     """The restart-attempt of its Job: how often the JobSet had been restarted."""
     deleting: bool = False
     created_at: str = ""
+    behind_s: float = 0.0
+    """Seconds by which its node's clock, which writes the times of containers and log lines, is behind the API
+    server's."""
 
 
 class ReplicatedJob(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from xsft.states.model import Container, Observation, Pod
+from xsft.states.moments import before, moment
 
 IMAGE_PULL = frozenset(
     {
@@ -80,3 +81,8 @@ def started_at(pods: Sequence[Pod]) -> Iterator[str]:
     """Yield when the current containers started."""
     for pod in pods:
         yield from (c.started_at for c in pod.containers if c.state == "running" and c.started_at)
+
+
+def by_server_clock(time: str | None, pod: Pod) -> str | None:
+    """Convert a time that the pod's node wrote: a node whose clock is behind must not make its pod look silent."""
+    return before(time, -pod.behind_s) if time and pod.behind_s and moment(time) else time

@@ -254,6 +254,20 @@ def test_a_log_that_was_just_rotated_does_not_mean_that_the_run_starts(
     assert (progress.step == 400) == (status.reason == "progress-not-read")
 
 
+def test_a_node_whose_clock_is_behind_does_not_make_its_run_stalled(world: World) -> None:
+    """By an hour: its pod was bound at 11:00 and acknowledged at 10:00; the line of 11:59:50 has the time 10:59:50."""
+    world.run("a")
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+    running = {"name": "jax-tpu", "restartCount": 0, "state": {"running": {"startedAt": "2026-11-21T10:01:00Z"}}}
+    status = {"startTime": "2026-11-21T10:00:00Z", "conditions": [bound], "containerStatuses": [running]}
+    pod = world.runs.pod("a", **status)["metadata"]["name"]
+    world.api.standin.logs.say(pod, *(STEP.format(n=n) for n in (1, 2, 3)), second=3590)
+    found = world.read()["a"]
+    assert found.progress is not None
+    assert (found.progress.began_at, found.progress.said_at) == ("2026-11-21T11:01:00Z", "2026-11-21T11:59:50Z")
+    assert classify(found, now=NOW).state == "training"
+
+
 def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) -> None:
     world.run("a")
     (seen,) = world.seen()

@@ -13,6 +13,7 @@ from xsft.reading.pods import prints_steps, selector_of, trainer_container
 from xsft.states.evidence import AttemptEnd, Log
 from xsft.states.failing import suspects
 from xsft.states.model import Container, Observation, Pod, RunObject
+from xsft.states.pods import by_server_clock
 from xsft.trainers.failures import diagnose
 from xsft.trainers.progress import LoggedLine as LogLine
 from xsft.trainers.progress import progress_of
@@ -60,7 +61,7 @@ def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
         pod=pod.name,
         lines=texts,
         said=diagnose(texts) or diagnose(last),
-        said_at=next((line.at for line in reversed(lines) if line.at), None),
+        said_at=by_server_clock(next((line.at for line in reversed(lines) if line.at), None), pod),
         attempt=pod.attempt,
     )
 

@@ -29,7 +29,7 @@ from xsft.launchers.encoding import XPK_START
 from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
 from xsft.states.moments import seconds_between
-from xsft.states.pods import oom_killed, started_at, trouble
+from xsft.states.pods import by_server_clock, oom_killed, started_at, trouble
 from xsft.trainers.metrics import progress_of_metrics
 from xsft.trainers.progress import LoggedLine, progress_of
 
@@ -186,7 +186,7 @@ def _progress_in_tail(
     if lines is None:
         return None
     now = source.store.now()
-    began_at = min(started_at([pod]), default=None)
+    began_at = by_server_clock(min(started_at([pod]), default=None), pod)
     whole = len(lines) < tail
     rotated = _is_rotated(lines, began_at=began_at, now=now)
     said = progress_of(lines, read_at=now, from_start=whole and not rotated)
@@ -194,7 +194,7 @@ def _progress_in_tail(
         raise Unreachable(
             "the log was rotated, and has no line of the trainer since then", fix="Try again in a minute."
         )
-    said = replace(said, began_at=began_at)
+    said = replace(said, began_at=began_at, said_at=by_server_clock(said.said_at, pod))
     if said.step is not None or whole or tail >= LONG_TAIL:
         return said
     return _progress_in_tail(pod, jobset, source, cluster, tail=LONG_TAIL) or said
