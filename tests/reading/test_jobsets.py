@@ -75,6 +75,12 @@ def test_a_jobset_of_xsft_is_read_back(name: str, mode: str) -> None:
     assert (seen.max_restarts, seen.restarts, seen.has_status, seen.terminal) == (3, 0, False, None)
 
 
+def test_steps_of_an_edited_annotation_are_not_read() -> None:
+    made = manifest("qwen3_gsm8k")
+    made["metadata"]["annotations"]["xsft.dev/steps"] = "5"
+    assert jobset_of(made).steps == 500
+
+
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
 def test_a_jobset_of_plain_xpk_is_read(name: str, mode: str) -> None:
     seen = jobset_of(plain(name))

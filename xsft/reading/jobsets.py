@@ -55,7 +55,8 @@ def jobset_of(json: JsonObject) -> RunObject:
         mode=mode,
         tpu=tpu_of(_pod_spec(slices)),
         num_slices=whole(slices.get("replicas")) if slices else None,
-        steps=whole(annotations.get(STEPS_ANNOTATION)) or (None if work else whole(_literal(_STEPS, command))),
+        # the command first: it cannot change, while anyone may edit the annotation
+        steps=(None if work else whole(_literal(_STEPS, command))) or whole(annotations.get(STEPS_ANNOTATION)),
         output=found.output or _literal(_OUTPUT, command),
         queue=text(labels.get(QUEUE_LABEL)),
         image=text(trainer.get("image")),
