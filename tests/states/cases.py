@@ -31,7 +31,7 @@ from tests.states.seen import (
     workload,
 )
 from tests.states.server_cases import SERVERS
-from xsft.states.model import Before, Observation, Recorded, ReplicatedJob, Status
+from xsft.states.model import Before, Observation, Recorded, ReplicatedJob, Status, Unread
 
 Case = tuple[str, Observation, tuple[str, str]]
 
@@ -813,6 +813,10 @@ COMPLETED = jobset(
 )
 
 
+VERDICT_FAILED = Status(state="failed", reason="verdict-failed", evidence=("jobset", "record"))
+PASSED_OVER = Unread(what="log", why="not read in time", passed_over=True)
+
+
 def failing(reason: str, **changes: object) -> Observation:
     failed = condition("Failed", reason=reason, message="(first failed job: W-slice-job-0)", at=ENDED_AT)
     restarts = changes.pop("restarts", 0)
@@ -983,6 +987,19 @@ ENDS: tuple[Case, ...] = (
             jobset=jobset(conditions=(RESUMED_COMPLETED, condition("Failed", reason="FailedJobs", at=ENDED_AT)))
         ),
         ("failed", "trainer-failed"),
+    ),
+    *(
+        (
+            f"an evaluation that completed: {name}",
+            observation(jobset=replace(COMPLETED, work="evaluate"), progress=None, **changes),
+            expected,
+        )
+        for name, changes, expected in (
+            ("passed", {"record": Recorded(outcome="completed")}, ("succeeded", "")),
+            ("verdict failed", {"record": Recorded(outcome="failed")}, ("failed", "verdict-failed")),
+            ("known", {"known_end": VERDICT_FAILED}, ("failed", "verdict-failed")),
+            ("record not asked", {"record": None, "unread": (PASSED_OVER,)}, ("unknown", "record-not-read")),
+        )
     ),
     (
         "Failed=False is no failure",

@@ -25,7 +25,7 @@ def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str
     """Return the state of a run whose processes exited with 0."""
     asked, progress = seen.steps_asked, seen.progress
     if seen.jobset is not None and seen.jobset.work is not None:
-        return Status(state="succeeded", evidence=(told_by,))
+        return _status_of_work(seen, work=seen.jobset.work, told_by=told_by)
     if progress is not None and (failure := _failure_reason(progress, asked=asked)):
         return Status(state="failed", reason=failure, evidence=(told_by, progress.source))
     if asked is None:
@@ -34,6 +34,18 @@ def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str
         return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
     state, reason = _by_steps(seen, progress, asked=asked, ended_at=ended_at)
     return Status(state=state, reason=reason, evidence=(told_by, progress.source))
+
+
+def _status_of_work(seen: Observation, *, work: str, told_by: str) -> Status:
+    """Return the state of work without steps. An evaluation exits with 0 whatever its verdict, which its record has."""
+    if work == "evaluate" and seen.record is not None and seen.record.outcome == "failed":
+        return Status(state="failed", reason=_VERDICT_FAILED, evidence=(told_by, "record"))
+    if seen.known_end is not None:
+        return seen.known_end  # its record is not read again
+    unread = any(one.what == "record" or one.passed_over for one in seen.unread)
+    if work == "evaluate" and seen.record is None and unread:
+        return Status(state="unknown", reason="record-not-read", evidence=(told_by,))
+    return Status(state="succeeded", evidence=(told_by,))
 
 
 def _by_steps(seen: Observation, progress: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
@@ -130,6 +142,7 @@ def status_of_record(seen: Observation) -> Status | None:
     return _last_step_saved(seen) or Status(state="failed", reason="killed", evidence=("record",))
 
 
+_VERDICT_FAILED = "verdict-failed"
 _RECORDED: dict[str, tuple[State, str]] = {
     "completed": ("succeeded", ""),
     "short": ("failed", "ended-short"),
@@ -156,6 +169,8 @@ def _recorded_end(seen: Observation) -> Status | None:
         state == "failed" and progress and _is_last_step_saved(progress, asked=seen.steps_asked)
     ):
         return Status(state="succeeded", reason="after-last-step", evidence=("record",))
+    if record.outcome == "failed" and record.work == "evaluate" and (record.reason or "").startswith("verdict "):
+        reason = _VERDICT_FAILED  # else a process of the evaluation failed
     if record.outcome == "short" and progress and progress.data_ended:
         reason = "data-ended"
     return Status(state=state, reason=reason, evidence=("record",))

@@ -34,7 +34,7 @@ from xsft.effects.runs.read_progress import (
 )
 from xsft.effects.runs.read_scope import lacks_progress, may_have_progress
 from xsft.errors import Unreachable
-from xsft.launchers.labels import OUTPUT_ANNOTATION
+from xsft.launchers.labels import OUTPUT_ANNOTATION, WORK_LABEL
 from xsft.records.model import Attempt, AttemptFacts, Outcome, Record
 from xsft.records.where import ClusterAddress
 from xsft.states.classify import classify
@@ -453,6 +453,24 @@ def test_a_deleted_run_has_the_record_of_its_own_attempt(world: World) -> None:
     seen = [replace(gone, record=Recorded(outcome="created", uid=f"u-{n}")) for n in (1, 2)]
     found = read_progress([*seen, gone], source=source, deadline_s=10.0)
     assert [one.record and one.record.outcome for one in found] == ["failed", "cancelled", "cancelled"]
+
+
+def test_an_evaluation_whose_verdict_is_failed_has_failed(world: World) -> None:
+    """Its pods exit with 0; the record of its attempt has the verdict."""
+    jobset = world.run("a-evaluate", status=ended("Completed", "AllJobsCompleted"))
+    jobset["metadata"]["labels"][WORK_LABEL] = "evaluate"
+    (seen,) = world.seen()
+    source = world.source()
+    for number, outcome in ((1, "failed"), (2, "completed")):
+        attempt = Attempt(number=number, started_at=NOW, spec_digest="ab", submitter="a" * 16)
+        record = Record(run_name="a-evaluate", target="xpk", output=str(world.output), attempts=(attempt,))
+        begun = source.store.begin(record)
+        assert isinstance(begun, RecordRef)
+        uid = seen.uid if number == 1 else "u-2"
+        source.store.finish(begun, AttemptFacts(outcome=outcome, at=NOW, uid=uid, reason="verdict failed"))
+    (found,) = read_progress([seen], source=source, deadline_s=10.0)
+    status = classify(found, now=NOW)
+    assert (status.state, status.reason) == ("failed", "verdict-failed")
 
 
 def test_a_deleted_run_without_a_known_output_has_its_index_entry(world: World) -> None:

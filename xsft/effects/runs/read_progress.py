@@ -71,7 +71,7 @@ class ProgressSource(Struct, frozen=True, kw_only=True):
         """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
         place = self.output(seen)
         records = self.store.read_run(place, seen.run_name) if place else ()
-        return recorded_of(records, seen.record.uid if seen.record else None)
+        return recorded_of(records, seen.uid)
 
 
 def read_progress(
@@ -134,7 +134,7 @@ def _read_one_progress(
         return replace(seen, progress=said)
     if said is None and not may_have_progress(seen):
         return replace(seen, unread=(*seen.unread, *missing))  # its output is of an earlier start
-    if seen.jobset is None:
+    if seen.jobset is None or seen.jobset.work == "evaluate":
         seen = _with_record(seen, source)
     doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
     written, lacking = _progress_in_output(seen, source, doing)
