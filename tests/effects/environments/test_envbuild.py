@@ -161,6 +161,15 @@ def test_files_missing_are_found_by_every_python(tmp_path: Path, minor: tuple[in
     assert "tinything: tinything/__init__.py is gone" in said.splitlines()
 
 
+def test_the_settings_of_a_project_around_the_current_folder_are_not_read(
+    shop: Shop, place: BuildPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.uv]\nrequired-version = ">=99"\n')
+    monkeypatch.chdir(tmp_path)
+    built, _ = build(shop.spec(), place)
+    assert envbuild.faults(built, shop.spec(), place) == ()
+
+
 def test_a_wrong_hash_is_refused_and_leaves_nothing(shop: Shop, place: BuildPlace) -> None:
     spec = shop.spec(lock="tinything==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n")
     with pytest.raises(EnvironmentMissing, match="hash differs from the lock"):

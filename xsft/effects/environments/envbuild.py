@@ -36,6 +36,9 @@ for package in importlib.metadata.distributions():
 """
 """RECORD itself: from Python 3.12 on `Distribution.files` leaves out what is gone."""
 
+OUTSIDE = Path("/")
+"""Where uv runs: it would read the settings of a project around the current folder."""
+
 FAILURES = (
     (
         r"No space left|os error 28",
@@ -173,8 +176,7 @@ def _install(spec: EnvironmentSpec, folder: Path, minor: PythonMinor, place: Bui
     python = folder / "bin" / "python"
     create = ("venv", "--quiet", "--no-project", "--python", _python_request(minor), str(folder))
     for arguments in (create, ("pip", "sync", *_from_lock(spec, python))):
-        # In the cache folder: uv would read the settings of a project around the current one.
-        done = follow((find_uv_bin(), *arguments), env=uv_environment(place.env), on_line=show, cwd=place.cache)
+        done = follow((find_uv_bin(), *arguments), env=uv_environment(place.env), on_line=show, cwd=OUTSIDE)
         if not done.ok:
             raise _failure(done.stdout, spec, place)
     progress(f"verifying the {spec.name} environment")
@@ -196,7 +198,7 @@ def _python_request(minor: PythonMinor) -> str:
 
 
 def _uv(env: Mapping[str, str], *arguments: str) -> ProcessResult:
-    return run((find_uv_bin(), *arguments), env=uv_environment(env))
+    return run((find_uv_bin(), *arguments), env=uv_environment(env), cwd=OUTSIDE)
 
 
 def _failure(words: str, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
@@ -204,8 +206,7 @@ def _failure(words: str, spec: EnvironmentSpec, place: BuildPlace) -> Environmen
     cause, fix = next((cause, fix) for pattern, cause, fix in FAILURES if re.search(pattern, words))
     series = [f"{major}.{minor}" for major, minor in spec.pythons]
     names = {"name": spec.name, "size": spec.size_gib, "series": " or ".join(sorted(series)), "first": series[0]}
-    # uv's progress stands before its error.
-    _, _, error = words.rpartition("error: ")
+    error = words.rpartition("error: ")[2]  # uv's progress stands before it
     return EnvironmentMissing(
         f"the {spec.name} environment could not be built in {place.cache}: {cause.format(**names)}"
         f" ({_last_words(error)})",
