@@ -108,7 +108,8 @@ xpk-release: setup
 .PHONY: maxtext-release
 maxtext-release: environments
 	@$(BIN)/python -m tests.tools.maxtext_release $(VERSION) $(FACTS) $(if $(DEFAULT),DEFAULT=$(DEFAULT))
-	$(PYTEST) -q tests/catalog tests/tools
+	@$(BIN)/python -m tests.tools.failure_logs
+	$(PYTEST) -q tests/catalog tests/tools tests/failures
 
 .PHONY: bench
 bench: environments

@@ -464,7 +464,11 @@ RESTARTED: tuple[Row, ...] = (
 EARLIER = Diagnosis(kind="hub-busy", line="429", text="429", signature="", earlier=True)
 LOOP = AttemptEnd(name="deepseek-ultrachat", signature="config-error", step=None)
 FAILED: tuple[Row, ...] = (
-    ("oom-host", ask(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host ran out of memory",)),
+    (
+        "oom-host",
+        ask(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)),
+        ("jax-tpu was killed for memory",),
+    ),
     (
         "oom-job",
         ask(of_work("convert", ended(137, "OOMKilled", memory="12Gi"))),
@@ -503,6 +507,7 @@ FAILED: tuple[Row, ...] = (
             ("checkpoint-damaged", "damaged or missing"),
             ("hub-unreachable", "did not answer, or refused"),
             ("bucket-missing", "does not exist"),
+            ("login-refused", "no valid Google login"),
             ("bucket-busy", "The line"),
             ("bucket-unreachable", "could not be reached"),
             ("peer-late", "kubectl -n default get pods"),
@@ -767,6 +772,7 @@ def test_messages_of_rules_name_only_known_values() -> None:
         "why",
         "work",
         "memory",
+        "container",
     }
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}
@@ -807,7 +813,9 @@ def test_a_remaining_pod_of_an_earlier_attempt_explains_the_restart() -> None:
     seen = again(killed_before(), pod(0, 0, "Pending", attempt=2, containers=()))
     said = why(seen, events=(POLICY, BACKOFF), node_events=(KILLING,))
     assert (said.state, said.reason, said.cause.id) == ("starting", "pods-pending", "oom-host")
-    assert said.cause.message.startswith("It was restarted 2 of 10 times, the last time for this: The host ran out")
+    assert said.cause.message.startswith(
+        "It was restarted 2 of 10 times, the last time for this: The container jax-tpu was killed"
+    )
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     past = {rule.id for group in groups() for rule in group if "starting" in rule.history}
     assert {"restarted", "restarted-found", "restarted-memory", "restarted-deadline"} == past
@@ -820,7 +828,7 @@ def test_a_process_that_ended_is_reported_before_the_restart_that_follows() -> N
     failed = pod(0, 2, "Failed", containers=(end,))
     seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), pods=pods((failed,)), progress=None)
     assert (why(seen).reason, why(seen).cause.id) == ("pods-not-ready", "oom-host")
-    assert why(seen).cause.message.startswith("The host ran out of memory")
+    assert why(seen).cause.message.startswith("The container jax-tpu was killed for memory")
     again = container(last=end)
     assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "container-restarted"
 
@@ -890,7 +898,7 @@ def test_a_failure_that_only_pods_show_is_kept() -> None:
             )
             == kept
         )
-        assert found.startswith("The host ran out") == kept
+        assert found.startswith("The container jax-tpu was killed") == kept
     old = Evidence(seen=again(killed_before()), status=Status(state="starting", reason="pods-pending"))
     assert found_of(old, explain_state(old, now=NOW).cause) == "", (
         "it was restarted already, and this would be of the next"

@@ -248,7 +248,10 @@ def test_an_end_is_reported_with_the_last_three_lines_of_either() -> None:
 def test_the_end_of_a_job_beside_the_training_names_its_work_and_memory() -> None:
     ended = pod(containers=(terminated(137, "OOMKilled", memory="12Gi"),))
     (clue,) = clues.ended(evidence(observation(jobset=jobset(work="convert"), pods=(ended,))))
-    assert (clue.text, clue.values) == ("job OOMKilled exit 137", {"work": "convert", "memory": "12Gi"})
+    assert (clue.text, clue.values) == (
+        "job OOMKilled exit 137",
+        {"work": "convert", "memory": "12Gi", "container": "jax-tpu"},
+    )
     unlimited = observation(jobset=jobset(work="convert"), pods=(pod(containers=(terminated(137, "OOMKilled"),)),))
     assert texts(clues.ended(evidence(unlimited))) == ["worker OOMKilled exit 137"]
     (training,) = clues.ended(evidence(observation(pods=(ended,))))

@@ -146,6 +146,11 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
         "All 32 retry",
     ),
     ("bucket-unreachable", ("ValueError: ABORTED: All 32 retry attempts failed: CURL error Could not",), "CURL"),
+    (
+        "login-refused",
+        ("google.auth.exceptions.RefreshError: ('Failed to retrieve http://metadata.google.internal",),
+        "metadata",
+    ),
     ("bucket-missing", ("google.api_core.exceptions.NotFound: 404 The specified bucket does not exist.",), "404"),
     ("peer-lost", (HEARTBEAT,), "another task died"),
     (

@@ -211,7 +211,7 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
         text=f"{who} {failure.container.reason or 'Error'} exit {'unknown' if code is None else code}",
         where=place(failure.pod),
         quoted=tuple(dict.fromkeys(last)),  # the message may be the log's end
-        values={"work": work or "", "memory": memory},
+        values={"work": work or "", "memory": memory, "container": failure.container.name},
     )
 
 

@@ -45,6 +45,10 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
 """Name of a kind of clue -> function that yields its clues."""
 
 
+LogRule = tuple[str, LogPattern]
+"""Id and pattern of a cause that is found in a log."""
+
+
 @cache
 def rule_table() -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
@@ -58,7 +62,7 @@ def groups() -> tuple[tuple[Rule, ...], ...]:
 
 
 @cache
-def log_rules() -> tuple[tuple[str, LogPattern], ...]:
+def log_rules() -> tuple[LogRule, ...]:
     """Return id and pattern of the causes that are found in a log, in the file's order: the likelier first."""
     return tuple((rule.id, rule.log) for group in groups() for rule in group if rule.log is not None)
 

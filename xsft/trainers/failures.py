@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.states.evidence import Diagnosis
 from xsft.states.rule import LogPattern
-from xsft.states.rules import log_rules
+from xsft.states.rules import LogRule, log_rules
 from xsft.trainers.log_end import PREFIX, LogEnd, log_end, records
 from xsft.trainers.plain import plain_line
 
@@ -44,17 +44,18 @@ class _Match(Struct, frozen=True, kw_only=True):
         return self.rule.text.format_map(words) or PREFIX.sub("", self.line).strip()
 
 
-def diagnose(lines: Sequence[str]) -> Diagnosis | None:
+def diagnose(lines: Sequence[str], *, rules: Sequence[LogRule] | None = None) -> Diagnosis | None:
     """Return the cause that the end of the log shows; else the likeliest line before it, as `earlier`; else None.
 
     A process's own failure comes before the loss of another one, because a process that fails also loses its peers.
-    Colours are ignored.
+    Colours are ignored. `rules`: those to try; None: all.
     """
+    rules = log_rules() if rules is None else rules
     printed = tuple(plain_line(line) for line in lines)
-    shown = _likeliest(_matches_at_end(log_end(printed), printed))
+    shown = _likeliest(_matches_at_end(log_end(printed), printed, rules))
     if shown is not None:
         return _diagnosis(shown, lost_peer=shown.rule.echo)
-    before = _likeliest(_matches_anywhere(printed))
+    before = _likeliest(_matches_anywhere(printed, rules))
     return None if before is None else _diagnosis(before, earlier=True)
 
 
@@ -71,18 +72,18 @@ def signature(line: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
 
 
-def _matches_at_end(end: LogEnd, printed: Sequence[str]) -> Iterator[_Match]:
+def _matches_at_end(end: LogEnd, printed: Sequence[str], rules: Sequence[LogRule]) -> Iterator[_Match]:
     for text in end.exceptions:
-        yield from _first_match(text, ("exception", "end"), end)
+        yield from _first_match(text, ("exception", "end"), end, rules)
     for text in end.lines:
-        yield from _first_match(text, ("end", "final"), end)
+        yield from _first_match(text, ("end", "final"), end, rules)
     for text in records(printed):
-        yield from _first_match(text, ("final",), end)
+        yield from _first_match(text, ("final",), end, rules)
 
 
-def _first_match(text: str, printed: Sequence[str], end: LogEnd) -> Iterator[_Match]:
+def _first_match(text: str, printed: Sequence[str], end: LogEnd, rules: Sequence[LogRule]) -> Iterator[_Match]:
     """Yield the match of the first rule that fits: what it finds in the text is not another rule's."""
-    for rank, (kind, rule) in enumerate(log_rules()):
+    for rank, (kind, rule) in enumerate(rules):
         fits = rule.printed in printed and _fits(rule.frames, end.frames) and _fits(rule.before, end.before)
         if fits and (found := rule.pattern.search(text)):
             yield _Match(rank=rank, kind=kind, rule=rule, found=found)
@@ -93,8 +94,8 @@ def _fits(pattern: re.Pattern[str] | None, text: str) -> bool:
     return pattern is None or pattern.search(text) is not None
 
 
-def _matches_anywhere(printed: Sequence[str]) -> Iterator[_Match]:
-    for rank, (kind, rule) in enumerate(log_rules()):
+def _matches_anywhere(printed: Sequence[str], rules: Sequence[LogRule]) -> Iterator[_Match]:
+    for rank, (kind, rule) in enumerate(rules):
         found = next((match for line in reversed(printed) if (match := rule.pattern.search(line))), None)
         if found and not (rule.echo or rule.frames or rule.before):
             yield _Match(rank=rank, kind=kind, rule=rule, found=found)

@@ -1,0 +1,68 @@
+"""What the pinned libraries print when they fail (tests/failures/logs) leads to its cause, and to no other one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.states.seen import NOW, pod, pods, terminated
+from tests.states.test_causes import failing
+from xsft.states.causes import explain_state
+from xsft.states.classify import classify
+from xsft.states.evidence import Evidence, Log
+from xsft.states.rules import log_rules
+from xsft.trainers.failures import diagnose
+
+LOGS = Path(__file__).with_name("logs")
+FILES = sorted(LOGS.rglob("*.log"))
+LINES = {file: tuple(file.read_text(encoding="utf-8").splitlines()) for file in FILES}
+GENERAL = {"exception", "hub-unreachable", "peer-lost"}
+"""Causes that stand behind more exact ones in the table, and match their logs too."""
+WENT_ON = "I1 x] completed step: 4, seconds: 0.2, loss: 6.1"
+
+of_each_log = pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name} {file.stem}" for file in FILES])
+
+
+@of_each_log
+def test_a_kept_log_has_one_direct_cause(file: Path) -> None:
+    failed = pod(0, 2, "Failed", containers=(terminated(1, finished_at="2026-11-21T11:49:50Z"),))
+    log = Log(
+        replicated_job="slice-job",
+        slice_index=0,
+        host=2,
+        pod=failed.name,
+        lines=LINES[file],
+        said=diagnose(LINES[file]),
+    )
+    seen = failing("FailJobSetFailurePolicyAction", pods=pods((failed,)))
+    found = explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), logs=(log,)), now=NOW)
+    causes = (found.cause, *found.others)
+    assert [cause.id for cause in causes if cause.basis == "direct"] == [file.parent.name]
+
+
+@of_each_log
+def test_no_rule_alone_sees_its_cause_in_another_ones_log(file: Path) -> None:
+    alone = {
+        kind
+        for kind, rule in log_rules()
+        if (said := diagnose(LINES[file], rules=((kind, rule),))) and not said.earlier
+    }
+    assert file.parent.name in alone
+    assert alone - GENERAL <= {file.parent.name}
+
+
+@of_each_log
+def test_what_a_process_survived_is_never_its_cause(file: Path) -> None:
+    for survived in (one for one in FILES if one.parent.name != "told-to-stop"):  # no process survives SIGKILL
+        said = diagnose((*LINES[survived], WENT_ON, *LINES[file]))
+        assert said is not None
+        assert (said.kind, said.earlier) == (file.parent.name, False), survived
+
+
+def test_kept_logs_name_no_machine() -> None:
+    for file in FILES:
+        text = file.read_text(encoding="utf-8")
+        assert "/root/" not in text, file
+        assert "/work/" not in text, file
+        assert len(text) < 60_000, file
