@@ -138,6 +138,14 @@ def test_module_path_without_a_match_is_refused(path: str, expected: set[str]) -
     assert ids(check, spec(lora={"rank": 8, "alpha": 16, "module_path": path}, model={"name": "a-model"})) <= expected
 
 
+def test_patterns_of_exponential_time_are_refused() -> None:
+    pattern = "([a-z0-9_/]+)+!"
+    lora = problems(check, spec(lora={"rank": 8, "alpha": 16, "module_path": pattern}))
+    mask = problems(check, spec(overrides={"maxtext": {"trainable_parameters_mask": [pattern]}}))
+    assert [p.id for p in (*lora, *mask)] == ["lora-module-none", "mask-freezes-all"]
+    assert all("too much time or memory" in p.message for p in (*lora, *mask))
+
+
 @pytest.mark.parametrize(
     ("mask", "expected"),
     [(["q_proj"], {"mask-freezes-all"}), (["("], {"mask-freezes-all"}), (["x", "mlp/wo"], set()), ([], set())],

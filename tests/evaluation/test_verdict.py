@@ -10,8 +10,8 @@ from xsft.evaluation.verdict import AnswerPattern, Judgement, Losses, judge_eval
 NONE = Losses(base=None, tuned=None)
 
 
-def matches(expression: str, text: str) -> bool | None:
-    return None if expression == "slow" else re.search(expression, text) is not None
+def matches(expression: str, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    return None if expression == "slow" else tuple(text for text in texts if re.search(expression, text))
 
 
 def judged(losses: Losses = NONE, answers: tuple[str, ...] = ("it is 2.",), **changes: object) -> Judgement:

@@ -7,7 +7,6 @@ run's own, whatever their shape. Adapters without a module in the run are droppe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.pod.expression import matching_texts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -57,15 +57,17 @@ def _check_module_path(run: Run, keys: Mapping[str, Value], facts: Facts) -> Ite
     path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
     if not path or not is_on(keys.get("lora.enable_lora", False)) or not is_on(keys.get("scan_layers", True)):
         return
-    try:
-        pattern = re.compile(path)
-    except re.error as broken:
-        yield error("lora-module-none", where, f"{path!r} is not a valid regular expression: {broken}.", "Correct it.")
-        return
     model = _adapted_arrays(run, keys, facts)
     names = [name.split(".") for name in model.arrays] if model else []
     paths = {"/".join(parts[:end]) for parts in names for end in range(1, len(parts) + 1)}
-    if paths and not any(map(pattern.fullmatch, paths)):
+    try:
+        found = matching_texts(path, paths, whole=True)
+    except ValueError as invalid:
+        yield error("lora-module-none", where, f"{invalid}.", "Correct the regular expression.")
+        return
+    if found is None:
+        yield error("lora-module-none", where, f"Matching {path!r} {TOO_LONG}", "Simplify the regular expression.")
+    elif paths and not found:
         kernels = sorted("/".join(parts[:-1]) for parts in names if parts[-1] == "kernel")
         message = f"{path!r} matches no module of {run.spec.model.name}: MaxText stops with `no LoRA parameters found`."
         fix = f"Match whole paths, such as {kernels[0]}, or remove it if MaxText has a pattern for the model."
@@ -73,6 +75,7 @@ def _check_module_path(run: Run, keys: Mapping[str, Value], facts: Facts) -> Ite
 
 
 MASK = "trainable_parameters_mask"
+TOO_LONG = "with the names of the model takes too much time or memory, here and in MaxText."
 
 
 def _check_mask(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -83,10 +86,12 @@ def _check_mask(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[P
         return
     paths = [f"{of}{name.replace('.', '/')}/value" for of in ("", "base/") for name in model.arrays]
     try:
-        trained = any(re.search(str(pattern), path) for pattern in patterns for path in paths)
-    except re.error:
-        trained = False
-    if not trained:
+        trained = [matching_texts(str(pattern), paths) for pattern in patterns]
+    except ValueError:
+        trained = []
+    if None in trained:
+        yield error("mask-freezes-all", where_of(MASK, run), f"Matching {MASK} {TOO_LONG}", "Simplify its patterns.")
+    elif not any(trained):
         message = f"{MASK} matches no array of {run.spec.model.name}: every weight is frozen, and nothing is trained."
         fix = f"Match paths such as {paths[0].removesuffix('/value')}, or remove it."
         yield error("mask-freezes-all", where_of(MASK, run), message, fix, kind="disputable")
@@ -188,12 +193,12 @@ def _adapted_weights(keys: Mapping[str, Value], arrays: Mapping[str, ArrayShape]
 
     source: qwix@0.1.8 _src/qconfig.py (`re.fullmatch` of the module's path).
     """
+    kernels = {name.removesuffix(".kernel").replace(".", "/"): name for name in arrays if name.endswith(".kernel")}
     try:
-        pattern = re.compile(str(keys.get("lora.lora_module_path") or "(?!)"))
-    except re.error:
+        found = matching_texts(str(keys.get("lora.lora_module_path") or "(?!)"), kernels, whole=True)
+    except ValueError:
         return set()
-    kernels = (name for name in arrays if name.endswith(".kernel"))
-    return {name for name in kernels if pattern.fullmatch(name.removesuffix(".kernel").replace(".", "/"))}
+    return {kernels[path] for path in found or ()}
 
 
 def _differ(missing: Sequence[str], unused: Sequence[str]) -> str:

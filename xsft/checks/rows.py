@@ -16,7 +16,7 @@ from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFact
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
-from xsft.trainers.chat import renderer
+from xsft.trainers.chat import TemplateFailed, renderer
 from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 from xsft.trainers.trainer import trainer_of
 
@@ -223,5 +223,5 @@ def _render(keys: Keys, tokenizer: TokenizerFacts | None) -> RenderMessages | No
     named = {"bos": tokenizer.bos, "eos": tokenizer.eos, "pad": tokenizer.pad, "unk": tokenizer.unk}
     try:
         return renderer(template, {f"{name}_token": token for name, token in named.items() if token})
-    except Exception:  # noqa: BLE001 - a template may raise anything
+    except TemplateFailed:
         return None

@@ -21,7 +21,7 @@ from xsft.problems import Problem, error, warning
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
-from xsft.trainers.chat import fault
+from xsft.trainers.chat import fault, syntax_fault
 from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
@@ -120,8 +120,6 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
     text, where = str(keys.get("chat_template") or ""), where_of("chat_template", run)
     if not text:
         return
-    from xsft.trainers.chat_render import syntax_fault
-
     if at := syntax_fault(text):
         message = f"MaxText fails on this template, {at}"
         yield error("chat-template-syntax", where, message, "Correct the template; MaxText supports only plain Jinja.")

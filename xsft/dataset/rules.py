@@ -227,11 +227,11 @@ def _conversation(messages: list[Message], rules: RowRules) -> RowVerdict:
         return RowVerdict(outcome="trained", messages=tuple(messages))
     try:
         parts = [_prompt_and_answer(one, rules.render) for one in rounds]
-    except Exception as failed:  # noqa: BLE001 - a template may raise anything
+    except Exception as failed:  # noqa: BLE001 - a renderer may raise anything
         return RowVerdict(
             outcome="refused",
             id="data-template",
-            why=f"stops the template: {type(failed).__name__}: {str(failed)[:200]}",
+            why=f"stops the template: {failed}",
         )
     if not all(prompt for prompt, _answer in parts):
         return RowVerdict(

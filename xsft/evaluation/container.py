@@ -15,7 +15,7 @@ from typing import Any
 
 from xsft.evaluation.measure_worker import ending, evaluated, print_progress
 from xsft.evaluation.verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge_evaluation
-from xsft.pod.expression import matches
+from xsft.pod.expression import matching_texts
 from xsft.pod.place import place_of
 from xsft.pod.work import now, record_attempt
 
@@ -41,7 +41,7 @@ def judged(found: dict[str, Any], given: dict[str, Any]) -> Judgement:
     base, tuned = found["models"]["base"], found["models"]["tuned"]
     losses = Losses(base=base["loss"], tuned=tuned["loss"])
     return judge_evaluation(
-        rules, answers=tuple(one["text"] for one in tuned["answers"]), losses=losses, matches=matches
+        rules, answers=tuple(one["text"] for one in tuned["answers"]), losses=losses, matches=matching_texts
     )
 
 

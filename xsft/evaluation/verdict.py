@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-MatchPattern = Callable[[str, str], bool | None]
-"""(regular expression, text) -> whether it is found; None if that took too long."""
+MatchPattern = Callable[[str, tuple[str, ...]], tuple[str, ...] | None]
+"""(regular expression, texts) -> the texts in which it is found; None if that took too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +94,10 @@ def _answer_rules(rules: EvaluationRules, answers: tuple[str, ...], matches: Mat
 
 
 def _matched(required: AnswerPattern, rule: str, answer: str, matches: MatchPattern) -> RuleOutcome:
-    match matches(required.matches, answer):
-        case True:
-            return RuleOutcome(rule=rule, passed=True, why=f"it answered {_quote_short(answer)}")
-        case False:
-            return RuleOutcome(rule=rule, passed=False, why=f"it answered {_quote_short(answer)}")
-        case None:
-            return RuleOutcome(rule=rule, passed=False, why="the regular expression took too long")
+    found = matches(required.matches, (answer,))
+    if found is None:
+        return RuleOutcome(rule=rule, passed=False, why="the regular expression took too long")
+    return RuleOutcome(rule=rule, passed=bool(found), why=f"it answered {_quote_short(answer)}")
 
 
 def _loss_rules(rules: EvaluationRules, losses: Losses) -> Iterator[RuleOutcome]:

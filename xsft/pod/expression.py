@@ -1,28 +1,52 @@
-"""Searches a user's regular expression in a process of its own, with a time limit: some need exponential time."""
+"""Searches a user's regular expression in a process with limits of time and memory: some need exponential time. The
+text of this module is the program of that process (`python -c`).
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+import resource
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 
-LIMIT_S = 10.0
-"""The process itself starts in some 20 ms."""
-PROGRAM = "import json, re, sys; one = json.load(sys.stdin); sys.exit(0 if re.search(*one) else 3)"
+LIMIT_S = 2.0
+"""CPU time; the process itself starts in some 20 ms."""
+MEMORY = 2**30
+"""Bytes of address space, which macOS does not limit."""
+INVALID = 3
+"""Exit status for an invalid expression."""
 
 
-def matches(expression: str, text: str, *, limit_s: float = LIMIT_S) -> bool | None:
-    """Return whether the expression is found in the text; None if that takes longer than `limit_s` seconds. Raises
-    ValueError if the expression is invalid."""
-    argv, question = (sys.executable, "-I", "-c", PROGRAM), json.dumps((expression, text))
+def matching_texts(
+    expression: str, texts: Iterable[str], *, whole: bool = False, limit_s: float = LIMIT_S
+) -> tuple[str, ...] | None:
+    """Return the texts in which the expression is found, or which it matches as a `whole`; None if that takes more than
+    `limit_s` seconds or too much memory. Raises ValueError if the expression is invalid.
+    """
+    argv = (sys.executable, "-I", "-c", inspect.getsource(sys.modules[__name__]))
+    question = json.dumps((expression, tuple(texts), whole, limit_s))
+    done = subprocess.run(argv, input=question, capture_output=True, text=True, check=False)
+    if done.returncode == INVALID:
+        raise ValueError(f"{expression!r} cannot be searched for: {done.stderr.strip()}")
+    return tuple(json.loads(done.stdout)) if done.returncode == 0 else None
+
+
+def main() -> None:
+    expression, texts, whole, limit_s = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.setitimer(signal.ITIMER_PROF, limit_s)  # its signal ends the process
     try:
-        done = subprocess.run(argv, input=question, capture_output=True, text=True, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    match done.returncode:
-        case 0:
-            return True
-        case 3:
-            return False
-        case _:
-            raise ValueError(f"{expression!r} cannot be searched for: {done.stderr.strip().rpartition(chr(10))[2]}")
+        pattern = re.compile(expression)
+    except (re.error, OverflowError, RecursionError) as invalid:
+        sys.stderr.write(str(invalid))
+        sys.exit(INVALID)
+    found = pattern.fullmatch if whole else pattern.search
+    json.dump([text for text in texts if found(text)], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

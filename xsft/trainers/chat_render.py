@@ -1,15 +1,59 @@
-"""Render chat templates by Jinja as transformers does, and parse them as MaxText does. Pure; Jinja takes 0.1 CPU-s to
-import."""
+"""The program of a process that renders chat templates by Jinja as transformers does, and parses them as MaxText does,
+with limits of time and memory: a template may need as much as it likes of both (`{{ 9**(9**9) }}`).
+
+Standard input: a line `{"what", "template", "names"}` in JSON for each text; standard output: a line `{"text"}` or
+`{"fault"}`. The first argument: seconds of CPU time for one text.
+"""
 
 from __future__ import annotations
 
 import json
+import resource
+import signal
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal, NoReturn
 
-from jinja2 import Environment, TemplateError, TemplateSyntaxError, nodes
+from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+TemplateQuestion = Literal["syntax", "compile", "render"]
+"""Where and why plain Jinja rejects the template; nothing, once it is compiled; its text with these names."""
+MEMORY = 2**30
+"""Bytes of address space, which macOS does not limit."""
+MAX_TEXT = 2**24
+"""Characters."""
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for line in sys.stdin:
+        signal.setitimer(signal.ITIMER_PROF, float(sys.argv[1]))  # its signal ends the process
+        answer = _answer(**json.loads(line))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(json.dumps(answer), flush=True)
+
+
+def _answer(what: TemplateQuestion, template: str, names: Mapping[str, object]) -> dict[str, str]:
+    try:
+        text = _text(what, template, names)
+    except Exception as failed:  # noqa: BLE001 - a template may raise anything
+        return {"fault": f"{type(failed).__name__}: {str(failed)[:200]}"}
+    if len(text) > MAX_TEXT:
+        return {"fault": f"its text has more than {MAX_TEXT:,} characters"}
+    return {"text": text}
+
+
+def _text(what: TemplateQuestion, template: str, names: Mapping[str, object]) -> str:
+    match what:
+        case "syntax":
+            return syntax_fault(template)
+        case "compile":
+            return compile_template(template).name or ""
+        case "render":
+            return compile_template(template).render(names)
 
 
 def syntax_fault(template: str) -> str:
@@ -23,67 +67,13 @@ def syntax_fault(template: str) -> str:
     return ""
 
 
-MAX_STEPS = 20_000
-"""Maximum loop iterations and calls of a template for one text: 0.1 s. A template of 300 lines makes some hundred."""
-
-TOO_MANY_STEPS = f"it did not end within {MAX_STEPS:,} calls and loop iterations"
-
-
-class EndlessTemplate(Exception):
-    """A template that made too many steps for one text."""
-
-
-class BoundedTemplate:
-    """A compiled template that ends: a loop without an end would stop every `xsft check`."""
-
-    def __init__(self, environment: _CountingSandbox, template: str) -> None:
-        self._environment = environment
-        self._template = environment.from_string(_with_steps(environment.parse(template)))
-        self._is_endless = False
-
-    def render(self, names: Mapping[str, object]) -> str:
-        """Return the text. Raises EndlessTemplate, for every text after the first, and what the template raises."""
-        if self._is_endless:
-            raise EndlessTemplate(TOO_MANY_STEPS)
-        self._environment.left = MAX_STEPS
-        try:
-            return self._template.render(names)
-        except EndlessTemplate:
-            self._is_endless = True
-            raise
-
-
-class _CountingSandbox(ImmutableSandboxedEnvironment):
-    """The sandbox, which compiles each call to one of `call`."""
-
-    left = MAX_STEPS
-
-    def call(self, *of: Any, **named: Any) -> Any:
-        self.step()
-        return super().call(*of, **named)
-
-    def step(self) -> Literal[True]:
-        self.left -= 1
-        if self.left < 0:
-            raise EndlessTemplate(TOO_MANY_STEPS)
-        return True
-
-
-def _with_steps(template: nodes.Template) -> nodes.Template:
-    """Call `step` in each pass of each loop, and in each test of whether there is one."""
-    for loop in template.find_all(nodes.For):
-        step = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None, lineno=loop.lineno)
-        loop.body.insert(0, nodes.ExprStmt(step, lineno=loop.lineno))
-        loop.test = nodes.And(step, loop.test, lineno=loop.lineno) if loop.test else None
-    return template
-
-
-def compile_template(template: str) -> BoundedTemplate:
+@lru_cache(maxsize=16)
+def compile_template(template: str) -> Template:
     """Return the compiled template. Raises Jinja's errors for an invalid one."""
-    environment = _CountingSandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = _to_json_filter
     environment.globals.update(raise_exception=_raise, strftime_now=lambda form: form)
-    return BoundedTemplate(environment, template)
+    return environment.from_string(template)
 
 
 def _raise(message: str) -> NoReturn:
@@ -93,3 +83,7 @@ def _raise(message: str) -> NoReturn:
 def _to_json_filter(value: Any, *, ensure_ascii: bool = False, indent: int | None = None, **_: Any) -> str:
     """Return the value as JSON; jinja2's own filter escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+if __name__ == "__main__":
+    main()
