@@ -12,8 +12,9 @@ from xsft.problems import Problem
 from xsft.states.folding import Classify
 from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.states.losing import SavedSteps
-from xsft.states.model import Condition, KueueWorkload, Observation, Progress, Recorded, RunObject, Status
+from xsft.states.model import Condition, KueueWorkload, Observation, Recorded, RunObject, Status
 from xsft.states.names import State
+from xsft.trainers.progress import Progress
 
 NOW = "2026-11-21T12:00:00+00:00"
 EARLIER = "2026-11-21T11:59:56Z"

@@ -9,13 +9,15 @@ from typing import Any
 
 from tests.replacing import replace
 from xsft.data import SCHEME
+from xsft.dataset.facts import TokenizerFacts
 from xsft.effects.environments import render
 from xsft.effects.facts.templates import template_facts
 from xsft.effects.facts.tokenizer import read_tokenizer
 from xsft.effects.inputs.places import load_places
-from xsft.evaluation.program import program_digest
-from xsft.facts import CheckpointFacts, Facts, ImageFacts, TokenizerFacts
+from xsft.facts import Facts
 from xsft.planner import make_intent, make_plan
+from xsft.pod.evaluation_archive import program_digest
+from xsft.spec.facts import CheckpointFacts, ImageFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec

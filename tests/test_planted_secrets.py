@@ -14,10 +14,11 @@ import pytest
 from tests.everything import EVERYTHING, Tree
 from xsft.cli import main
 from xsft.errors import SpecError
-from xsft.facts import Facts, TemplateFacts
+from xsft.facts import Facts
 from xsft.planner import make_intent
 from xsft.problems import errors_in
 from xsft.screen.failure import problem_documents
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.place import PathwaysImages, Place
 from xsft.spec.reader import read_spec
 

@@ -35,11 +35,12 @@ from xsft.effects.machine.parallel import Questions, all_answers
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
-from xsft.facts import Facts, TemplateFacts
+from xsft.facts import Facts
 from xsft.launchers.launcher import ReadyRendering, Rendering, XpkRendering
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.records.model import MeasuredPace
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec

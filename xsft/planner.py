@@ -18,12 +18,12 @@ from xsft.launchers.launcher import Job, Rendering, launcher_of
 from xsft.launchers.patch import Change, apply
 from xsft.launchers.slice_patch import slice_changes, slice_job_expectations
 from xsft.launchers.slicejob import SliceJob
+from xsft.planning.conversion import conversion_plan
 from xsft.problems import Problem, error
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
 from xsft.steps import AnyJob, Intent, JobPlan, Plan
-from xsft.trainers.conversion import conversion_plan
 from xsft.trainers.shuffling import seeds
 from xsft.trainers.trainer import trainer_of
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from xsft.aliases import ShowLine
 from xsft.api import LoadedWorkload
 from xsft.dataset.counted import address, content_address
+from xsft.dataset.facts import CountedData, DataFacts
 from xsft.dataset.passes import SAMPLE, PassAnswers, Split
 from xsft.dataset.preparing import PrepareOptions, data_section, preparation
 from xsft.effects.environments import environments
@@ -25,7 +26,7 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError
-from xsft.facts import CountedData, DataFacts, Facts
+from xsft.facts import Facts
 from xsft.planner import make_intent
 from xsft.spec.resolve import Run
 

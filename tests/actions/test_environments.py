@@ -6,10 +6,11 @@ from contextlib import contextmanager
 import pytest
 
 from xsft.actions.environments import engine_environment, maxtext_machine
-from xsft.actions.listener import ActionListener, PlainView
+from xsft.actions.listener import ActionListener
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
+from xsft.reporting import PlainView
 
 pytestmark = pytest.mark.contract
 

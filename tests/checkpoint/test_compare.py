@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.checkpoint.compare import in_collections, may_be, weights
-from xsft.facts import SavedArray
+from xsft.spec.facts import SavedArray
 
 SMALL = st.integers(1, 6)
 

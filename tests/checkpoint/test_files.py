@@ -23,7 +23,7 @@ from xsft.checkpoint.files import (
     shardings,
     whole_shape,
 )
-from xsft.facts import SavedArray
+from xsft.spec.facts import SavedArray
 
 PREFIX = ("params", "params", "decoder")
 

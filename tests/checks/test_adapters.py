@@ -13,7 +13,8 @@ from tests.checks.factory import DROP, ids, problems, spec
 from xsft.acceptance import for_submission
 from xsft.checks.adapters import check
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.facts import Facts
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
 
 PATH = "gs://my-bucket/runs/qwen-lora/checkpoints/2/model_params"

@@ -7,8 +7,9 @@ import pytest
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
 from xsft.acceptance import accept_problems, for_submission
 from xsft.checks.checkpoint import check
-from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.facts import Facts
 from xsft.problems import Problem
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
 
 PATH = "gs://my-bucket/deepseek3-671b/0/items"

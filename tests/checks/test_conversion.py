@@ -4,8 +4,10 @@ import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
 from xsft.checks.conversion import check
-from xsft.facts import Facts, SourceFacts, TokenizerFacts
+from xsft.dataset.facts import TokenizerFacts
+from xsft.facts import Facts
 from xsft.problems import error
+from xsft.spec.facts import SourceFacts
 
 HF = {"checkpoint": DROP, "hf": {"repo": "./mine"}}
 HERE = spec(target="local", tpu=DROP, place=DROP, model=HF)

@@ -10,8 +10,8 @@ from xsft.catalog.cpu import GIB
 from xsft.checks.cpu_job import conversion_problems
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
+from xsft.planning.conversion import conversion_plan
 from xsft.spec.resolve import Run
-from xsft.trainers.conversion import conversion_plan
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from xsft.checks.export import pod_problems, weights_problems
 from xsft.export.estimate import ExportEstimate
 from xsft.export.inputs import ExportInputs
 from xsft.export.plan import ExportPlan
-from xsft.facts import CheckpointFacts, SavedArray
+from xsft.spec.facts import CheckpointFacts, SavedArray
 
 KEYS = tuple(f"{key}={value}" for key, value in SIZES.items())
 NEEDS = ExportEstimate(memory=2**30, disk=2**30)

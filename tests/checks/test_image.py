@@ -9,9 +9,10 @@ from tests.replacing import replace
 from xsft.acceptance import accept_problems, for_submission
 from xsft.checks.image import check
 from xsft.checks.subjects import late_ids
-from xsft.facts import Facts, ImageFacts
+from xsft.facts import Facts
 from xsft.image.reference import tag_of
 from xsft.spec.digest import spec_digest
+from xsft.spec.facts import ImageFacts
 
 DIGEST = "@sha256:" + "0" * 64
 

@@ -7,7 +7,9 @@ import pytest
 from tests.checks.factory import DROP, ids, problems, spec
 from xsft.catalog.models import model as catalogue_model
 from xsft.checks.model import check
-from xsft.facts import Facts, TemplateFacts, TokenizerFacts
+from xsft.dataset.facts import TokenizerFacts
+from xsft.facts import Facts
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
 
 INSTRUCT = "meta-llama/Llama-3.1-8B-Instruct"

@@ -7,7 +7,8 @@ import pytest
 from tests.checks.factory import FLAGSHIP, ids, spec
 from tests.checks.test_special_tokens import DEEPSEEK
 from xsft.checks.rounds import check
-from xsft.facts import DataFacts, Facts, SampledRow
+from xsft.dataset.facts import DataFacts, SampledRow
+from xsft.facts import Facts
 
 
 @pytest.mark.parametrize("columns", [["messages"], ["question", "answer"]])

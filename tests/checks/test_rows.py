@@ -12,7 +12,8 @@ import xsft
 from tests.checks import factory
 from tests.checks.factory import spec
 from xsft.checks.rows import check
-from xsft.facts import DataFacts, Facts, SampledRow
+from xsft.dataset.facts import DataFacts, SampledRow
+from xsft.facts import Facts
 from xsft.problems import Problem
 
 TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"

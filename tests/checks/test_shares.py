@@ -6,7 +6,8 @@ import pytest
 
 from tests.checks.factory import DROP, GOOD, ids, problems, spec
 from xsft.checks.shares import check
-from xsft.facts import DataFacts, Facts
+from xsft.dataset.facts import DataFacts
+from xsft.facts import Facts
 
 FILES = {"hf_path": "json", "hf_train_files": "gs://my-bucket/*.jsonl", "train_split": "train", "packing": False}
 SIXTEEN_HOSTS = {"tpu": {"type": "v6e-64"}, "data": FILES, "train": {"steps": 100}}

@@ -9,7 +9,8 @@ from tests.tokenizers import DEEPSEEK_TEMPLATE
 from xsft.catalog import models
 from xsft.catalog.tokenizers import SpecialTokens
 from xsft.checks.special_tokens import check, masked_tokens, trained_tokens
-from xsft.facts import Facts, TokenizerFacts
+from xsft.dataset.facts import TokenizerFacts
+from xsft.facts import Facts
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
 

@@ -9,8 +9,9 @@ import pytest
 
 from tests.checks.factory import DROP, GOOD, ids, merged, problems, run_of
 from xsft.checks.template import check
-from xsft.facts import Facts, TemplateFacts
+from xsft.facts import Facts
 from xsft.problems import Problem
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 

@@ -18,7 +18,8 @@ from xsft.catalog.models import names
 from xsft.checkpoint.compare import models, weights
 from xsft.checks.weights import check
 from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.facts import Facts
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
 
 SIZES = {

@@ -9,7 +9,7 @@ from tests.stories import NAMES, facts_for, spec_of
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.layers import ArrayShape
 from xsft.checks.weights import check
-from xsft.facts import CheckpointFacts, SavedArray
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import resolve
 from xsft.trainers.maxtext import trainer_keys
 

@@ -21,7 +21,8 @@ from xsft.checks import checkpoint, weights
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.inspect import inspect_checkpoint
 from xsft.effects.records.records import record_store
-from xsft.facts import CheckpointFacts, Facts
+from xsft.facts import Facts
+from xsft.spec.facts import CheckpointFacts
 from xsft.spec.model import WorkloadSpec
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]

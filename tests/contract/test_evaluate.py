@@ -21,8 +21,9 @@ from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.evaluation import read_report
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import ARCHIVE, FOLDER_IN_IMAGE, pod_argv, program_archive, program_digest
+from xsft.evaluation.program import pod_argv
 from xsft.evaluation.report import EvaluationReport, from_json
+from xsft.pod.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_archive, program_digest
 from xsft.stages.stage import StageEnd
 
 pytestmark = pytest.mark.trainer

@@ -39,8 +39,9 @@ from xsft.export.estimate import ExportEstimate
 from xsft.export.judging import read_headers
 from xsft.export.plan import ExportPlan
 from xsft.export.record import FILE, from_json, missing_files
-from xsft.facts import Facts, SourceFacts
+from xsft.facts import Facts
 from xsft.launchers.cpujob import export_job
+from xsft.spec.facts import SourceFacts
 from xsft.trainers.export import ExportRequest
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]

@@ -18,13 +18,13 @@ from tests.replacing import replace
 from tests.stories import ROOT, facts_for, plans_of, spec_of, varied
 from xsft import api
 from xsft.data import located
-from xsft.facts import TemplateFacts
 from xsft.launchers.encoding import command_in_wrapper, kubernetes_expand
 from xsft.launchers.jobset import places
 from xsft.launchers.pointers import find_pointer
 from xsft.planner import make_intent
 from xsft.problems import errors_in
 from xsft.spec.base import Value
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.template import QUESTION_KEYS
 from xsft.steps import Intent
 from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS

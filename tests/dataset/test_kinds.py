@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xsft.dataset.kinds import RetypedColumn, find_retyped_column
+from xsft.dataset.facts import RetypedColumn
+from xsft.dataset.kinds import find_retyped_column
 
 
 def test_column_that_is_null_first_and_text_later_is_retyped() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from xsft.dataset.facts import DataFacts, KeyRule, SampledRow
 from xsft.dataset.rules import RowRules
 from xsft.dataset.verdicts import row_problems
-from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.trainers.chat import renderer
 
 USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}

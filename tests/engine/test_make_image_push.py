@@ -22,7 +22,7 @@ from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.images.tiny import Index, index, uv_wheel
 from xsft.effects.machine.paths import own_cache
-from xsft.evaluation.program import ARCHIVE, FOLDER_IN_IMAGE, program_digest
+from xsft.pod.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_digest
 
 pytestmark = pytest.mark.engine
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.evaluation.program import ARCHIVE, IN_POD, program_archive, program_digest
+from xsft.pod.evaluation_archive import ARCHIVE, IN_POD, program_archive, program_digest
 from xsft.pod.sent import carried_argv
 
 

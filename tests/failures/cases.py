@@ -30,15 +30,17 @@ from tests.submissions import planned, submitter
 from xsft.checks.cluster.controllers import unmanaged_problems
 from xsft.checks.cluster.pod_identity import PodRights
 from xsft.checks.image import maxtext_differs
+from xsft.dataset.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.rows import read_rows
 from xsft.effects.facts.tokenizer import tokenizer_problem
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit.admission import examine
 from xsft.errors import XsftError
-from xsft.facts import CheckpointFacts, DataFacts, Facts, HubDataFacts, SavedArray, SourceFacts, TokenizerFacts
+from xsft.facts import Facts
 from xsft.planner import make_intent
 from xsft.problems import Problem
+from xsft.spec.facts import CheckpointFacts, SavedArray, SourceFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
 

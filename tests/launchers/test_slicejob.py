@@ -7,9 +7,9 @@ import json
 from tests.launchers.decoding import decode_command
 from tests.replacing import replace
 from tests.slicejobs import NAME, job, planned
-from xsft.evaluation.program import program_digest
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.planner import job_rendering
+from xsft.pod.evaluation_archive import program_digest
 from xsft.trainers.tokenizer_copy import FOLDER
 
 

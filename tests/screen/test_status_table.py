@@ -14,9 +14,10 @@ from tests.states.test_rows import observations
 from xsft.screen.status_screen import table
 from xsft.screen.status_table import COLUMNS, fitting_columns, one_line_each, plain_lines
 from xsft.states.folding import fold
-from xsft.states.model import Observation, Progress, Recorded, Status, Unread
+from xsft.states.model import Observation, Recorded, Status, Unread
 from xsft.states.names import STATES
 from xsft.states.rows import Row
+from xsft.trainers.progress import Progress
 
 STORY = (
     observed("gemma", cluster="lab"),

@@ -9,9 +9,10 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from tests.everything import EVERYTHING, ONE_CHOICE, OTHER, changed, everything, leaves, other, sections_of, value_at
-from xsft.facts import Facts, ImageFacts, TemplateFacts
+from xsft.facts import Facts
 from xsft.spec.base import Section
 from xsft.spec.digest import NEUTRAL, canonical, spec_digest, stated_values
+from xsft.spec.facts import ImageFacts, TemplateFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
 from xsft.spec.sections import Train

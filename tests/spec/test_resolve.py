@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from tests.everything import everything
 from tests.replacing import replace
-from xsft.facts import CheckpointFacts, Facts, SourceFacts, TemplateFacts
+from xsft.facts import Facts
 from xsft.problems import Problem, error
 from xsft.spec.digest import spec_digest
+from xsft.spec.facts import CheckpointFacts, SourceFacts, TemplateFacts
 from xsft.spec.place import Place
 from xsft.spec.resolve import LOCAL_OUTPUT, Run, default_checkpoint_period, resolve
 from xsft.spec.template import Template

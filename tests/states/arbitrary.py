@@ -6,7 +6,6 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from hypothesis import strategies as st
 
-from xsft.states import model
 from xsft.states.model import (
     Before,
     Condition,
@@ -14,7 +13,6 @@ from xsft.states.model import (
     KueueWorkload,
     Observation,
     Pod,
-    Progress,
     Recorded,
     ReplicatedJob,
     RunObject,
@@ -22,6 +20,7 @@ from xsft.states.model import (
     Unread,
 )
 from xsft.states.names import STATES
+from xsft.trainers.progress import Phase, Progress
 
 T = TypeVar("T")
 
@@ -142,7 +141,7 @@ progresses = st.builds(
     Progress,
     source=st.sampled_from(("log", "metrics", "record", "checkpoints")),
     read_at=times,
-    phase=st.none() | st.sampled_from(get_args(model.Phase)),
+    phase=st.none() | st.sampled_from(get_args(Phase)),
     step=steps,
     loss=numbers,
     step_seconds=numbers,

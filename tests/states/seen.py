@@ -12,12 +12,12 @@ from xsft.states.model import (
     KueueWorkload,
     Observation,
     Pod,
-    Progress,
     Recorded,
     ReplicatedJob,
     RunObject,
     Unread,
 )
+from xsft.trainers.progress import Progress
 
 CREATED = "2026-11-21T10:00:00Z"
 ADMITTED_AT = "2026-11-21T10:00:02Z"

@@ -26,10 +26,11 @@ from tests.states.cases import CASES, LOCAL, absent
 from tests.states.seen import NOW, jobset, observation, progress, slices
 from tests.states.seen import unread as not_read
 from xsft.states.classify import classify
-from xsft.states.model import Observation, Progress, RunObject, Status
+from xsft.states.model import Observation, RunObject, Status
 from xsft.states.names import STATES
 from xsft.states.reasons import BY_SLUG, REASONS
 from xsft.states.worth import Worthless, worthless
+from xsft.trainers.progress import Progress
 
 
 @given(seen=observations, now=times)

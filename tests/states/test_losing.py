@@ -7,9 +7,10 @@ import pytest
 
 from tests.observations import EARLIER, NOW, jobset, observed, said
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
-from xsft.states.model import Observation, Pod, Progress, Status, Unread
+from xsft.states.model import Observation, Pod, Status, Unread
 from xsft.states.names import State
 from xsft.states.rows import Row, row_of
+from xsft.trainers.progress import Progress
 
 NONE = SavedSteps()
 SILENT = SavedSteps(why="timeout")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.states.model import Progress
-from xsft.trainers.progress import LoggedLine, parse_logged_line, progress_of, sortable
+from xsft.trainers.progress import LoggedLine, Progress, parse_logged_line, progress_of, sortable
 
 ABSL = "I1120 07:21:46.705155 139910299417472 max_utils.py:835] "
 BEGIN = f"{ABSL}System Information: Jax Version: 0.11.0"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from xsft.catalog.arrays import EMBEDDING, ArrayLayout, RequiredArrays, required
 from xsft.catalog.layers import ArrayShape
 from xsft.catalog.models import names
-from xsft.facts import CheckpointFacts, SavedArray
+from xsft.spec.facts import CheckpointFacts, SavedArray
 
 ROOTS = ("decoder", "token_embedder")
 OPTIMIZER_ROOT = "opt_state"

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.facts import SavedArray
+from xsft.spec.facts import SavedArray
 
 METADATA = "_METADATA"
 STEP_METADATA = "_CHECKPOINT_METADATA"

@@ -10,9 +10,9 @@ from msgspec import Struct
 from xsft.catalog.arrays import exact_parameters
 from xsft.checkpoint.compare import kind, layouts, models, weights
 from xsft.checkpoint.files import parameters
-from xsft.facts import CheckpointFacts, SavedArray
 from xsft.modes import mode_module
 from xsft.naming import MODES, ModeName
+from xsft.spec.facts import CheckpointFacts, SavedArray
 
 CheckpointStatus = Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
 LayoutName = Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from xsft.checkpoint.files import OCDBT_MANIFEST, OWN
-from xsft.facts import SavedArray
+from xsft.spec.facts import SavedArray
 
 TEMPORARY = ".orbax-checkpoint-tmp"
 """Part of the name of a folder that is being written, or whose writer was killed."""

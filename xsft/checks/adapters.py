@@ -18,10 +18,11 @@ from xsft.checkpoint.files import certain
 from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
-from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.facts import Facts
 from xsft.pod.expression import matching_texts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
 
 WHERE = "lora.restore_path"

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from xsft.checkpoint.compare import kind
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
-from xsft.facts import CheckpointFacts, Facts
+from xsft.facts import Facts
 from xsft.problems import Problem, error, errors_in, warning
 from xsft.spec.base import Value
+from xsft.spec.facts import CheckpointFacts
 from xsft.spec.resolve import Run
 
 READ_LIMIT, READ_LIMIT_GB = "checkpoint_storage_concurrent_gb", 96

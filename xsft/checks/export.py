@@ -12,9 +12,9 @@ from xsft.checks.weights import mismatch_text
 from xsft.export.estimate import ExportEstimate
 from xsft.export.inputs import ExportInputs
 from xsft.export.plan import ExportPlan
-from xsft.facts import CheckpointFacts
 from xsft.naming import job_name_limit
 from xsft.problems import Problem, error
+from xsft.spec.facts import CheckpointFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.checks.splits import names_of
-from xsft.facts import Facts, HubDataFacts
+from xsft.dataset.facts import HubDataFacts
+from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run

@@ -13,7 +13,8 @@ from xsft.catalog.weights import WeightsFailure, weights_failure
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
 from xsft.conversion.inputs import is_folder
-from xsft.facts import Facts, TokenizerFacts
+from xsft.dataset.facts import TokenizerFacts
+from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from xsft.acceptance import LateProblem
 from xsft.catalog.datasets import dataset
 from xsft.checks.special_tokens import reads_texts, special_tokens_of
-from xsft.facts import DataFacts, Facts
+from xsft.dataset.facts import DataFacts
+from xsft.facts import Facts
 from xsft.problems import Problem
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run

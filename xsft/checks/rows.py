@@ -9,10 +9,11 @@ from typing import Literal
 
 from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
 from xsft.checks.values import is_on, number
+from xsft.dataset.facts import CountedData, DataFacts, RoundTokens, TokenizerFacts
 from xsft.dataset.passes import Split
 from xsft.dataset.rules import ROLES, RenderMessages, RowRules, judge_row
 from xsft.dataset.verdicts import Round, length_problems, row_problems, texts_of
-from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFacts
+from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
 from xsft.checks.values import is_on
-from xsft.facts import Facts, TokenizerFacts
+from xsft.dataset.facts import TokenizerFacts
+from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run

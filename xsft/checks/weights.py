@@ -21,9 +21,10 @@ from xsft.checkpoint.compare import (
 from xsft.checkpoint.files import certain
 from xsft.checks.checkpoint import initial_weights_key, scan_axis
 from xsft.checks.trainer_keys import where_of
-from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.facts import Facts
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
 
 

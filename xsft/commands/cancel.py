@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from xsft.actions.listener import AskUser
 from xsft.actions.runs.cancel import CancelResult, cancel_run
 from xsft.actions.runs.selection import runs_of
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused
+from xsft.reporting import AskUser
 from xsft.run_access import RunAccess
 from xsft.screen.asking import asker
 from xsft.screen.documents import print_json

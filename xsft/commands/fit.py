@@ -9,11 +9,11 @@ from functools import partial
 from xsft import api
 from xsft.actions.fit.answers import FitAnswer, FitQuestions, load_variants, needed_step
 from xsft.actions.fit.search import FoundFit, SearchRequest, SearchResult, SearchState, search
-from xsft.actions.listener import ProgressView
 from xsft.effects.machine.files import STDIN
 from xsft.errors import INTERRUPTED, TimedOut, UsageError
 from xsft.fit.search import FitSearch
 from xsft.fit.verdict import DoesNotFit, Fits
+from xsft.reporting import ProgressView
 from xsft.screen.documents import print_json, print_lines
 from xsft.screen.failure import print_problems, problem_documents
 from xsft.screen.fit_search_text import found_document, found_lines, search_begins, tried_line

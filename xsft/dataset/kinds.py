@@ -6,14 +6,8 @@ source: datasets@5.2.0 packaged_modules/json/json.py, table.py [array_cast]; tes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
-from msgspec import Struct
-
-from xsft.facts import SampledRow
-
-JsonKind = Literal["null", "int", "float", "bool", "text", "list", "object"]
-
+from xsft.dataset.facts import JsonKind, RetypedColumn, SampledRow
 
 _KINDS: Mapping[type, JsonKind] = {
     type(None): "null",
@@ -33,15 +27,6 @@ _CAST: Mapping[JsonKind, frozenset[JsonKind]] = {
     "object": frozenset(("null", "object")),
 }
 """Kind inferred from the first rows -> kinds that are cast to it."""
-
-
-class RetypedColumn(Struct, frozen=True):
-    """A column with a later value that does not fit the type inferred from the first rows."""
-
-    path: str
-    """`note`, `messages[].name`."""
-    told: JsonKind
-    found: object
 
 
 def clash_in(rows: Sequence[SampledRow]) -> RetypedColumn | None:

@@ -8,6 +8,7 @@ from itertools import chain
 
 from msgspec import Struct
 
+from xsft.dataset.facts import DataFacts, RoundTokens, SampledRow
 from xsft.dataset.findings import MANY_CUT, MANY_DROPPED
 from xsft.dataset.passes import Split
 from xsft.dataset.rules import (
@@ -21,7 +22,6 @@ from xsft.dataset.rules import (
     stretched,
     uneven,
 )
-from xsft.facts import DataFacts, RoundTokens, SampledRow
 from xsft.problems import Problem, error, warning
 
 JUDGED = 200

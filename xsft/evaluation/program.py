@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,25 +10,11 @@ import msgspec
 from xsft.evaluation.inputs import FIRST_TURNS
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.report import known_before
-from xsft.pod.sent import archive_of, carried_argv, sent_argv
+from xsft.pod.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, IN_POD, program_digest
+from xsft.pod.sent import carried_argv, sent_argv
 
 PROGRAM = "xsft.evaluation.measure_worker"
 """The program that measures on this machine."""
-IN_POD = "xsft.evaluation.container"
-"""The program that measures and judges on a cluster; it runs the same functions."""
-FOLDER_IN_IMAGE = "/usr/share/xsft/programs"
-"""source: images/post_training/code.Dockerfile"""
-ARCHIVE = "evaluate.zip"
-
-
-def program_archive() -> bytes:
-    """Return the file that an image carries for evaluations."""
-    return archive_of(IN_POD)
-
-
-def program_digest() -> str:
-    """Return the sha256 of `program_archive`, 64 hex digits."""
-    return hashlib.sha256(program_archive()).hexdigest()
 
 
 def program_job(plan: EvaluationPlan) -> dict[str, Any]:

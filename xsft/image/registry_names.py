@@ -5,7 +5,6 @@ source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from xsft.effects.machine.sockets import is_loopback
 from xsft.errors import UsageError
 from xsft.image.reference import parse_reference
 
@@ -64,16 +64,6 @@ def base_url(host: str) -> str:
 def is_google(host: str) -> bool:
     """Return whether the registry is Google's, and so may receive a token of the user's login."""
     return host == "gcr.io" or host.endswith(GOOGLE)
-
-
-def is_loopback(name: str) -> bool:
-    """Return whether the host `name` (without port or brackets) is loopback."""
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def may_be_told(realm: str, host: str) -> bool:

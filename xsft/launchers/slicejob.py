@@ -6,11 +6,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import pod_argv, program_digest
+from xsft.evaluation.program import pod_argv
 from xsft.launchers.cpujob import job_run
 from xsft.launchers.encoding import encode_command
 from xsft.launchers.pod_end import noted_end
 from xsft.naming import StageWork
+from xsft.pod.evaluation_archive import program_digest
 from xsft.spec.resolve import Run
 from xsft.trainers.tokenizer_copy import copy_arguments
 from xsft.trainers.trainer import trainer_of

@@ -9,8 +9,9 @@ from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from xsft.states.model import Before, Observation, Progress, RunObject, Status, Unread
+from xsft.states.model import Before, Observation, RunObject, Status, Unread
 from xsft.states.names import ENDED
+from xsft.trainers.progress import Progress
 
 AGES_S = 1e9
 """Limit on a clock offset in seconds, which a damaged line could exceed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from xsft.actions.listener import AskUser
 from xsft.effects.machine.streams import has_terminal
+from xsft.reporting import AskUser
 
 
 def confirm(question: str) -> bool:

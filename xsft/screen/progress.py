@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from xsft.actions.listener import ProgressView
+from xsft.reporting import ProgressView
 
 
 @contextmanager

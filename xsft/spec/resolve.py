@@ -22,10 +22,10 @@ from xsft.conversion.inputs import (
     items,
 )
 from xsft.errors import UsageError
-from xsft.facts import Facts, ImageFacts
 from xsft.naming import ModeName, attempt_name, attempt_number, next_attempt, single_controller
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
+from xsft.spec.facts import ImageFacts, ResolutionFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
 from xsft.spec.template import WHERE, Template, read_template
@@ -146,7 +146,7 @@ class Run(Struct, frozen=True, kw_only=True):
         )
 
 
-def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
+def resolve(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Run, tuple[Problem, ...]]:
     """Return the run with every open value decided, and problems for missing or unknown values."""
     spec = _with_image(spec, facts.image)
     place, place_problems = _find_place(spec, facts)
@@ -219,7 +219,7 @@ def _mode(spec: WorkloadSpec) -> Mode:
             return Mode(value="mcjax", reason="mode: auto, and the workload has no pathways section")
 
 
-def _find_place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[Problem, ...]]:
+def _find_place(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Place | None, tuple[Problem, ...]]:
     if isinstance(spec.place, Place):
         return spec.place, ()
     if spec.place is None:
@@ -230,7 +230,7 @@ def _find_place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[P
     return None, (_unknown_place(spec.place, facts),)
 
 
-def _unknown_place(name: str, facts: Facts) -> Problem:
+def _unknown_place(name: str, facts: ResolutionFacts) -> Problem:
     near = difflib.get_close_matches(name, facts.places, n=1)
     known = ", ".join(sorted(facts.places)) or "none"
     where = facts.places_file or f"no places.yaml in {', '.join(facts.places_folders) or 'any folder'}"
@@ -261,7 +261,7 @@ def _find_release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
         return releases.release(releases.DEFAULT), (problem,)
 
 
-def _template(spec: WorkloadSpec, facts: Facts) -> tuple[Template | None, tuple[Problem, ...]]:
+def _template(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Template | None, tuple[Problem, ...]]:
     name, file = spec.data.chat_template, facts.template
     if name is None:
         return None, ()
@@ -283,7 +283,7 @@ def _find_model(spec: WorkloadSpec) -> CatalogModel | None:
         return None
 
 
-def _run_name(spec: WorkloadSpec, facts: Facts) -> tuple[str, tuple[Problem, ...]]:
+def _run_name(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[str, tuple[Problem, ...]]:
     match spec.run_name_suffix:
         case "none":
             return spec.name, ()
@@ -307,7 +307,7 @@ def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
     return place.output if place else None
 
 
-def _absolute_here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
+def _absolute_here(spec: WorkloadSpec, facts: ResolutionFacts, path: str | None) -> str | None:
     """Return the path, absolute for a run on this machine, because Orbax accepts only absolute paths. source:
     orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py"""
     if path is None or not spec.on_this_machine or "://" in path:
@@ -315,7 +315,7 @@ def _absolute_here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | 
     return posixpath.normpath(posixpath.join(facts.working_directory, path))
 
 
-def _conversion_inputs(spec: WorkloadSpec, facts: Facts, release: Release) -> ConversionInputs | None:
+def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Release) -> ConversionInputs | None:
     """Return the inputs of the conversion, without OCDBT and zarr3: such a checkpoint is readable in both modes."""
     hf, given = spec.model.hf, spec.overrides.maxtext
     if hf is None:
@@ -346,7 +346,7 @@ def _parse_axis(given: Value) -> int:
 
 
 def _converted_checkpoint(
-    spec: WorkloadSpec, facts: Facts, conversion: ConversionInputs | None, output: str | None
+    spec: WorkloadSpec, facts: ResolutionFacts, conversion: ConversionInputs | None, output: str | None
 ) -> str | None:
     named = spec.model.hf.converted if spec.model.hf else None
     if named:
@@ -354,7 +354,7 @@ def _converted_checkpoint(
     return directory_of(conversion, output=output) if conversion and output else None
 
 
-def _converted_items(facts: Facts, converted: str | None) -> str | None:
+def _converted_items(facts: ResolutionFacts, converted: str | None) -> str | None:
     """Return the path of the conversion's result: the complete one that was found, else the path of the first
     attempt's."""
     if converted is None:

@@ -6,10 +6,11 @@ requested one.
 
 from __future__ import annotations
 
-from xsft.states.model import UNENDED, Observation, Progress, Status, seconds_since
+from xsft.states.model import UNENDED, Observation, Status, seconds_since
 from xsft.states.names import ENDED, State
 from xsft.states.pods import current, oom_killed
 from xsft.states.worth import is_worthless, worthless
+from xsft.trainers.progress import Progress
 
 _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
 """source: jobset@v0.10.1 pkg/constants/constants.go"""

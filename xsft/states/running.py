@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from math import isfinite
 
-from xsft.states.model import Observation, Progress, seconds_since
+from xsft.states.model import Observation, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.names import State
 from xsft.states.pods import current, started_at
 from xsft.states.worth import worthless
+from xsft.trainers.progress import Progress
 
 STALL_FACTOR = 10.0
 """Number of median steps without a line. The pause around a save takes a few; a hung collective never ends."""

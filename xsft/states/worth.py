@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Literal, TypeGuard, get_args
 
 from xsft.problems import Problem, warning
-from xsft.states.model import Progress
 from xsft.states.rows import ProgressRead, Row
+from xsft.trainers.progress import Progress
 
 ENOUGH = 3
 """Minimum number of such steps: one or two may be an unusual batch. If a run has fewer steps, all of them."""

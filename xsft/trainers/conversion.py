@@ -6,56 +6,25 @@ from typing import Any
 
 from xsft.catalog.models import pins
 from xsft.catalog.releases import at_least
-from xsft.conversion.estimate import estimate
 from xsft.conversion.inputs import ConversionInputs
-from xsft.conversion.plan import ConversionPlan
-from xsft.facts import Facts, TriesFacts
-from xsft.naming import stage_name
 from xsft.pod.sent import text_of
 from xsft.spec.resolve import Run
 from xsft.trainers.arguments import argument
 
-STAGE = "convert"
 SIZED = "xsft.conversion.sized_converter"
 """Program that runs the converter with the workload's sizes."""
 
 
-def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | None:
-    """Return the plan that converts the run's weights into the folder of the next attempt; None if the workload names a
-    checkpoint or trains from scratch."""
-    if run.conversion is None or run.converted is None or run.output is None:
-        return None
-    facts = facts or Facts()
-    source_bytes = facts.source.weights_bytes if facts.source else None
-    tries = facts.tries or TriesFacts()
-    folder = run.next_try or run.converted
-    return ConversionPlan(
-        run_name=stage_name(run_name=run.run_name, stage=STAGE),
-        training=run.run_name,
-        output=run.output,
-        inputs=run.conversion,
-        first=run.converted,
-        directory=folder,
-        argv=_conversion_argv(run, run.conversion, folder),
-        estimate=estimate(run.conversion, lazy=_is_lazy(run), source_bytes=source_bytes),
-        whole=run.checkpoint if facts.checkpoint and facts.checkpoint.status == "read" else None,
-        recorded=tries.recorded,
-        why_not=facts.checkpoint.detail if facts.checkpoint and facts.checkpoint.status != "read" else "",
-        unread=facts.checkpoint is not None and facts.checkpoint.status == "unreadable",
-        broken=tries.broken,
-    )
-
-
 def conversion_argv(run: Run) -> tuple[str, ...] | None:
-    """Return the `python3 -m …to_maxtext …` of the next attempt."""
-    made = conversion_plan(run)
-    return made.argv if made else None
-
-
-def _conversion_argv(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
+    """Return the `python3 -m …to_maxtext …` that converts the run's weights into the folder of the next attempt; None
+    if the workload names a checkpoint or trains from scratch."""
+    folder = run.next_try or run.converted
+    if run.conversion is None or folder is None or run.output is None:
+        return None
     release = run.release
     config = (release.base_config,) if release.layout == "legacy" else ()
-    keys = _conversion_keys(run, inputs, directory)
+    inputs = run.conversion
+    keys = _conversion_keys(run, inputs, folder)
     program = ("-c", text_of(SIZED)) if inputs.sized else ("-m",)
     return ("python3", *program, release.to_maxtext, *config, *keys, *_flags(run, inputs))
 
@@ -92,7 +61,7 @@ def _flags(run: Run, inputs: ConversionInputs) -> tuple[str, ...]:
     return (*lazy, f"--save_dtype={inputs.dtype}", *named, *revision)
 
 
-def _is_lazy(run: Run) -> bool:
+def loads_lazily(run: Run) -> bool:
     return not _is_multimodal(run) and (run.release.lazy_load_flag or run.release.lazy_load_default)
 
 

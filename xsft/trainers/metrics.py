@@ -16,9 +16,8 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
-from xsft.states.model import Progress
 from xsft.trainers.lines import Step
-from xsft.trainers.progress import middle
+from xsft.trainers.progress import Progress, middle
 from xsft.trainers.tally import Tally
 
 FOLDER = "metrics"

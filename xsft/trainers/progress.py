@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from statistics import median
+from typing import Literal
 
 from msgspec import Struct, field
 
-from xsft.states.model import Phase, Progress
+from xsft.naming import RowOrder
 from xsft.trainers.lines import (
     CheckpointRestored,
     DataEnded,
@@ -30,6 +31,47 @@ from xsft.trainers.lines import (
 )
 from xsft.trainers.losses import LossFold
 from xsft.trainers.tally import Tally
+
+Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """The trainer's progress, from one source. Steps count from 1, resumptions included."""
+
+    source: Literal["log", "metrics", "record", "checkpoints"]
+    read_at: str
+    """UTC, ISO 8601."""
+    phase: Phase | None = None
+    step: int | None = None
+    """The last one done."""
+    loss: float | None = None
+    """Loss of that step."""
+    step_seconds: float | None = None
+    """Median of the steps read, without each process's first (it compiles)."""
+    tflops_per_device: float | None = None
+    tokens_per_second: float | None = None
+    """Per device, padding included."""
+    said_at: str | None = None
+    """Time at which the trainer last printed a step or a phase."""
+    began_at: str | None = None
+    """Start of the process that wrote this log."""
+    saved_step: int | None = None
+    """Latest complete checkpoint."""
+    resumed_from: int | None = None
+    resumed_order: RowOrder | None = None
+    """Order of the rows since `resumed_from`, if the source has it."""
+    data_ended: bool = False
+    """The trainer reported that its data ran out."""
+    aborted: str | None = None
+    """Why the trainer stopped: the loss is NaN, …"""
+    no_target_steps: int = 0
+    """Longest run of consecutive steps without a target token, among the steps that were read; likewise the next
+    two."""
+    not_finite_steps: int = 0
+    """Steps whose loss was NaN or infinite."""
+    zero_loss_steps: int = 0
+    """Longest run of consecutive steps with a printed loss of 0.000 and with target tokens."""
+
 
 FIRST_WORDS = "making the model"
 """`lines.Phase` of the first line that a process of MaxText prints."""

@@ -9,10 +9,11 @@ import pytest
 
 from tests.actions.runs.test_waiting import DEAF, EMPTY, at
 from tests.actions.submit.test_wait import submit
-from xsft.actions.listener import ActionListener, PlainView
+from xsft.actions.listener import ActionListener
 from xsft.effects.submit.interrupts import NOTHING_CREATED
 from xsft.errors import Refused
 from xsft.problems import warning
+from xsft.reporting import PlainView
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from xsft.conversion.inputs import ConversionInputs, ConversionSource
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import ConversionRecord
 from xsft.errors import Unreachable
-from xsft.facts import SourceFacts
+from xsft.spec.facts import SourceFacts
 
 THEN, NOW = "a" * 40, "b" * 40
 

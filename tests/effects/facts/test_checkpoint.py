@@ -15,7 +15,7 @@ from tests.fakes.gcs import Bucket, serving
 from xsft.effects.facts.arrays import MAX_METADATA
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.errors import Unreachable
-from xsft.facts import CheckpointFacts
+from xsft.spec.facts import CheckpointFacts
 
 KEY = {"key_metadata": [{"key": k} for k in ("params", "decoder", "layers", "mlp", "wo", "kernel")]}
 NORM = {"key_metadata": [{"key": k} for k in ("params", "decoder", "layers", "norm", "scale")]}

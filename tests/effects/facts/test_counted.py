@@ -7,9 +7,9 @@ import pytest
 import xsft
 from xsft import api
 from xsft.dataset.counted import address
+from xsft.dataset.facts import CountedData
 from xsft.effects.facts import gather
 from xsft.effects.facts.counted import counts_kept, keep_counts
-from xsft.facts import CountedData
 from xsft.planner import make_intent
 from xsft.problems import warning
 

@@ -9,9 +9,11 @@ import pytest
 
 from tests.checks.factory import DROP, spec
 from tests.effects.gitrepo import git, made_in
+from xsft.dataset.facts import DataFacts
 from xsft.effects.facts.gather import gather, memory_gib, workload_folder
 from xsft.errors import Unreachable
-from xsft.facts import CheckpointFacts, DataFacts, Facts
+from xsft.facts import Facts
+from xsft.spec.facts import CheckpointFacts
 
 TODAY = "20261121"
 

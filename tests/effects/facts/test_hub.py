@@ -12,7 +12,7 @@ from tests.effects.machine.test_http_session import Server, serving
 from xsft.conversion.inputs import ConversionSource
 from xsft.effects.facts.hub import bytes_of, read_repository
 from xsft.errors import Unreachable
-from xsft.facts import SourceFacts
+from xsft.spec.facts import SourceFacts
 
 COMMIT = "c" * 40
 REPO = "owner/name"

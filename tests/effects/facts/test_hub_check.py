@@ -18,11 +18,12 @@ import xsft
 from tests.effects.machine.test_http_session import Server, serving
 from xsft import api
 from xsft.conversion.inputs import ConversionSource
+from xsft.dataset.facts import HubDataFacts
 from xsft.effects.facts.hub_check import check_data, check_weights, read_data
 from xsft.effects.facts.hub_reader import HubReader
 from xsft.errors import Unreachable
-from xsft.facts import HubDataFacts, SourceFacts
 from xsft.problems import Problem
+from xsft.spec.facts import SourceFacts
 
 WORKLOADS = Path(__file__).parents[3] / "workloads"
 PATH = "owner/rows"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from xsft.dataset.facts import DataFacts
 from xsft.effects.facts.rows import MAX_BYTES, read_rows
-from xsft.facts import DataFacts
 
 ROW = '{"messages": []}\n'
 

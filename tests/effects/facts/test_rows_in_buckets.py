@@ -18,12 +18,12 @@ import xsft
 from tests.fakes.gcs import Bucket, serving
 from xsft import api
 from xsft.dataset.counted import content_address
+from xsft.dataset.facts import CountedData, DataFacts
 from xsft.effects.facts import gather
 from xsft.effects.facts.counted import keep_counts
 from xsft.effects.facts.row_content import local_content
 from xsft.effects.facts.row_files import glob_regex
 from xsft.effects.facts.rows import read_rows
-from xsft.facts import CountedData, DataFacts
 from xsft.planner import make_intent
 from xsft.problems import warning
 

@@ -12,10 +12,9 @@ import yaml
 import xsft
 from tests.checks.factory import GOOD, merged
 from xsft import api
-from xsft.effects.facts.templates import template_facts
-from xsft.effects.machine.files import MAX_TEMPLATE_BYTES
-from xsft.facts import TemplateFacts
+from xsft.effects.facts.templates import MAX_TEMPLATE_BYTES, template_facts
 from xsft.problems import Problem, errors_in
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.trainers.arguments import argument
 

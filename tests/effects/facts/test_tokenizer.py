@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.tokenizers import DEEPSEEK_TEMPLATE, like_deepseek, tiny
+from xsft.dataset.facts import TokenizerFacts
 from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
-from xsft.facts import TokenizerFacts
 
 NOWHERE = Path("/nowhere")
 

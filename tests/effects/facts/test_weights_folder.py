@@ -13,7 +13,7 @@ import pytest
 
 from tests.hfmodels import VOCAB, write_model, write_safetensors
 from xsft.effects.facts.weights_folder import file_digest, read_folder
-from xsft.facts import SourceFacts
+from xsft.spec.facts import SourceFacts
 
 
 @pytest.fixture

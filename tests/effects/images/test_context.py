@@ -19,10 +19,10 @@ from xsft.effects.images.context import (
     read_tree,
 )
 from xsft.errors import EnvironmentMissing, UsageError
-from xsft.evaluation.program import program_archive, program_digest
 from xsft.image.context import LIMIT, context_problems
 from xsft.image.model import ContextFile
 from xsft.image.recipe import EVALUATE_FILE
+from xsft.pod.evaluation_archive import program_archive, program_digest
 
 NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
 

@@ -32,8 +32,8 @@ from xsft.effects.local.convert import Conversion, ConversionResult, bytes_done,
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.filelock import exclusive
 from xsft.errors import EnvironmentMissing, Refused
+from xsft.planning.conversion import conversion_plan
 from xsft.records.document import read_record
-from xsft.trainers.conversion import conversion_plan
 
 pytestmark = pytest.mark.loopback
 

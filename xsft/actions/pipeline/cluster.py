@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft import api, jobs
-from xsft.actions.listener import ActionListener, AskUser
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.here import conversion_found, training_plan
 from xsft.actions.runs.waiting import WaitLimits, error_of
 from xsft.actions.submit.cluster import ConnectSubmitter, submit_plan
@@ -27,6 +27,7 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unknown
 from xsft.launchers.cpujob import CpuJob
 from xsft.naming import stage_name
+from xsft.reporting import AskUser
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.states.rows import state_line
 from xsft.states.wait_goals import DONE

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from xsft import api
-from xsft.actions.listener import ActionListener, AskUser
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall
 from xsft.actions.pipeline.stages import stages_of
 from xsft.effects.machine import clock
 from xsft.effects.machine.signals import interrupted_after
 from xsft.errors import TimedOut, UsageError
+from xsft.reporting import AskUser
 from xsft.spec.amounts import duration_text
 from xsft.stages.stage import STAGES, Stage, StageName
 from xsft.stages.walk import StageReport, WalkResult, WalkSettings, walk

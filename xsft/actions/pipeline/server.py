@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft import api
 from xsft.acceptance import for_submission
-from xsft.actions.listener import ActionListener, AskUser
+from xsft.actions.listener import ActionListener
 from xsft.actions.pipeline.cluster import ClusterCall, SharedIntent
 from xsft.actions.pipeline.export import ExportOnCluster
 from xsft.actions.pipeline.serve import exported_weights, weights_ahead
@@ -25,6 +25,7 @@ from xsft.errors import Refused, UsageError, refuse_errors
 from xsft.launchers.audit import AuditRow
 from xsft.launchers.serving_expect import audit_server
 from xsft.problems import Problem
+from xsft.reporting import AskUser
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 

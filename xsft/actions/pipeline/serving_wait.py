@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import shlex
 
-from xsft.actions.listener import AskUser
 from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.submit.serving import find_server, stop_argv
 from xsft.errors import Refused, RunFailed, TimedOut
+from xsft.reporting import AskUser
 from xsft.serving.plan import ServingPlan
 from xsft.spec.amounts import duration_text
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.actions.listener import ShowWaiting, wait_silently
 from xsft.effects.submit.interrupts import when_interrupted
 from xsft.errors import Refused, Unreachable
 from xsft.problems import Problem
+from xsft.reporting import ShowWaiting, wait_silently
 from xsft.run_access import RunAccess
 from xsft.states.lookup import one_run, silent
 from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft.actions.listener import ActionListener
 from xsft.actions.new_file import refuse_unless_free
 from xsft.actions.pictures import comparison_picture
 from xsft.effects.machine.files import write_atomic
@@ -15,6 +14,7 @@ from xsft.effects.runs.losses import LossCurve
 from xsft.errors import Unknown, UsageError
 from xsft.naming import RowOrder
 from xsft.problems import Problem, note, warning
+from xsft.reporting import Reporter
 from xsft.run_access import RunAccess
 from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run, require_names
@@ -37,7 +37,7 @@ class RunComparison(Struct, frozen=True, kw_only=True):
 
 
 def compare_runs(
-    names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: Path | None, listener: ActionListener
+    names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: Path | None, listener: Reporter
 ) -> RunComparison:
     """Return the losses of the runs, drawn in the new file `target` (a PNG or an SVG) unless that is None.
 

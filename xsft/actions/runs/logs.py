@@ -9,7 +9,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.actions.listener import ActionListener
 from xsft.actions.runs.attempts import attempt_of, no_attempt
 from xsft.actions.runs.log_request import LogRequest
 from xsft.actions.runs.log_roles import chosen_roles, role_text
@@ -18,6 +17,7 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
 from xsft.effects.runs.logstream import LogLine, ProcessRole
 from xsft.errors import Unknown, Unreachable, UsageError, XsftError
+from xsft.reporting import Reporter
 from xsft.run_access import RunAccess
 from xsft.states.classify import classify
 from xsft.states.folding import FoldedRun
@@ -26,7 +26,7 @@ from xsft.states.model import Observation, RunObject
 from xsft.states.names import ENDED
 from xsft.states.rows import Row, row_of, state_line
 
-SILENT = ActionListener()
+SILENT = Reporter()
 
 AGAIN_S = 5.0
 """Seconds between reads for a run that is to be followed, while its cluster does not answer."""
@@ -69,7 +69,7 @@ def found_lines(
     runs: RunAccess,
     logs: LogReader,
     timestamps: bool,
-    listener: ActionListener = SILENT,
+    listener: Reporter = SILENT,
     pause: Pause = clock.pause,
 ) -> FoundLog:
     """Return the log. Raises UsageError for a name, an attempt, a slice or a host that does not exist, and for too many
@@ -90,7 +90,7 @@ def found_lines(
     return FoundLog(seen=seen, lines=lines, names=tuple(role_text(jobset, role) for role in roles))
 
 
-def _find_run(name: str, runs: RunAccess, listener: ActionListener) -> FoldedRun:
+def _find_run(name: str, runs: RunAccess, listener: Reporter) -> FoldedRun:
     with listener.waiting("logs", "asking the clusters") as say:
         runs.listen(say)
         return one_run(name, runs.look())

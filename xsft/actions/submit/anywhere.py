@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from xsft.actions.listener import ActionListener, PlainView
+from xsft.actions.listener import ActionListener
 from xsft.actions.submit.cluster import submit_plan
 from xsft.actions.submit.local import train_here
 from xsft.aliases import ShowLine
@@ -15,6 +15,7 @@ from xsft.api import LoadedWorkload, accepted_problems, plan
 from xsft.effects.local.run import LocalResult
 from xsft.effects.submit.submission import Submission
 from xsft.problems import Problem
+from xsft.reporting import PlainView
 from xsft.submitting import submitter_for
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.acceptance import for_submission
-from xsft.actions.listener import ActionListener, AskUser, ProgressView
+from xsft.actions.listener import ActionListener
 from xsft.actions.runs.waiting import WaitResult, error_of
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submit.submission import Submission, Submitter
@@ -19,6 +19,7 @@ from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem
 from xsft.proposal import Proposal
+from xsft.reporting import AskUser, ProgressView
 from xsft.spec.amounts import counted_text, duration_text
 from xsft.states.wait_goals import DONE
 from xsft.steps import Plan, Planned

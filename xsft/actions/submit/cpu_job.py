@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft import jobs
-from xsft.actions.listener import AskUser
 from xsft.actions.runs.waiting import WaitLimits, WaitResult
 from xsft.actions.submit.cluster import SubmissionEnd
 from xsft.conversion.plan import ConversionPlan
@@ -18,6 +17,7 @@ from xsft.effects.submit.submission import Submission
 from xsft.export.plan import ExportPlan
 from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
+from xsft.reporting import AskUser
 from xsft.steps import JobPlan
 
 CpuPlan = TypeVar("CpuPlan", ConversionPlan, ExportPlan)

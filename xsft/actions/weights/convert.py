@@ -21,8 +21,9 @@ from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable, UsageError, refuse_errors
-from xsft.facts import Facts, SourceFacts
+from xsft.facts import Facts
 from xsft.problems import Problem, warning
+from xsft.spec.facts import SourceFacts
 from xsft.spec.resolve import resolve
 from xsft.steps import Intent
 

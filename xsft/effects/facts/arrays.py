@@ -22,7 +22,7 @@ from xsft.checkpoint.files import (
 )
 from xsft.effects.machine.parallel import all_answers
 from xsft.effects.records.storage import Storage
-from xsft.facts import SavedArray
+from xsft.spec.facts import SavedArray
 
 MAX_METADATA = 16 * 1024 * 1024
 """Bytes. `_METADATA` takes some 600 bytes for each array: 1.2 MB for 2,000 of them (deepseek3 unscanned)."""

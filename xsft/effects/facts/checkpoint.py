@@ -24,7 +24,7 @@ from xsft.effects.facts.near import absent_checkpoint, no_commit, step_folder
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import DEADLINE_S, Storage, storage_for
 from xsft.errors import Unreachable
-from xsft.facts import CheckpointFacts
+from xsft.spec.facts import CheckpointFacts
 
 SAMPLED = 4
 """Number of arrays without OCDBT that are read for a check, each from its own file; each is a request."""

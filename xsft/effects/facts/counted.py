@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from xsft.dataset.facts import CountedData
 from xsft.effects.machine.files import write_private
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import own_environment
-from xsft.facts import CountedData
 from xsft.problems import Problem
 
 MAX_BYTES = 64 * 1024

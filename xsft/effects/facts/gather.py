@@ -11,6 +11,7 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from xsft.catalog.datasets import dataset
+from xsft.dataset.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.hub_reader import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
@@ -26,17 +27,10 @@ from xsft.effects.machine.parallel import start
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
-from xsft.facts import (
-    CheckpointFacts,
-    DataFacts,
-    Facts,
-    HubDataFacts,
-    ImageFacts,
-    SourceFacts,
-    TokenizerFacts,
-)
+from xsft.facts import Facts
 from xsft.naming import stage_name
 from xsft.problems import Problem
+from xsft.spec.facts import CheckpointFacts, ImageFacts, SourceFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve

@@ -22,8 +22,8 @@ from xsft.conversion.quantized import language_fields, quantisation_evidence
 from xsft.effects.facts.weights_folder import CONFIG, INDEX, SINGLE, vocabulary
 from xsft.effects.machine.http_session import Session
 from xsft.errors import Unreachable
-from xsft.facts import SourceFacts
 from xsft.problems import Problem, error
+from xsft.spec.facts import SourceFacts
 from xsft.spec.secrets import hold_secret
 
 ENDPOINT = "https://huggingface.co"

@@ -14,14 +14,15 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.conversion.inputs import ConversionSource
+from xsft.dataset.facts import HubDataFacts
 from xsft.effects.facts.hub import ENDPOINT, HubAnswer, endpoint_of, hub_session, read_json, read_repository, read_token
 from xsft.effects.machine.http_session import Session
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.parallel import call_within
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
-from xsft.facts import HubDataFacts, SourceFacts
 from xsft.problems import Problem, error
+from xsft.spec.facts import SourceFacts
 
 DEADLINE_S = 5.0
 """Maximum time for all requests about one repository."""

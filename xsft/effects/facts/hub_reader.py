@@ -7,7 +7,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from xsft.conversion.inputs import ConversionSource
-from xsft.facts import HubDataFacts, SourceFacts
+from xsft.dataset.facts import HubDataFacts
+from xsft.spec.facts import SourceFacts
 
 
 class HubReader(Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from xsft.dataset.facts import DataFacts, KeyRule, SampledRow
 from xsft.dataset.kinds import clash_in
 from xsft.effects.environments import environments
 from xsft.effects.facts.row_files import RowFile
@@ -24,7 +25,6 @@ from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import XsftError
-from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
 from xsft.trainers.local import OFFLINE
 

@@ -9,7 +9,7 @@ from xsft.checkpoint.files import METADATA, STEP_METADATA
 from xsft.checkpoint.whole import COMMITTED, interrupted, uncommitted
 from xsft.effects.facts.arrays import json_at
 from xsft.effects.records.storage import Storage
-from xsft.facts import CheckpointFacts
+from xsft.spec.facts import CheckpointFacts
 
 ITEMS = ("items/", "model_params/")
 """Folders that hold a model: of a conversion, and of a run's own checkpoints."""

@@ -4,11 +4,12 @@ unknown."""
 from __future__ import annotations
 
 from xsft.conversion.inputs import ConversionSource
+from xsft.dataset.facts import DataFacts, HubDataFacts
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.rows import read_rows, rows_unread
 from xsft.effects.facts.tries import folder_names
 from xsft.errors import Unreachable
-from xsft.facts import CheckpointFacts, DataFacts, HubDataFacts, SourceFacts
+from xsft.spec.facts import CheckpointFacts, SourceFacts
 
 WHY = "--offline was given"
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.data import located
+from xsft.dataset.facts import DataFacts, KeyRule, SampledRow
 from xsft.dataset.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.dataset.kinds import clash_in
 from xsft.effects.facts.library_rows import read_bucket_files, read_files
@@ -28,7 +29,6 @@ from xsft.effects.machine.clock import monotonic
 from xsft.effects.machine.files import system_words
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
-from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
 from xsft.trainers.local import FILE_FORMATS
 

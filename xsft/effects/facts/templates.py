@@ -5,12 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsft.effects.facts.gather import workload_folder
-from xsft.effects.machine.files import read_template_text
+from xsft.effects.machine.files import ContentKind, read_content
 from xsft.errors import SpecError
-from xsft.facts import TemplateFacts
 from xsft.problems import error
+from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.template import WHERE, template_name_problem
+from xsft.spec.template import SUFFIXES, WHERE, template_name_problem
+
+MAX_TEMPLATE_BYTES = 64 * 1024
+"""Chat templates on the hub take up to 20 kB; a container's command holds 120,000 bytes (launchers.encoding)."""
+TEMPLATE = ContentKind(
+    noun="template",
+    max_bytes=MAX_TEMPLATE_BYTES,
+    suffixes=SUFFIXES,
+    where="Check the path; it starts from the workload's folder.",
+    make="Write the template, or remove data.chat_template.",
+)
 
 
 def template_facts(spec: WorkloadSpec, *, file: str | Path) -> TemplateFacts | None:
@@ -23,7 +33,7 @@ def template_facts(spec: WorkloadSpec, *, file: str | Path) -> TemplateFacts | N
     if refused := template_name_problem(name):
         return TemplateFacts(problem=refused)
     try:
-        return TemplateFacts(text=read_template_text(workload_folder(file) / name))
+        return TemplateFacts(text=read_content(workload_folder(file) / name, TEMPLATE))
     except SpecError as unread:
         (found,) = unread.problems
         return TemplateFacts(problem=error(found.id, WHERE, found.message, found.fix))

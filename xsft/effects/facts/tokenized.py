@@ -10,13 +10,13 @@ from typing import Protocol
 
 import msgspec
 
+from xsft.dataset.facts import RoundTokens
 from xsft.effects.environments import environments
 from xsft.effects.machine import process
 from xsft.effects.machine.files import write_private
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
-from xsft.facts import RoundTokens
 
 WORKER = Path(__file__).with_name("token_worker.py")
 TIMEOUT_S = 15.0

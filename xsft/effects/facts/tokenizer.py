@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from xsft.data import located
-from xsft.facts import TokenizerFacts
+from xsft.dataset.facts import TokenizerFacts
 from xsft.problems import Problem, error
 from xsft.trainers.local import is_local
 

@@ -12,9 +12,10 @@ from xsft.conversion.record import FILE, MAX_BYTES, ConversionRecord, from_json
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import DEADLINE_S, storage_for
 from xsft.errors import Unreachable
-from xsft.facts import CheckpointFacts, Facts, TriesFacts
+from xsft.facts import Facts
 from xsft.naming import attempt_number
 from xsft.problems import Problem, errors_in
+from xsft.spec.facts import CheckpointFacts, TriesFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
 from xsft.trainers.trainer import trainer_of

@@ -20,8 +20,8 @@ from xsft.conversion.quantized import language_fields, quantisation_evidence, se
 from xsft.effects.machine.files import system_words, write_private
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.errors import XsftError
-from xsft.facts import SourceFacts
 from xsft.problems import Problem, error
+from xsft.spec.facts import SourceFacts
 
 WHERE = "model.hf.repo"
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", ".safetensors"

@@ -13,10 +13,10 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError, XsftError
-from xsft.facts import ImageFacts
 from xsft.image.lock import read_base, read_lock, same_image, update_lock, with_base
 from xsft.image.model import Base, BuildOptions, LockedImage, Material
 from xsft.image.recipe import base_of, make_recipe, repository_in
+from xsft.spec.facts import ImageFacts
 
 T = TypeVar("T")
 

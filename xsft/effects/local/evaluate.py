@@ -40,10 +40,11 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.container import evaluation_document, judged
 from xsft.evaluation.plan import FILE, EvaluationPlan
-from xsft.evaluation.program import PROGRAM, program_digest, program_job
+from xsft.evaluation.program import PROGRAM, program_job
 from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json, known_before
 from xsft.evaluation.verdict import Judgement
 from xsft.naming import attempt_number, next_attempt
+from xsft.pod.evaluation_archive import program_digest
 from xsft.pod.sent import sent_argv
 from xsft.records import EVALUATION_KEY
 from xsft.records.model import Outcome

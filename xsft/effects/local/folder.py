@@ -14,11 +14,10 @@ from xsft.effects.machine.regular import open_regular, read_text
 from xsft.errors import Refused, UsageError
 from xsft.records.model import Record
 from xsft.spec.digest import canonical
-from xsft.states.model import Progress
 from xsft.states.worth import text_of, worthless
 from xsft.trainers.lines import trainer_event
 from xsft.trainers.losses import LossFold
-from xsft.trainers.progress import LoggedLine, progress_of
+from xsft.trainers.progress import LoggedLine, Progress, progress_of
 from xsft.trainers.record import MAY_CHANGE_WORDS, changed_keys, complete_record, merge_losses
 from xsft.trainers.trainer import trainer_of
 

@@ -16,9 +16,9 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.files import write_atomic
 from xsft.records.document import to_json
 from xsft.records.model import Outcome, Record
-from xsft.states.model import Progress
 from xsft.trainers.lines import SaveFinished, ShapePadding, Step, TrainerEvent, TrainingAborted, trainer_event
 from xsft.trainers.losses import LossFold
+from xsft.trainers.progress import Progress
 from xsft.trainers.receipt import ReceiptFold
 from xsft.trainers.record import merge_losses
 from xsft.trainers.tally import Tally

@@ -24,12 +24,9 @@ from msgspec import Struct
 from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.errors import EnvironmentMissing, SpecError, UsageError
 from xsft.problems import error
-from xsft.spec.template import SUFFIXES
 
 MAX_BYTES = 1024 * 1024
 """A workload is a page or two; more is a mistake (a data file, a log)."""
-MAX_TEMPLATE_BYTES = 64 * 1024
-"""Chat templates on the hub take up to 20 kB; a container's command holds 120,000 bytes (launchers.encoding)."""
 STDIN = "-"
 OLD_S = 3600.0
 """No writer takes this long; a younger file may still be in use."""
@@ -70,13 +67,6 @@ PASTE = ContentKind(
     piped="the command",
     shorten="Paste only the command, or a page of text.",
 )
-TEMPLATE = ContentKind(
-    noun="template",
-    max_bytes=MAX_TEMPLATE_BYTES,
-    suffixes=SUFFIXES,
-    where="Check the path; it starts from the workload's folder.",
-    make="Write the template, or remove data.chat_template.",
-)
 PLACES = ContentKind(
     noun="places.yaml",
     max_bytes=MAX_BYTES,
@@ -111,14 +101,14 @@ def read_workload_text(
     return _decode_text(name, content, kind)
 
 
-def read_template_text(path: Path) -> str:
-    """Return the text of the file that `data.chat_template` names, as `read_workload_text` does."""
-    return _decode_text(str(path), _from_file(str(path), os.open, TEMPLATE), TEMPLATE)
+def read_content(path: Path, kind: ContentKind) -> str:
+    """Return the text of a file of this kind, as `read_workload_text` does."""
+    return _decode_text(str(path), _from_file(str(path), os.open, kind), kind)
 
 
 def read_places_text(path: Path) -> str:
     """Return the text of places.yaml, as `read_workload_text` does."""
-    return _decode_text(str(path), _from_file(str(path), os.open, PLACES), PLACES)
+    return read_content(path, PLACES)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from xsft.image.registry_names import is_loopback
+from xsft.effects.machine.sockets import is_loopback
 
 
 class Session(requests.Session):

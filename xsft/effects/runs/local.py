@@ -20,9 +20,9 @@ from xsft.naming import StageWork
 from xsft.records import CONVERSION_KEY, EVALUATION_KEY, EXPORT_KEY, FOLDER, LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
-from xsft.states.model import UNENDED, Observation, Progress, Recorded, Unread
+from xsft.states.model import UNENDED, Observation, Recorded, Unread
 from xsft.targets import THIS_MACHINE
-from xsft.trainers.progress import LoggedLine, progress_of
+from xsft.trainers.progress import LoggedLine, Progress, progress_of
 
 LOCK = "lock"
 """As `RunFolder.lock` (effects/local/folder.py)."""

@@ -27,11 +27,11 @@ from xsft.effects.runs.read_scope import lacks_progress, may_have_progress
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.encoding import XPK_START
 from xsft.reading.pods import prints_steps, trainer_container
-from xsft.states.model import Observation, Pod, Progress, Recorded, RunObject, Unread, What
+from xsft.states.model import Observation, Pod, Recorded, RunObject, Unread, What
 from xsft.states.moments import seconds_between
 from xsft.states.pods import by_server_clock, oom_killed, started_at, trouble
 from xsft.trainers.metrics import progress_of_metrics
-from xsft.trainers.progress import LoggedLine, progress_of
+from xsft.trainers.progress import LoggedLine, Progress, progress_of
 
 T = TypeVar("T")
 NOT_READ = "not read in time"

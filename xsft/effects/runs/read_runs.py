@@ -32,7 +32,8 @@ from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
 from xsft.states.classify import admitted_at
 from xsft.states.lookup import RunsRead
-from xsft.states.model import Observation, Progress, RunObject, Unread, seconds_since
+from xsft.states.model import Observation, RunObject, Unread, seconds_since
+from xsft.trainers.progress import Progress
 
 
 class PendingLists(Struct, frozen=True, kw_only=True):
