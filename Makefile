@@ -11,7 +11,7 @@ setup:
 
 .PHONY: environments
 environments: setup
-	@$(BIN)/python tests/environments.py
+	@$(BIN)/python tests/build_environments.py
 
 .PHONY: demo
 demo: setup
@@ -53,11 +53,11 @@ docs: setup
 
 .PHONY: cluster cluster-down cluster-tools
 cluster: setup
-	@$(BIN)/python -m tests.cluster up
+	@$(BIN)/python -m tests.control_plane up
 cluster-down: setup
-	@$(BIN)/python -m tests.cluster down
+	@$(BIN)/python -m tests.control_plane down
 cluster-tools: setup
-	@$(BIN)/python -m tests.cluster build --if-possible
+	@$(BIN)/python -m tests.control_plane build --if-possible
 
 .PHONY: test
 test: environments

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import warm
-from tests.cluster.fixtures import chip, cluster_namespace, cluster_tools, real_cluster
 from tests.contract.commandline import here, without_hub
+from tests.control_plane.fixtures import chip, cluster_namespace, cluster_tools, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import ClusterApi, cluster_api, pytest_generate_tests, standing_in
 from tests.fakes.gcs import bucket

@@ -44,7 +44,7 @@ NAMED_BY = {
 """Words in each file that has a test with that marker (tests/conftest.py looks at every item): a stage collects those
 files only, because collecting all 13,000 tests takes 12 s of CPU. The quick stage collects all.
 """
-PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
+PREPARE = {"cluster": (sys.executable, "-m", "tests.control_plane", "build", "--if-possible")}
 """What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
 NO_TESTS = 5
 """pytest's exit status when a stage selects nothing."""

@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-WHOLE = {"bench", "cluster", "contract", "engine", "fakes", "failures", "faults", "images", "tools"}
+WHOLE = {"bench", "control_plane", "contract", "engine", "fakes", "failures", "faults", "images", "tools"}
 """Folders whose tests are of no single module."""
 OTHERS = {
     "checks/test_all.py": "the list of all checks",

@@ -28,8 +28,8 @@ from tests.bench import many_runs, measured
 from tests.bench.bench import Budget
 from tests.bench.many_runs import NAMESPACE, Many
 from tests.bench.measured import Cost
-from tests.cluster import build
 from tests.contract.commandline import XSFT
+from tests.control_plane import build
 from tests.fakes import gcs
 from tests.fakes.xpktools import GCLOUD, Tools
 from xsft.effects.environments import environments

@@ -1,6 +1,6 @@
 """`xsft submit` against `xpk workload create`: wall seconds, in turn, on the same cluster.
 
-Both make the same McJAX run of 128 hosts, each time under a new name, on a real control plane (tests/cluster), or on
+Both make the same McJAX run of 128 hosts, each time under a new name, on a real control plane (tests/control_plane), or on
 the stand-in where its programs are not built. Its queue stands behind a gate, so that no pods come in between. xpk is
 the pinned one with the real kubectl and a gcloud that answers at once (tests/fakes/xpktools.py); it is spared what it
 would ask the network (its latest version, its telemetry, the project's number). Ten of its seconds are a sleep between
@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cluster import tools as programs
 from tests.contract.commandline import Machine, machine
+from tests.control_plane import tools as programs
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.fakes.xpktools import Server, furnish, serving_xpk
@@ -87,7 +87,7 @@ def served(folder: Path, *, stand_in: bool) -> Iterator[tuple[ClusterApi, Server
         with standing_in(folder) as api:
             yield api, serving_xpk(api.standin)
         return
-    from tests.cluster.start import up
+    from tests.control_plane.start import up
     from tests.faults import real
 
     cluster = up(folder / "cluster", tools=found, name="bench", progress=say, bound=True)

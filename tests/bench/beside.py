@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.cluster import queues
-from tests.cluster.api import Cluster
-from tests.cluster.nodes import DEFAULT, nodes
+from tests.control_plane import queues
+from tests.control_plane.api import Cluster
+from tests.control_plane.nodes import DEFAULT, nodes
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen
 from tests.faults.server import Front, served

@@ -25,10 +25,10 @@ from pathlib import Path
 from tests.bench import beside, recorded
 from tests.bench.etcd import Etcd, Pair
 from tests.bench.recorded import JOBSETS, NUMBER, WORKLOADS, Recorded
-from tests.cluster import tools, webhooks
-from tests.cluster.api import Cluster
-from tests.cluster.start import Progress, prepared, up
-from tests.cluster.tools import Tools
+from tests.control_plane import tools, webhooks
+from tests.control_plane.api import Cluster
+from tests.control_plane.start import Progress, prepared, up
+from tests.control_plane.tools import Tools
 from xsft.effects.machine.paths import own_cache
 
 NAMESPACE = "runs"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.api import Cluster
+from tests.control_plane.api import Cluster
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen

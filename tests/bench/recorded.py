@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from tests.bench.etcd import Etcd, Pair
-from tests.cluster.api import Cluster
-from tests.cluster.rest import ApiError
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import ApiError
 from tests.stories import ROOT
 
 NUMBER = b"run-0000-"

@@ -1,4 +1,4 @@
-"""`xsft place show`: which cluster is meant. What it prints of a real cluster: tests/cluster/test_place.py."""
+"""`xsft place show`: which cluster is meant. What it prints of a real cluster: tests/control_plane/test_place.py."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Cluster as Real
+from tests.control_plane.api import Cluster as Real
 from tests.effects.clusterruns import Staged
 from tests.effects.records.test_records import CREATED, begun, intent, store
 from tests.replacing import replace

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.cluster.ports import free_port
+from tests.control_plane.ports import free_port
 from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.cli import main

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
 from tests.contract.commandline import Machine, machine
+from tests.control_plane.api import Cluster
 from tests.fakes.clusters import reaching
 from tests.podshell import received, stubs_in
 from tests.stories import intent_of, plans_of, spec_of, varied

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.cluster.ports import free_port
+from tests.control_plane.ports import free_port
 from tests.tunedmodels import Memorised
 from tests.until import until
 from xsft.effects.local.trace import newest_trace

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.cluster.api import Cluster as Real
-from tests.cluster.rest import MERGE
+from tests.control_plane.api import Cluster as Real
+from tests.control_plane.rest import MERGE
 from tests.effects.observing import observe_run
 from tests.fakes.clusters import pending_lists
 from tests.fakes.kuberuns import golden
@@ -63,7 +63,7 @@ class Staged:
     def submit(
         self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, held: bool = False, **how: Any
     ) -> Json:
-        """Submit a run as xsft creates it. `notes`: annotations of all pods (tests/cluster/stages.yaml). `held`: a
+        """Submit a run as xsft creates it. `notes`: annotations of all pods (tests/control_plane/stages.yaml). `held`: a
         deleted pod stays until `releases`.
         """
         body = manifest(name, self.namespace, mode=mode, **how)
@@ -91,7 +91,7 @@ class Staged:
                 self.real.api("PATCH", path, {"metadata": {"finalizers": None}}, content=MERGE)
 
     def says(self, name: str, *lines: str, job: str = "slice-job", index: int = 0, host: int = 0, **how: Any) -> None:
-        """`how`: as in tests/cluster/podlogs.py."""
+        """`how`: as in tests/control_plane/podlogs.py."""
         self.real.write_logs(self.namespace, place(name, job, index, host), lines, **how)
 
     def ends(self, name: str, *, code: int = 0, **how: Any) -> None:

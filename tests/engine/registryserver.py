@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.ports import free_port
+from tests.control_plane.ports import free_port
 from tests.engine.children import start
 
 UP_WITHIN_S = 120.0

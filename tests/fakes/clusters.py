@@ -17,7 +17,7 @@ from typing import TypeVar
 import pytest
 import yaml
 
-from tests.cluster.queues import PRIORITIES
+from tests.control_plane.queues import PRIORITIES
 from tests.fakes.kubeapi import CONTEXT, KubeApi, serving, write_kubeconfig
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.standin import StandinWorld, cluster_queue
@@ -43,10 +43,10 @@ REASONS = {
     "silence": "it is about a server that says nothing, or says it too slowly; no real one does",
     "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
     "prompt": "it is about a terminal; what a submission creates, other tests compare on the real server",
-    "held": "tests/cluster/test_admission.py holds a slice by a real JobSet without a queue",
-    "identity": "tests/cluster/test_admission.py annotates a real ServiceAccount",
+    "held": "tests/control_plane/test_admission.py holds a slice by a real JobSet without a queue",
+    "identity": "tests/control_plane/test_admission.py annotates a real ServiceAccount",
     "finished": "tests/effects/runs/test_list_runs_real.py makes Kueue finish a real Workload early",
-    "walked": "tests/cluster/test_whole_walk.py goes through the same stages on the real server",
+    "walked": "tests/control_plane/test_whole_walk.py goes through the same stages on the real server",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""
 
@@ -194,11 +194,11 @@ def cluster_api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clus
 
 @contextmanager
 def reaching(cluster: object, folder: Path, *, gated: bool = True) -> Iterator[ClusterApi]:
-    """A namespace of its own on a real control plane (tests.cluster.api.Cluster), through the proxy.
+    """A namespace of its own on a real control plane (tests.control_plane.api.Cluster), through the proxy.
 
     `folder`: one of pytest's, whose name no other test of the session has.
     """
-    from tests.cluster.api import Cluster as Real
+    from tests.control_plane.api import Cluster as Real
     from tests.faults.proxy import Upstream, proxying
     from tests.faults.real import namespace_of
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from tests.cluster.api import Cluster
-from tests.cluster.queues import CLUSTER_QUEUE, KUEUE, PRIORITIES, cluster_queue, local_queue
-from tests.cluster.rest import MERGE, ApiError
+from tests.control_plane.api import Cluster
+from tests.control_plane.queues import CLUSTER_QUEUE, KUEUE, PRIORITIES, cluster_queue, local_queue
+from tests.control_plane.rest import MERGE, ApiError
 from tests.fakes.xpktools import Server
 from tests.faults.proxy import Upstream
 from tests.faults.world import Json

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.api import Cluster
+from tests.control_plane.api import Cluster
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for, plans_of
 from xsft.checks.environment import MAX_MANIFEST_BYTES

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.checkpoints import small_files
-from tests.cluster.api import Cluster
-from tests.cluster.rest import MERGE, each
 from tests.contract.commandline import INPUTS, Machine, machine
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import MERGE, each
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, facts_for, spec_of
 from xsft.effects.environments.installed import BuiltEnvironment

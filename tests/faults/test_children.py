@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
+from tests.control_plane.api import Cluster
 from tests.effects.cluster.test_cluster import MODES, sent_to
 from tests.fakes.clusters import ClusterApi, reaching
 from xsft.reading.children import child_jobs

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
-from tests.cluster.rest import MERGE
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import MERGE
 from tests.effects.cluster.test_cluster import CREATE
 from tests.effects.submit.test_submission import answered, process, saves
 from tests.fakes.clusters import ClusterApi, reaching

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
+from tests.control_plane.api import Cluster
 from tests.effects.cluster.test_cluster import container, planned, sent_to, trainer
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for

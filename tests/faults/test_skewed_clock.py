@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.api import Cluster
-from tests.cluster.ports import free_port
+from tests.control_plane.api import Cluster
+from tests.control_plane.ports import free_port
 from tests.effects.clusterruns import STEP, Staged
 from tests.fakes.kubeapi import write_kubeconfig
 from xsft.cli import main

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
+from tests.control_plane.api import Cluster
 from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.faults.real import RealWorld

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tests.cluster.ports import free_port
+from tests.control_plane.ports import free_port
 from tests.fakes.clusters import ClusterApi
 from tests.faults.answer import Answer
 from tests.faults.server import Front, served

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cluster.nodes import Slices, nodes, ready
+from tests.control_plane.nodes import Slices, nodes, ready
 from xsft.catalog.tpu import parse_tpu_type, slice_of, tpu_types
 from xsft.reading.supply import SliceUser, TpuSupply, supplies
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checks.cluster.test_demand import demand
-from tests.cluster.nodes import Slices, nodes
+from tests.control_plane.nodes import Slices, nodes
 from xsft.checks.cluster.node_pools import node_pool_problems
 from xsft.problems import Problem
 

@@ -1,4 +1,4 @@
-"""The problems that responses to dry runs mean, in the server's words (real ones: tests/cluster/test_admission.py)."""
+"""The problems that responses to dry runs mean, in the server's words (real ones: tests/control_plane/test_admission.py)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Cluster as Real
+from tests.control_plane.api import Cluster as Real
 from tests.effects.clusterruns import CHIPS, HOSTS, JOBSETS, STEP, TOPOLOGY, Staged, place, selector
 from tests.effects.observing import observe_cluster
 from tests.until import until_next_second

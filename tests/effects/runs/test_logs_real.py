@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cluster.api import Cluster as Real
+from tests.control_plane.api import Cluster as Real
 from tests.effects.clusterruns import HOSTS, Staged
 from tests.effects.runs.test_logs import ActionListener
 from tests.fakes.kubelogs import printer

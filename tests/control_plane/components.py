@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.kueue_source import CERTIFICATES
-from tests.cluster.kueue_source import PORT as VISIBILITY_PORT
-from tests.cluster.processes import Command
-from tests.cluster.tools import Tools
+from tests.control_plane.kueue_source import CERTIFICATES
+from tests.control_plane.kueue_source import PORT as VISIBILITY_PORT
+from tests.control_plane.processes import Command
+from tests.control_plane.tools import Tools
 
 PORTS = ("etcd", "etcd-peers", "api", "jobset", "kueue", "visibility", "kwok")
 STAGES = Path(__file__).with_name("stages.yaml")

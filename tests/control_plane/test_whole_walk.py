@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
-from tests.cluster.played import EVALUATE, PlayedPods, playing
+from tests.control_plane.api import Cluster
+from tests.control_plane.played import EVALUATE, PlayedPods, playing
 from tests.documents import read_document
 from tests.servers import IMAGE
 from xsft.effects.environments.installed import BuiltEnvironment

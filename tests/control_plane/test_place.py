@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.checks.cluster.test_demand import demand
-from tests.cluster.api import Cluster
-from tests.cluster.rest import MERGE
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import MERGE
 from tests.effects.clusterruns import CHIPS, FLAVOR, Staged
 from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.cluster.rest import ApiError, Rest
+from tests.control_plane.rest import ApiError, Rest
 
 Json = dict[str, Any]
 KWOK = "/apis/kwok.x-k8s.io/v1alpha1"

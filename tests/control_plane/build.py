@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.cluster import kueue_source, tools
-from tests.cluster.tools import GO, MANIFESTS, TOOLS, Tool, Tools
+from tests.control_plane import kueue_source, tools
+from tests.control_plane.tools import GO, MANIFESTS, TOOLS, Tool, Tools
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.parallel import start
 from xsft.effects.machine.process import ProcessResult, own_environment, run

@@ -1,4 +1,4 @@
-"""python -m tests.cluster: a second cluster beside the first leaves nothing behind; a missing Go is reported."""
+"""python -m tests.control_plane: a second cluster beside the first leaves nothing behind; a missing Go is reported."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.__main__ import main
-from tests.cluster.api import Cluster
-from tests.cluster.fixtures import built_tools
-from tests.cluster.record import load
-from tests.cluster.tools import Tools
+from tests.control_plane.__main__ import main
+from tests.control_plane.api import Cluster
+from tests.control_plane.fixtures import built_tools
+from tests.control_plane.record import load
+from tests.control_plane.tools import Tools
 from tests.stories import ROOT
 
 
 def command(*arguments: str, cache: Path, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        (sys.executable, "-m", "tests.cluster", *arguments),
+        (sys.executable, "-m", "tests.control_plane", *arguments),
         env={**os.environ, "XSFT_CACHE_DIR": str(cache), "PATH": path},
         cwd=ROOT,
         capture_output=True,

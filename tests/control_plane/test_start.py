@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import StartFailed
-from tests.cluster.components import PORTS
-from tests.cluster.ports import HIGHEST, LOWEST, free_ports
-from tests.cluster.processes import Command, Process, Spawner, born
-from tests.cluster.start import up
-from tests.cluster.tools import Tools
+from tests.control_plane.api import StartFailed
+from tests.control_plane.components import PORTS
+from tests.control_plane.ports import HIGHEST, LOWEST, free_ports
+from tests.control_plane.processes import Command, Process, Spawner, born
+from tests.control_plane.start import up
+from tests.control_plane.tools import Tools
 from tests.stories import ROOT
 from tests.until import until
 
@@ -63,7 +63,7 @@ def test_a_start_whose_port_is_taken_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="NOT RUN: needs setpriv (Linux, util-linux)")
 def test_a_bound_process_dies_with_its_parent(tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from tests.cluster.processes import Command, Spawner\n"
+        "import sys, time; from pathlib import Path; from tests.control_plane.processes import Command, Spawner\n"
         "spawner = Spawner(folder=Path(sys.argv[1]), bound=True, children={})\n"
         "print(spawner.spawn(Command(name='s', argv=('sleep', '60'), env={})).pid, flush=True); time.sleep(60)"
     )

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.components import Layout
-from tests.cluster.rest import Rest
+from tests.control_plane.components import Layout
+from tests.control_plane.rest import Rest
 
 Json = dict[str, Any]
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

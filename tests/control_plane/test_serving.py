@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
-from tests.cluster.rest import ApiError
 from tests.contract.commandline import machine
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import ApiError
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server

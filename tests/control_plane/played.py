@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.checkpoints import small_files
-from tests.cluster.api import Cluster
 from tests.contract.commandline import Machine, machine
+from tests.control_plane.api import Cluster
 from tests.fakes.clusters import reaching
 from tests.slicejobs import measured_by_pod
 from tests.stories import ROOT

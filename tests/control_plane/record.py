@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.components import Layout
-from tests.cluster.processes import Process, Spawner
-from tests.cluster.tools import Tools
+from tests.control_plane.components import Layout
+from tests.control_plane.processes import Process, Spawner
+from tests.control_plane.tools import Tools
 
 if TYPE_CHECKING:
-    from tests.cluster.api import Cluster
+    from tests.control_plane.api import Cluster
 
 RECORD = "cluster.json"
 
@@ -32,7 +32,7 @@ def save(cluster: Cluster) -> None:
 
 def load(folder: Path) -> Cluster | None:
     """The cluster that was started in `folder`, by whichever process; None where there is none."""
-    from tests.cluster.api import Cluster
+    from tests.control_plane.api import Cluster
 
     try:
         record = json.loads((folder / RECORD).read_bytes())

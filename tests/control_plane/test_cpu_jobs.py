@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests import inprocess
-from tests.cluster.api import Cluster
-from tests.cluster.queues import KUEUE, cluster_queue, local_queue
+from tests.control_plane.api import Cluster
+from tests.control_plane.queues import KUEUE, cluster_queue, local_queue
 from tests.cpujobs import NAME, planned
 from tests.effects.cluster.test_cluster import planned as training
 from tests.effects.submit.test_admission import plan as plan_of

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.api import Cluster
-from tests.cluster.rest import ApiError
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import ApiError
 from tests.stories import ROOT
 from tests.until import until_next_second
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster import build, tools
-from tests.cluster.nodes import Slices, nodes, ready
-from tests.cluster.tools import Tools
+from tests.control_plane import build, tools
+from tests.control_plane.nodes import Slices, nodes, ready
+from tests.control_plane.tools import Tools
 
 if TYPE_CHECKING:
-    from tests.cluster.api import Cluster
+    from tests.control_plane.api import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ def real_cluster(cluster_tools: Tools, tmp_path_factory: pytest.TempPathFactory)
 
     It takes 20 s to start, ends with the session, and dies with this process however that ends.
     """
-    from tests.cluster.start import up  # heavy, and most sessions need it not
+    from tests.control_plane.start import up  # heavy, and most sessions need it not
 
     folder = tmp_path_factory.mktemp("cluster") / "real"
     with pytest.MonkeyPatch.context() as patch:

@@ -12,9 +12,9 @@ from tests.bench import bench_status, many_runs, measured, recorded
 from tests.bench.bench_status import LISTS, RSS_MIB, Bench, Command
 from tests.bench.many_runs import NAMESPACE
 from tests.bench.recorded import Recorded
-from tests.cluster.api import Cluster
-from tests.cluster.fixtures import say
-from tests.cluster.tools import Tools
+from tests.control_plane.api import Cluster
+from tests.control_plane.fixtures import say
+from tests.control_plane.tools import Tools
 
 pytestmark = pytest.mark.cluster
 RUNS = 30

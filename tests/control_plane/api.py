@@ -23,11 +23,11 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from tests.cluster import podlogs, queues, record, stored
-from tests.cluster.components import ORDER, Layout, commands
-from tests.cluster.nodes import LARGE
-from tests.cluster.processes import Process, Spawner
-from tests.cluster.rest import MERGE, ApiError, Rest, each
+from tests.control_plane import podlogs, queues, record, stored
+from tests.control_plane.components import ORDER, Layout, commands
+from tests.control_plane.nodes import LARGE
+from tests.control_plane.processes import Process, Spawner
+from tests.control_plane.rest import MERGE, ApiError, Rest, each
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Cluster:
         return [pod for pod in self.pods(namespace, selector) if pod["status"].get("phase") == phase]
 
     def annotate_pod(self, namespace: str, pod: str, notes: Mapping[str, str | None]) -> None:
-        """Set annotations, or remove those that are None; tests/cluster/stages.yaml says what `fake/…` do."""
+        """Set annotations, or remove those that are None; tests/control_plane/stages.yaml says what `fake/…` do."""
         body = {"metadata": {"annotations": dict(notes)}}
         self.api("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod}", body, content=MERGE)
 
@@ -127,7 +127,7 @@ class Cluster:
         self.annotate_pods(namespace, selector, notes)
 
     def write_logs(self, namespace: str, selector: str, lines: Sequence[str], **settings: Any) -> None:
-        """Append `lines` to the log of each selected pod; tests/cluster/podlogs.py explains `settings`."""
+        """Append `lines` to the log of each selected pod; tests/control_plane/podlogs.py explains `settings`."""
         for pod in self.pods(namespace, selector):
             podlogs.write(self.rest, self.folder / "logs", pod, lines, **settings)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.cluster.api import Cluster
-from tests.cluster.rest import MERGE
-from tests.cluster.test_cpu_jobs import mend
+from tests.control_plane.api import Cluster
+from tests.control_plane.rest import MERGE
+from tests.control_plane.test_cpu_jobs import mend
 from tests.effects.cluster.test_cluster import planned
 from tests.effects.submit.test_admission import plan
 from tests.fakes.clusters import V6E_256, ClusterApi

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
+from tests.control_plane.api import Cluster
 
 pytestmark = pytest.mark.cluster
 Make = Callable[..., str]

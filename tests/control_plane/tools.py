@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.kueue_source import PATCH
+from tests.control_plane.kueue_source import PATCH
 from xsft.effects.machine.paths import own_cache
 
 GO = Path(__file__).parent / "go"

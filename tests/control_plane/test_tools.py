@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import build, kueue_source, tools
-from tests.cluster.nodes import DEFAULT, HEADS, nodes
+from tests.control_plane import build, kueue_source, tools
+from tests.control_plane.nodes import DEFAULT, HEADS, nodes
 from tests.until import until
 from xsft.errors import EnvironmentMissing
 

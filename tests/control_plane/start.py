@@ -9,14 +9,14 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster import podlogs, queues, webhooks
-from tests.cluster.api import Cluster, StartFailed
-from tests.cluster.certificates import write_certificates
-from tests.cluster.components import ORDER, PORTS, Layout, write_files
-from tests.cluster.nodes import DEFAULT, Slices, nodes, ready
-from tests.cluster.ports import free_ports
-from tests.cluster.processes import Spawner
-from tests.cluster.tools import Tools
+from tests.control_plane import podlogs, queues, webhooks
+from tests.control_plane.api import Cluster, StartFailed
+from tests.control_plane.certificates import write_certificates
+from tests.control_plane.components import ORDER, PORTS, Layout, write_files
+from tests.control_plane.nodes import DEFAULT, Slices, nodes, ready
+from tests.control_plane.ports import free_ports
+from tests.control_plane.processes import Spawner
+from tests.control_plane.tools import Tools
 from xsft.spec.place import DEFAULT_QUEUE
 
 Progress = Callable[[str], None]

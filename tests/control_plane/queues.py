@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.cluster.nodes import Slices
+from tests.control_plane.nodes import Slices
 from xsft.spec.place import DEFAULT_QUEUE
 
 Json = dict[str, Any]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.api import Cluster
-from tests.cluster.played import EVALUATE, PlayedPods, playing
 from tests.contract.commandline import XSFT
+from tests.control_plane.api import Cluster
+from tests.control_plane.played import EVALUATE, PlayedPods, playing
 from tests.stories import ROOT
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.spec.loader import load_yaml

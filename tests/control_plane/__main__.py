@@ -1,4 +1,4 @@
-"""python -m tests.cluster up|down|status|build: a real control plane on this machine, left running until `down`."""
+"""python -m tests.control_plane up|down|status|build: a real control plane on this machine, left running until `down`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from textwrap import indent
 
 import yaml
 
-from tests.cluster import build
-from tests.cluster.api import Cluster, StartFailed
-from tests.cluster.components import ORDER
-from tests.cluster.nodes import DEFAULT, Slices
-from tests.cluster.record import load
-from tests.cluster.start import up
-from tests.cluster.tools import version
+from tests.control_plane import build
+from tests.control_plane.api import Cluster, StartFailed
+from tests.control_plane.components import ORDER
+from tests.control_plane.nodes import DEFAULT, Slices
+from tests.control_plane.record import load
+from tests.control_plane.start import up
+from tests.control_plane.tools import version
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, XsftError
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.control_plane", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     for name, do, about in (
         ("up", _up, "start one, building its programs first where they are missing, and tell how to use it"),
@@ -174,7 +174,7 @@ cluster {cluster.name} is up: {versions}
   export KUBECONFIG={cluster.kubeconfig}    (context {cluster.context})
   kubectl    {cluster.layout.tools.program("kubectl")}
   logs       {cluster.spawner.log("COMPONENT")}
-  pods       end, fail and wait by annotations: tests/cluster/stages.yaml
+  pods       end, fail and wait by annotations: tests/control_plane/stages.yaml
   stop it    {_stop(cluster.name)}
 
 In a workload, beside `output: gs://…`:
@@ -182,7 +182,7 @@ In a workload, beside `output: gs://…`:
 
 
 def _stop(name: str) -> str:
-    return "make cluster-down" if name == USUAL_NAME else f".venv/bin/python -m tests.cluster down --name {name}"
+    return "make cluster-down" if name == USUAL_NAME else f".venv/bin/python -m tests.control_plane down --name {name}"
 
 
 if __name__ == "__main__":
