@@ -13,7 +13,7 @@ DATA = Path(__file__).parent / "data" / "checkpoints"
 
 
 def unpacked(name: str, folder: Path) -> Path:
-    """The folder, with the small files of real checkpoints in it (tests/data/checkpoints/README.md)."""
+    """The folder, with the small files of real checkpoints in it (tests/fixtures/checkpoints/README.md)."""
     with tarfile.open(DATA / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder

@@ -1,4 +1,4 @@
-"""The index of OCDBT stores written by Orbax and tensorstore (tests/data/checkpoints/README.md)."""
+"""The index of OCDBT stores written by Orbax and tensorstore (tests/fixtures/checkpoints/README.md)."""
 
 from __future__ import annotations
 

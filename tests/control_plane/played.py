@@ -1,6 +1,6 @@
 """Plays the pods of a workload's stages on a real control plane: they run, log, write to the bucket and end.
 
-The log lines and exit statuses are those of runs of this machine (maxtext@0.2.5, tests/data/nights).
+The log lines and exit statuses are those of runs of this machine (maxtext@0.2.5, tests/fixtures/nights).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from xsft.launchers.xpkcluster import cluster_line
 from xsft.spec.placeholders import PLACEHOLDERS, placeholder_in
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (ROOT / "xsft" / "data" / "init", ROOT / "workloads")
+FOLDERS = (ROOT / "xsft" / "packaged" / "init", ROOT / "workloads")
 SHIPPED = (ROOT / "places.yaml", *(file for folder in FOLDERS for file in sorted(folder.glob("*.yaml"))))
 
 

@@ -1,6 +1,6 @@
-"""Makes xsft/data/tiny: chat rows by arithmetic, and a byte-level BPE tokenizer of 512 entries trained on them.
+"""Makes xsft/packaged/tiny: chat rows by arithmetic, and a byte-level BPE tokenizer of 512 entries trained on them.
 
-    <MaxText environment>/bin/python tests/tools/make_tiny_data.py xsft/data/tiny
+    <MaxText environment>/bin/python tests/tools/make_tiny_data.py xsft/packaged/tiny
 
 Deterministic: rows depend on nothing, training a tokenizer has no chance in it. `rows()` needs the standard library
 only; the tokenizer needs `tokenizers`, which the MaxText environment holds.

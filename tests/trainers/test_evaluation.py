@@ -74,7 +74,7 @@ def test_evaluation_passes_each_key_once_and_reads_the_split_in_order() -> None:
     assert plan.inputs.rows == 200
     assert plan.inputs.held_out["hf_eval_files"] == "xsft://tiny/chat.jsonl"
     (read,) = (word for word in plan.base_argv if word.startswith("hf_eval_files="))
-    assert read.endswith("/xsft/data/tiny/chat.jsonl")
+    assert read.endswith("/xsft/packaged/tiny/chat.jsonl")
 
 
 def test_evaluation_without_a_split_reads_no_rows() -> None:

@@ -16,7 +16,7 @@ from xsft.facts import Facts
 from xsft.planner import make_intent
 from xsft.spec.reader import read_spec
 
-TEMPLATES = Path(__file__).parent.parent / "data" / "init"
+TEMPLATES = Path(__file__).parent.parent / "packaged" / "init"
 MODEL, HUB_ID = "qwen3-0.6b", "Qwen/Qwen3-0.6B"
 """Model and hub id in the templates."""
 SLICES = ("type: v6e-8 ", *(f"type: v6e-{chips} " for chips in (16, 32, 64, 128, 256)))

@@ -14,7 +14,7 @@ SCHEME = "xsft://"
 SHIPPED = ("tiny/chat.jsonl", "tiny/tokenizer")
 """What a workload may name: 480 rows with `messages`, `question`, `answer`; made by tests/tools/make_tiny_data.py."""
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent.parent / "packaged"
 
 
 def located(path: str) -> str:
