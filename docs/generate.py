@@ -13,18 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from xsft import errors
+from xsft.base import errors
 from xsft.catalog import models
 from xsft.catalog.data import toml
 from xsft.catalog.fit import row_keys
 from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
 from xsft.checks.special_tokens import masked_tokens, trained_tokens
-from xsft.commands.verbs import VERBS, parser
-from xsft.interface.documents import DOCUMENTS, published_schema
+from xsft.runs.reasons import REASONS
+from xsft.runs.rules import rule_table
 from xsft.spec import schema
 from xsft.spec.reference import tables, workload_page
-from xsft.states.reasons import REASONS
-from xsft.states.rules import rule_table
+from xsft.verbs.documents import DOCUMENTS, published_schema
+from xsft.verbs.table import VERBS, parser
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -148,7 +148,7 @@ def argument_name(action: argparse.Action) -> str:
 EXIT_HEAD = """\
 # Exit status
 
-Generated from [xsft/errors.py](../../xsft/errors.py) by `make docs`; do not edit.
+Generated from [xsft/base/errors.py](../../xsft/errors.py) by `make docs`; do not edit.
 
 | status | class | meaning |
 |---|---|---|
@@ -296,7 +296,7 @@ def outcome_cells(row: Mapping[str, str]) -> tuple[str, str, str]:
 INTERFACE_HEAD = """\
 # Machine interface
 
-Generated from [xsft/interface/documents.py](../../xsft/interface/documents.py) by `make docs`; do not edit.
+Generated from [xsft/verbs/documents.py](../../xsft/interface/documents.py) by `make docs`; do not edit.
 
 With `--json`, a verb prints exactly one JSON document on stdout. Everything else goes to stderr.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import sys
 
-from xsft.effects.environments import envbuild, environments
-from xsft.effects.machine.process import own_environment
-from xsft.errors import XsftError
+from xsft.base.errors import XsftError
+from xsft.environments import envbuild, environments
+from xsft.machine.process import own_environment
 
 
 def main() -> int:

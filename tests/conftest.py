@@ -26,8 +26,8 @@ from tests.run import NAMED_BY
 from tests.tputypes import new_generation
 from tests.tunedmodels import memorised
 from tests.userfolders import files_naming, user_folders
-from xsft.effects.environments import environments
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments import environments
+from xsft.environments.installed import BuiltEnvironment
 
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or behind `&` in a script: what tests start inherits

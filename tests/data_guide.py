@@ -12,7 +12,7 @@ import re
 import shlex
 from pathlib import Path
 
-from xsft.cli import main as xsft
+from xsft.verbs.cli import main as xsft
 
 ROOT = Path(__file__).parent.parent
 GUIDE = ROOT / "docs" / "guides" / "data.md"

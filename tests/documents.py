@@ -1,4 +1,4 @@
-"""Read what `--json` printed as the document that xsft/interface/documents.py describes."""
+"""Read what `--json` printed as the document that xsft/verbs/documents.py describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from xsft.interface.documents import DOCUMENTS
+from xsft.verbs.documents import DOCUMENTS
 
 
 def read_document(name: str, printed: str | bytes | Mapping[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ EVERYTHING: Mapping[str, Any] = {
 }
 
 ONE_CHOICE = frozenset({"trainer", "place.fit"})
-"""Keys for which there is one value so far: there is no other to change them to (tests/trainers/second.py is one)."""
+"""Keys for which there is one value so far: there is no other to change them to (tests/trainer/second.py is one)."""
 
 OTHER: Mapping[str, Any] = {
     "name": "other-name",

@@ -8,14 +8,14 @@ from typing import Any
 
 from tests.fakes.gcs import Bucket
 from tests.hfmodels import SIZES
-from xsft.effects.records.records import RecordStore
-from xsft.export.record import FILE, ExportRecord
-from xsft.export.verification import Verification
-from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL, WRITES_ANNOTATION
+from xsft.base import result_record
 from xsft.records.document import to_json
-from xsft.records.model import Attempt, Record
-from xsft.stages import result_record
-from xsft.trainers.arguments import argument
+from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL, WRITES_ANNOTATION
+from xsft.records.record import Attempt, Record
+from xsft.records.record_files import RecordStore
+from xsft.trainer.arguments import argument
+from xsft.weights.export_record import FILE, ExportRecord
+from xsft.weights.export_verification import Verification
 
 MODULE = "maxtext.trainers.post_train.sft.train_sft"
 LORA = {"lora.enable_lora": True, "lora.lora_rank": 4, "lora.lora_alpha": 8}

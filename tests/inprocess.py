@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from subprocess import CompletedProcess
 from unittest.mock import patch
 
-from xsft.cli import main
+from xsft.verbs.cli import main
 
 
 def xsft(*arguments: str, stdin: str | None = "") -> CompletedProcess[str]:

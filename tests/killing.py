@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from xsft.effects.cluster import cluster, servers
-from xsft.effects.records.objects import GcsObjects, LocalObjects
+from xsft.cluster import cluster, servers
+from xsft.machine.objects import GcsObjects, LocalObjects
 
 
 class Killed(BaseException):

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.replacing import replace
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import Containment, detect
-from xsft.effects.machine.paths import own_cache
-from xsft.facts import Facts
-from xsft.planner import make_intent, make_plan
+from xsft.checks.facts import Facts
+from xsft.launch.local_machine import Machine
+from xsft.machine.paths import own_cache
+from xsft.machine.pid_namespace import Containment, detect
+from xsft.planning.planner import make_intent, make_plan
+from xsft.planning.steps import Plan
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
-from xsft.steps import Plan
 
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from xsft.effects.environments import environments
-from xsft.effects.local import namespace
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import own_cache
+from xsft.environments import environments
+from xsft.machine import pid_namespace
+from xsft.machine.files import write_atomic
+from xsft.machine.paths import own_cache
 
 PARSER = Path(__file__).parent / "contract" / "maxtext_parser.py"
 PARSERS = sorted(PARSER.parent.glob("maxtext_[pq]*.py"))
@@ -115,8 +115,8 @@ def kept_answers(python: Path, *scripts: Path) -> Path | None:
 @contextmanager
 def _process(python: Path, script: Path) -> Iterator[WorkerProcess]:
     """MaxText runs alone in a PID namespace: it ends other people's processes otherwise."""
-    contained = namespace.detect()
-    namespace.refuse_where_harmful(contained)
+    contained = pid_namespace.detect()
+    pid_namespace.refuse_where_harmful(contained)
     with TemporaryDirectory(prefix="xsft-maxtext-") as folder:
         # -I: neither the user's site nor the checkout can shadow MaxText.
         argv = (*contained.prefix, str(python), "-I", str(script))

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.replacing import replace
-from xsft.aliases import ShowLine
-from xsft.effects.cluster.delete import DeleteOutcome
-from xsft.problems import Problem
-from xsft.states.folding import Classify
-from xsft.states.lookup import RunsAnswer, RunsRead, answer_of
-from xsft.states.losing import SavedSteps
-from xsft.states.model import Condition, KueueWorkload, Observation, Recorded, RunObject, Status
-from xsft.states.names import State
-from xsft.trainers.progress import Progress
+from xsft.base.aliases import ShowLine
+from xsft.base.problems import Problem
+from xsft.base.state_names import State
+from xsft.cluster.delete import DeleteOutcome
+from xsft.cluster.observation import Condition, KueueWorkload, Observation, Recorded, RunObject, Status
+from xsft.runs.folding import Classify
+from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
+from xsft.runs.losing import SavedSteps
+from xsft.trainer.progress import Progress
 
 NOW = "2026-11-21T12:00:00+00:00"
 EARLIER = "2026-11-21T11:59:56Z"

@@ -13,10 +13,10 @@ from rich.console import Console
 
 import xsft
 from tests.observations import NOW, jobset, judged, local, observed, queued, said
-from xsft.actions.pictures import comparison_picture
-from xsft.screen.status_screen import table
-from xsft.states.folding import fold
-from xsft.states.model import Observation
+from xsft.cluster.observation import Observation
+from xsft.runs.folding import fold
+from xsft.runs.pictures import comparison_picture
+from xsft.verbs.status_screen import table
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "pictures"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.maxtext import Worker
-from xsft.data import located
+from xsft.catalog.packaged import located
 from xsft.spec.base import Value
-from xsft.trainers.arguments import argument
+from xsft.trainer.arguments import argument
 
 ROWS = Path(__file__).parent / "contract" / "maxtext_rows.py"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xsft.launchers.encoding import kubernetes_expand
+from xsft.launcher.encoding import kubernetes_expand
 
 Json = Mapping[str, Any]
 FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
 
 NO_TOOLS = "not contract and not maxtext and not cluster and not engine and not trainer"
 STAGES = {

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.stories import intent_of, spec_of, varied
-from xsft.effects.records.objects import objects_for
-from xsft.effects.records.records import RecordStore
-from xsft.effects.submit.recording import Provenance
-from xsft.effects.submit.serving import plan_serving
-from xsft.effects.submit.serving_record import ServerRecord
-from xsft.serving.plan import ServingPlan
+from xsft.launch.recording import Provenance
+from xsft.launcher.server_plan import ServingPlan
+from xsft.machine.objects import objects_for
+from xsft.records.record_files import RecordStore
 from xsft.spec.resolve import Run
+from xsft.stages.create_server import plan_serving
+from xsft.stages.server_record import ServerRecord
 
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat-serve"

@@ -6,16 +6,16 @@ import json
 import re
 from typing import Any
 
-from tests.launchers.decoding import decode_command
+from tests.launcher.decoding import decode_command
 from tests.stories import ROOT, intent_of, spec_of, varied
-from xsft.evaluation.container import evaluation_document, judged
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.slicejob import SliceJob, evaluation_job
-from xsft.planner import job_rendering, make_job_plan
+from xsft.evaluation.trainer_plan import evaluation_plan
+from xsft.launcher.encoding import command_in_wrapper
+from xsft.launcher.slicejob import SliceJob, evaluation_job
+from xsft.planning.planner import job_rendering, make_job_plan
+from xsft.planning.steps import Intent, JobPlan
 from xsft.spec.loader import load_yaml
-from xsft.steps import Intent, JobPlan
-from xsft.trainers.evaluation import evaluation_plan
+from xsft.workers.evaluation_container import evaluation_document, judged
 
 STORY = "qwen3_gsm8k"
 NAME = "qwen3-gsm8k-evaluate"

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from tests.replacing import replace
-from xsft.data import SCHEME
-from xsft.dataset.facts import TokenizerFacts
-from xsft.effects.environments import render
-from xsft.effects.facts.templates import template_facts
-from xsft.effects.facts.tokenizer import read_tokenizer
-from xsft.effects.inputs.places import load_places
-from xsft.facts import Facts
-from xsft.planner import make_intent, make_plan
-from xsft.pod.evaluation_archive import program_digest
+from xsft.catalog.packaged import SCHEME
+from xsft.checks.facts import Facts
+from xsft.cluster.places import load_places
+from xsft.data.facts import TokenizerFacts
+from xsft.data.tokenizer import read_tokenizer
+from xsft.environments import render
+from xsft.planning.planner import make_intent, make_plan
+from xsft.planning.steps import Intent, Plan
+from xsft.planning.templates import template_facts
 from xsft.spec.facts import CheckpointFacts, ImageFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
-from xsft.steps import Intent, Plan
+from xsft.workers.evaluation_archive import program_digest
 
 ROOT = Path(__file__).parent.parent
 FILES = tuple(sorted((ROOT / "workloads").glob("*.yaml")))

@@ -23,15 +23,15 @@ from google.cloud.storage import Client
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.stories import ROOT, facts_for, spec_of, varied
-from xsft.effects.records.objects import GcsObjects
-from xsft.effects.records.records import RecordStore
-from xsft.effects.records.writable import check_writable
-from xsft.effects.submit.recording import Provenance
-from xsft.effects.submit.submission import Submitter, create_planned
 from xsft.image.contents import ImageConfiguration, ImageLook
-from xsft.planner import make_intent, make_plan
+from xsft.launch.recording import Provenance
+from xsft.launch.submission import Submitter, create_planned
+from xsft.machine.objects import GcsObjects
+from xsft.machine.writable import check_writable
+from xsft.planning.planner import make_intent, make_plan
+from xsft.planning.steps import Plan
+from xsft.records.record_files import RecordStore
 from xsft.spec.loader import load_yaml
-from xsft.steps import Plan
 
 NAME = "deepseek-ultrachat"
 FOLDER = f"runs/{NAME}/xsft"

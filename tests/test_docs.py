@@ -14,15 +14,15 @@ from types import ModuleType
 import pytest
 
 import xsft
-from xsft import errors
-from xsft.cli import main
-from xsft.commands.verbs import VERBS, parser
-from xsft.effects.environments import environments
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.base import errors
+from xsft.environments import environments
+from xsft.environments.installed import BuiltEnvironment
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.reference import anchor
 from xsft.spec.schema import schema
+from xsft.verbs.cli import main
+from xsft.verbs.table import VERBS, parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.facts import Facts
-from xsft.problems import Problem, warning
+from xsft.checks.facts import Facts
+from xsft.base.problems import Problem, warning
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
@@ -135,16 +135,16 @@ def listed(section: str) -> set[str]:
 
 
 def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Copy) -> None:
-    ours = {file: _take(copy, file) for file in ("tests/launchers/second.py", "tests/launchers/test_second.py")}
+    ours = {file: _take(copy, file) for file in ("tests/launcher/second.py", "tests/launcher/test_second.py")}
     with copy.changed() as files:
         for file, text in ours.items():
             copy.add(file, text)
-        line = f'{" " * 8}"second": RegisteredLauncher(module="tests.launchers.second"),\n'
-        copy.add("xsft/targets.py", line, after=f'"very-high"),\n{" " * 8}),\n')
+        line = f'{" " * 8}"second": RegisteredLauncher(module="tests.launcher.second"),\n'
+        copy.add("xsft/base/targets.py", line, after=f'"very-high"),\n{" " * 8}),\n')
         copy.make_docs()
     assert files == listed("a launcher")
     assert len(files) <= 8
-    assert {file for file in files if file.startswith("xsft/")} == {"xsft/targets.py"}
+    assert {file for file in files if file.startswith("xsft/")} == {"xsft/base/targets.py"}
     with copy.changed() as files:
         types = "xsft/catalog/tpu_types.toml"
         copy.add(types, (copy.folder / types).read_text(encoding="utf-8") + SECTION)
@@ -162,18 +162,18 @@ def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Co
 def test_a_new_trainer_changes_only_the_listed_files(copy: Copy) -> None:
     names = ("second.py", "second_lines.py", "test_second.py")
     ours = {f"tests/trainers/{name}": _take(copy, f"tests/trainers/{name}") for name in names}
-    modules = 'answers="tests.trainers.second", lines="tests.trainers.second_lines"'
+    modules = 'answers="tests.trainer.second", lines="tests.trainer.second_lines"'
     with copy.changed() as files:
         for file, text in ours.items():
             copy.add(file, text)
         copy.add(
-            "xsft/training.py",
+            "xsft/base/training.py",
             f', "second": RegisteredTrainer({modules})',
-            after='lines="xsft.trainers.maxtext_lines")',
+            after='lines="xsft.trainer.maxtext_lines")',
         )
         copy.make_docs()
     assert files == listed("a trainer")
-    assert {file for file in files if file.startswith("xsft/")} == {"xsft/training.py"}
+    assert {file for file in files if file.startswith("xsft/")} == {"xsft/base/training.py"}
     assert "rl.num_generations=4" in copy.plan("trainer=second", "target=local")["trainer_argv"]
 
 
@@ -192,7 +192,7 @@ def test_a_new_check_changes_only_the_listed_files(copy: Copy) -> None:
 
 def test_a_new_check_of_a_cluster_changes_only_the_listed_files(copy: Copy) -> None:
     """Only a submission finds its problem; a plan knows that an entry of `checks:` may be for it."""
-    module, test = "xsft/checks/cluster/admission.py", "tests/checks/cluster/test_admission.py"
+    module, test = "xsft/checks/admission.py", "tests/checks/test_admission.py"
     with copy.changed() as files:
         declared = 'ADMISSION_UNSEEN = LateProblem(id="admission-unseen")\n'
         copy.add(module, 'SPELLING_CONTEXT = LateProblem(id="spelling-context")\n', after=declared)
@@ -204,7 +204,7 @@ def test_a_new_check_of_a_cluster_changes_only_the_listed_files(copy: Copy) -> N
         copy.make_docs()
     assert {re.sub("cluster/(test_)?admission", r"\1<name>", file) for file in files} == listed("a check")
     assert len(files) <= 3
-    copy.run_tests("tests/checks/test_documented.py", "tests/test_acceptance.py", test)
+    copy.run_tests("tests/checks/test_documented.py", "tests/base/test_acceptance.py", test)
     problems = copy.plan("target=local", "checks.spelling-context=known", "checks.spelling-name=known")["problems"]
     unused = {one["where"] for one in problems if one["id"] == "checks-unused"}
     assert [name for name in ("context", "name") if f"checks.spelling-{name}" in unused] == ["name"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.importer.build import import_paste
+from xsft.environments.installed import BuiltEnvironment
+from xsft.importing.build import import_paste
 from xsft.spec.reader import read_spec
 
 GUIDES = Path(__file__).parent.parent / "docs" / "guides"

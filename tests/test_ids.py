@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ids import pytest_make_parametrize_id
-from xsft.states.model import Condition
+from xsft.cluster.observation import Condition
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.loopback
 ENDS = """
 import atexit, sys
 from concurrent.futures import ThreadPoolExecutor
-import xsft.cli
+import xsft.verbs.cli
 from xsft.__main__ import run
 atexit.register(lambda: print("asked for"))
 pool = ThreadPoolExecutor(2)
 pool.submit(print, "worked")
 sys.stdout.write("no line end")
-xsft.cli.main = lambda: {status}
+xsft.verbs.cli.main = lambda: {status}
 run()
 """
 

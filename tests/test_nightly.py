@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from xsft.commands.verbs import parser
-from xsft.naming import run_name_limit
+from xsft.base.names import run_name_limit
 from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
+from xsft.verbs.table import parser
 
 ROOT = Path(__file__).parent.parent
 WORKFLOW = ROOT / "docs" / "examples" / "nightly.yaml"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.pictures import FOLDER, ROOT, RUNS, status_picture
-from xsft.actions.pictures import comparison_picture
+from xsft.runs.pictures import comparison_picture
 
 
 def test_the_picture_of_status_is_up_to_date() -> None:

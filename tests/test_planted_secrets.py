@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from tests.everything import EVERYTHING, Tree
-from xsft.cli import main
-from xsft.errors import SpecError
-from xsft.facts import Facts
-from xsft.planner import make_intent
-from xsft.problems import errors_in
-from xsft.screen.failure import problem_documents
+from xsft.base.errors import SpecError
+from xsft.base.problems import errors_in
+from xsft.checks.facts import Facts
+from xsft.planning.planner import make_intent
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.place import PathwaysImages, Place
 from xsft.spec.reader import read_spec
+from xsft.verbs.cli import main
+from xsft.verbs.failure import problem_documents
 
 Path_ = tuple[str | int, ...]
 

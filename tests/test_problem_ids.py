@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import get_args
 
 from tests.checks.idscan import ids_in_code
-from xsft.dataset.rules import RowProblem
-from xsft.records.model import Outcome
-from xsft.states.reasons import BY_SLUG
-from xsft.states.rules import log_rules
-from xsft.states.worth import Worthless
+from xsft.records.record import Outcome
+from xsft.runs.reasons import BY_SLUG
+from xsft.runs.rules import log_rules
+from xsft.runs.worth import Worthless
+from xsft.workers.row_rules import RowProblem
 
 _ID = re.compile(r"\.(problem_)?id\b")
 _HYPHENATED = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
@@ -27,9 +27,9 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 
 NOT_DECIDING = {
     "xsft/image/context.py": ["image-context-large"],  # the choices of an option
-    "xsft/dataset/verdicts.py": sorted(get_args(RowProblem)),  # the words of each fix
-    "xsft/states/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
-    "xsft/states/worth.py": ["Worthless"],  # the predicate of these reasons, where they are defined
+    "xsft/data/verdicts.py": sorted(get_args(RowProblem)),  # the words of each fix
+    "xsft/runs/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
+    "xsft/runs/worth.py": ["Worthless"],  # the predicate of these reasons, where they are defined
 }
 """Module -> ids that it lists, to read what a user wrote or to find words."""
 

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from xsft.naming import ModeName
-from xsft.targets import targets
-from xsft.training import trainers
+from xsft.base.names import ModeName
+from xsft.base.targets import targets
+from xsft.base.training import trainers
 
 ROOT = Path(__file__).parents[1]
 NAMES = {*get_args(ModeName), *targets(), *trainers()}
 
 BY_NAME = {
-    "xsft/naming.py": "the mode of jobs that are not trainings",
-    "xsft/targets.py": "the registry",
-    "xsft/training.py": "the registry",
-    "xsft/trainers/maxtext.py": "itself",
-    "xsft/importer/cluster.py": "xpk's verbs and flags, read as a mode",
-    "xsft/importer/xpkline.py": "the program of a pasted line",
-    "xsft/commands/init.py": "a template",
+    "xsft/base/names.py": "the mode of jobs that are not trainings",
+    "xsft/base/targets.py": "the registry",
+    "xsft/base/training.py": "the registry",
+    "xsft/trainer/maxtext.py": "itself",
+    "xsft/importing/cluster.py": "xpk's verbs and flags, read as a mode",
+    "xsft/importing/xpkline.py": "the program of a pasted line",
+    "xsft/verbs/init.py": "a template",
 }
 """Module -> what it names, and why it must."""
 

@@ -16,7 +16,7 @@ HEAVY = ("pydantic", "pydantic_core", "kubernetes", "google", "docker", "rich", 
 
 PROBE = """
 import sys
-from xsft.cli import main
+from xsft.verbs.cli import main
 try:
     main({arguments!r})
 finally:
@@ -33,14 +33,14 @@ def modules_after(*arguments: str, **where: Any) -> set[str]:
 @pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("--version",), ()])
 def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     loaded = modules_after(*arguments)
-    assert "xsft.cli" in loaded
+    assert "xsft.verbs.cli" in loaded
     assert [name for name in HEAVY if name in loaded] == []
 
 
 def test_help_of_the_top_imports_no_verb() -> None:
     loaded = modules_after("--help")
     rooms = ("xsft.commands.", "xsft.actions.", "xsft.screen.", "xsft.interface.")
-    assert {name for name in loaded if name.startswith(rooms)} == {"xsft.screen.failure", "xsft.commands.verbs"}
+    assert {name for name in loaded if name.startswith(rooms)} == {"xsft.verbs.failure", "xsft.verbs.table"}
 
 
 @pytest.mark.loopback
@@ -49,8 +49,8 @@ def test_status_loads_no_workload_code(arguments: tuple[str, ...], tmp_path: Pat
     """Half of the time of a look would go there."""
     nothing = {"HOME": str(tmp_path), "XSFT_STATE_DIR": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path)}
     loaded = modules_after(*arguments, cwd=tmp_path, env={**os.environ, **nothing})
-    assert "xsft.effects.runs.read_runs" in loaded
-    unused = {"pydantic", "rich", "xsft.steps", "xsft.spec.model", "xsft.spec.place"}
+    assert "xsft.runs.read_runs" in loaded
+    unused = {"pydantic", "rich", "xsft.planning.steps", "xsft.spec.model", "xsft.spec.place"}
     assert unused & loaded == set()
 
 

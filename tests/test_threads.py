@@ -14,10 +14,10 @@ WORDS = re.compile(r"\b(Decoder|decode|convert)\(")
 EXCEPTED = {
     "effects/local": "a verb of this machine decodes what its own worker printed, in one thread",
     "evaluation/report.py": "a report is read by the verb itself",
-    "effects/cluster/answers.py": "the module describes the types when it is imported",
-    "effects/cluster/kubeconfig.py": "the module describes the types when it is imported",
+    "cluster/answers.py": "the module describes the types when it is imported",
+    "cluster/kubeconfig.py": "the module describes the types when it is imported",
     "image/lock.py": "the module describes the types when it is imported",
-    "reading/lastknown_line.py": "the module describes the types when it is imported",
+    "runs/lastknown_line.py": "the module describes the types when it is imported",
 }
 
 

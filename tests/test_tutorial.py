@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.launchers.decoding import decode_command
-from xsft.facts import Facts
-from xsft.planner import make_intent
+from tests.launcher.decoding import decode_command
+from xsft.checks.facts import Facts
+from xsft.planning.planner import make_intent
+from xsft.planning.steps import Intent
 from xsft.spec.model import WorkloadSpec
-from xsft.steps import Intent
 
 DOC = Path(__file__).parent.parent / "docs" / "tutorial-differences.md"
 

@@ -9,12 +9,12 @@ import pytest
 
 from tests.stories import ROOT
 from tests.userfolders import user_folders
-from xsft.effects.records.records import record_store
+from xsft.records.record_files import record_store
 
 WRITES = """
 from pathlib import Path
-from xsft.effects.records.index import IndexEntry, keep_entry
-from xsft.effects.records.records import record_store
+from xsft.records.index import IndexEntry, keep_entry
+from xsft.records.record_files import record_store
 
 def test_a_run_is_kept(tmp_path):
     env = {"HOME": str(Path.home())}

@@ -10,14 +10,14 @@ import yaml
 
 from tests.goldens import FOLDER, Golden, readable
 from tests.stories import FILES, NAMES, ROOT, intent_of, plans_of, spec_of, varied
+from xsft.base.names import ModeName
+from xsft.base.problems import errors_in
 from xsft.catalog import models
-from xsft.data import SCHEME, SHIPPED, located
-from xsft.effects.submit.serving import plan_serving
-from xsft.naming import ModeName
-from xsft.problems import errors_in
-from xsft.screen.plan_text import plan_text
+from xsft.catalog.packaged import SCHEME, SHIPPED, located
+from xsft.planning.steps import Plan
 from xsft.spec.reader import read_spec
-from xsft.steps import Plan
+from xsft.stages.create_server import plan_serving
+from xsft.verbs.plan_text import plan_text
 
 STORIES = (
     "deepseek_ultrachat",

@@ -23,8 +23,8 @@ from tests.written import (
     silence,
     workloads,
 )
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.facts.fit_cache import versions_digest
+from xsft.environments.installed import BuiltEnvironment
+from xsft.fit.cache import versions_digest
 
 ANSWERS = read_tree("answers.json")
 WORKLOADS = workloads()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xsft.data import located
+from xsft.catalog.packaged import located
 
 TINY = Path(located("xsft://tiny/tokenizer"))
 

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from msgspec import Struct
 
-from xsft import api
-from xsft.data import located
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.run import LocalResult, run_local
-from xsft.steps import Plan
+from xsft.catalog.packaged import located
+from xsft.launch.local_machine import Machine
+from xsft.launch.local_run import LocalResult, run_local
+from xsft.planning import api
+from xsft.planning.steps import Plan
 
 ROWS = 6
 QUESTION, ANSWER = "What is 1 plus 1?", "1 plus 1 is 2."

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from xsft.effects.inputs.places_file import places_folders
-from xsft.effects.machine.paths import state_dir
+from xsft.cluster.places_file import places_folders
+from xsft.machine.paths import state_dir
 
 
 def user_folders(env: Mapping[str, str]) -> tuple[Path, ...]:

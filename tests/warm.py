@@ -17,10 +17,10 @@ from pathlib import Path
 
 from tests.podshell import executable
 from tests.until import until
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local import namespace
-from xsft.effects.local.machine import PASSED_ON
-from xsft.trainers.local import OFFLINE
+from xsft.environments.installed import BuiltEnvironment
+from xsft.launch.local_machine import PASSED_ON
+from xsft.machine import pid_namespace
+from xsft.trainer.local import OFFLINE
 
 CLIENT, SERVER = (Path(__file__).parent / "contract" / f"warm_{end}.py" for end in ("client", "server"))
 
@@ -37,7 +37,7 @@ def cache_of(built: BuiltEnvironment, folder: Path) -> Iterator[Path]:
             (place / other.name).symlink_to(other)
     client = shlex.join(map(str, (sys.executable, "-IS", CLIENT, path, endpoint, built.python)))
     executable(environment / "bin" / "python", f'#!/bin/sh\nexec {client} "$@"\n')
-    argv = (*namespace.detect().prefix, str(built.python), "-Iu", str(SERVER), str(path))
+    argv = (*pid_namespace.detect().prefix, str(built.python), "-Iu", str(SERVER), str(path))
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     own = {  # which libraries read when they are imported
         **OFFLINE,

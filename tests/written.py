@@ -33,11 +33,11 @@ from tests.hfmodels import write_model
 from tests.inprocess import xsft
 from tests.stories import NAMES, intent_of, spec_of
 from tests.wholepipeline import SERVED
-from xsft.api import intend, load_each
-from xsft.launchers.serving import plan_of_server
+from xsft.evaluation.trainer_plan import evaluation_plan
+from xsft.fit.trainer_step import step_to_compile
+from xsft.launcher.servers import plan_of_server
+from xsft.planning.api import intend, load_each
 from xsft.spec.model import WorkloadSpec
-from xsft.trainers.evaluation import evaluation_plan
-from xsft.trainers.fit_step import step_to_compile
 
 TREE = Path(__file__).parent / "fixtures" / "v72095b31"
 WRITTEN_AT = datetime(2026, 11, 21, 10, 10, tzinfo=UTC)

@@ -25,10 +25,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from xsft.actions.submit.anywhere import submit
-    from xsft.api import check, load, plan
-    from xsft.python import cancel, compare, logs, status, wait, why
-    from xsft.training_data import inspect_data, show_data
+    from xsft.launch.anywhere import submit
+    from xsft.launch.training_data import inspect_data, show_data
+    from xsft.planning.api import check, load, plan
+    from xsft.runs.verbs import cancel, compare, logs, status, wait, why
 else:
     _MODULES = {"inspect_data": "training_data", "show_data": "training_data", "submit": "actions.submit.anywhere"}
     _MODULES |= dict.fromkeys(("check", "load", "plan"), "api")

@@ -18,8 +18,8 @@ def run() -> NoReturn:
     gc.set_threshold(COLLECT_AFTER, OLDER_AFTER)
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
-    from xsft.cli import main
-    from xsft.errors import INTERRUPTED
+    from xsft.base.errors import INTERRUPTED
+    from xsft.verbs.cli import main
 
     _on_interrupt(signal.SIG_IGN if ignored else signal.default_int_handler)
     try:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xsft.effects.environments import environments
+from xsft.environments import environments
 
 ROOT = Path(__file__).parents[2]
 XSFT = Path(sys.executable).with_name("xsft")

@@ -30,8 +30,8 @@ from tests.engine.machine import disk_folder, which, why_no_engine
 from tests.engine.registryserver import Registry
 from tests.engine.slots import slot
 from tests.stories import ROOT
-from xsft.effects.environments import environments
-from xsft.effects.machine.paths import own_cache
+from xsft.environments import environments
+from xsft.machine.paths import own_cache
 
 T = TypeVar("T")
 

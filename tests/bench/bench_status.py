@@ -32,8 +32,8 @@ from tests.contract.commandline import XSFT
 from tests.control_plane import build
 from tests.fakes import gcs
 from tests.fakes.xpktools import GCLOUD, Tools
-from xsft.effects.environments import environments
-from xsft.effects.submit.through_xpk import OFF
+from xsft.environments import environments
+from xsft.launch.through_xpk import OFF
 
 LISTS, RSS_MIB = 4, 200
 TIMES = {"kubectl get jobsets": 2.0, "kubectl get jobsets -o json": 0.6}

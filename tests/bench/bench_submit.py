@@ -29,8 +29,8 @@ from tests.control_plane import tools as programs
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.fakes.xpktools import Server, furnish, serving_xpk
-from xsft.effects.environments import environments
-from xsft.effects.submit.through_xpk import OFF
+from xsft.environments import environments
+from xsft.launch.through_xpk import OFF
 
 STORY = "deepseek_ultrachat_mcjax"
 PLACE = {"project": "team-project", "zone": "us-east5-b", "cluster": "team-cluster"}

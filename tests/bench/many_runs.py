@@ -29,7 +29,7 @@ from tests.control_plane import tools, webhooks
 from tests.control_plane.api import Cluster
 from tests.control_plane.start import Progress, prepared, up
 from tests.control_plane.tools import Tools
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
 
 NAMESPACE = "runs"
 SHARES = {

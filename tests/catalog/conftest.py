@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.maxtext import answer
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
 
 DUMPS = Path(__file__).parent / "dumps"
 

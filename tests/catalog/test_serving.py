@@ -8,7 +8,7 @@ from tests.replacing import replace
 from tests.servers import server
 from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
 from xsft.catalog.tpu import generations, parse_tpu_type
-from xsft.launchers.serving_manifest import server_resources
+from xsft.launcher.server_manifest import server_resources
 
 SHAPES = serving_shapes()
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from xsft.base.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.checks.subjects import Check
-from xsft.facts import Facts
-from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainer.maxtext import trainer_keys
 
 Tree = dict[str, Any]
 

@@ -119,7 +119,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """Class attributes with a value: the errors' own ids (xsft/errors.py)."""
+    """Class attributes with a value: the errors' own ids (xsft/base/errors.py)."""
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.value is not None:
             yield item.target.id, item.value

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from tests import hfmodels
 from tests.checkpoints import unpacked
 from tests.checks.factory import DROP, ids, problems, spec
-from xsft.acceptance import for_submission
+from xsft.base.acceptance import for_submission
 from xsft.checks.adapters import check
-from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.facts import Facts
+from xsft.checks.facts import Facts
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
+from xsft.weights.read_checkpoint import read_checkpoint
 
 PATH = "gs://my-bucket/runs/qwen-lora/checkpoints/2/model_params"
 MODULES = "decoder/layers/.*(self_attention/(query|key|value|out)|mlp/(wi_0|wi_1|wo))"

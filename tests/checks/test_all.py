@@ -7,8 +7,8 @@ from typing import get_type_hints
 import pytest
 
 from tests.checks.factory import FLAGSHIP, GOOD, Tree, run_of, spec
+from xsft.checks.facts import Facts
 from xsft.checks.subjects import FIRST_SHOWN, Check, check_run, subjects
-from xsft.facts import Facts
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 

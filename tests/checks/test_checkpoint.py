@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
-from xsft.acceptance import accept_problems, for_submission
+from xsft.base.acceptance import accept_problems, for_submission
+from xsft.base.problems import Problem
 from xsft.checks.checkpoint import check
-from xsft.facts import Facts
-from xsft.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
 

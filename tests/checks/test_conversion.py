@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
+from xsft.base.problems import error
 from xsft.checks.conversion import check
-from xsft.dataset.facts import TokenizerFacts
-from xsft.facts import Facts
-from xsft.problems import error
+from xsft.checks.facts import Facts
+from xsft.data.facts import TokenizerFacts
 from xsft.spec.facts import SourceFacts
 
 HF = {"checkpoint": DROP, "hf": {"repo": "./mine"}}

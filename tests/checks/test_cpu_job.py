@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from tests.stories import intent_of, spec_of
 from xsft.catalog.cpu import GIB
 from xsft.checks.cpu_job import conversion_problems
-from xsft.conversion.estimate import ConversionEstimate
-from xsft.conversion.plan import ConversionPlan
 from xsft.planning.conversion import conversion_plan
 from xsft.spec.resolve import Run
+from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.conversion_plan import ConversionPlan
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, run_of, spec
 from xsft.checks.data import check, rows_per_step
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainer.maxtext import trainer_keys
 
 GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train", "columns": ["question", "answer"]}
 OWN = {"hf_path": "my-org/my-chats", "train_split": "train"}

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.export.test_inputs import INPUTS
 from tests.hfmodels import SIZES
+from tests.spec.test_export_inputs import INPUTS
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.checks.export import pod_problems, weights_problems
-from xsft.export.estimate import ExportEstimate
-from xsft.export.inputs import ExportInputs
-from xsft.export.plan import ExportPlan
+from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts, SavedArray
+from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.export_plan import ExportPlan
 
 KEYS = tuple(f"{key}={value}" for key, value in SIZES.items())
 NEEDS = ExportEstimate(memory=2**30, disk=2**30)

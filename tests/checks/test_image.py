@@ -6,10 +6,10 @@ import pytest
 
 from tests.checks.factory import DROP, ids, problems, run_of, spec
 from tests.replacing import replace
-from xsft.acceptance import accept_problems, for_submission
+from xsft.base.acceptance import accept_problems, for_submission
+from xsft.checks.facts import Facts
 from xsft.checks.image import check
 from xsft.checks.subjects import late_ids
-from xsft.facts import Facts
 from xsft.image.reference import tag_of
 from xsft.spec.digest import spec_digest
 from xsft.spec.facts import ImageFacts

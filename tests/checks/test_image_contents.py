@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.stories import intent_of, spec_of, varied
+from xsft.base.problems import Problem
 from xsft.checks.image_contents import image_problems
 from xsft.image.contents import ImageConfiguration, ImageLook, contents_of
-from xsft.problems import Problem
 
 REF = "us-docker.pkg.dev/p/r/image:v1"
 OURS = {"dev.xsft.maxtext.version": "0.2.5", "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.44 google-tunix==0.1.7"}

@@ -8,13 +8,13 @@ import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, run_of, spec
 from xsft.catalog.data import toml
+from xsft.checks.facts import Facts
 from xsft.checks.memory import _gathered_experts, check, too_big
 from xsft.checks.mesh import check as mesh
-from xsft.facts import Facts
 from xsft.fit.derive import KnownStep
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, Verdict
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainer.maxtext import trainer_keys
 
 ROWS: list[dict[str, Any]] = toml("fit.toml")["rows"]
 

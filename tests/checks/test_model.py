@@ -6,9 +6,9 @@ import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
 from xsft.catalog.models import model as catalogue_model
+from xsft.checks.facts import Facts
 from xsft.checks.model import check
-from xsft.dataset.facts import TokenizerFacts
-from xsft.facts import Facts
+from xsft.data.facts import TokenizerFacts
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.checks.facts import Facts
 from xsft.checks.names import check, shorten_name
-from xsft.facts import Facts
 
 
 @pytest.mark.parametrize(("mode", "limit"), [("mcjax", 38), ("pathways", 20)])

@@ -8,13 +8,13 @@ import pytest
 
 from tests.checks.factory import DROP, GOOD, merged, run_of, spec
 from tests.everything import OTHER
+from xsft.base.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.checks.overrides import PATHS, apply_overrides
 from xsft.checks.subjects import check_run
 from xsft.checks.trainer_keys import FIELD_OF, IDENTITY
-from xsft.facts import Facts
-from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainer.maxtext import trainer_keys
 
 LORA = {"lora.enable_lora": True, "lora.lora_rank": 16, "lora.lora_alpha": 32.0}
 BF16 = {"train": {"weight_dtype": "bfloat16"}}

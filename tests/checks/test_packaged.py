@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.localruns import local_plan
+from xsft.checks.facts import Facts
 from xsft.checks.packaged import check
-from xsft.facts import Facts
 from xsft.spec.base import Value
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.checks.factory import run_of, spec
+from xsft.base.problems import Problem, error
 from xsft.checks.parsed import ParserAnswer, parser_problems, question_of
-from xsft.problems import Problem, error
 
 REFUSAL = (
     "ValidationError: 1 validation error for MaxTextConfig\nadam_b1\n  Input should be a valid number\n"

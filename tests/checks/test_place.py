@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
+from xsft.checks.facts import Facts
 from xsft.checks.place import check
-from xsft.facts import Facts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 

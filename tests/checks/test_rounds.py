@@ -6,9 +6,9 @@ import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, spec
 from tests.checks.test_special_tokens import DEEPSEEK
+from xsft.checks.facts import Facts
 from xsft.checks.rounds import check
-from xsft.dataset.facts import DataFacts, SampledRow
-from xsft.facts import Facts
+from xsft.data.facts import DataFacts, SampledRow
 
 
 @pytest.mark.parametrize("columns", [["messages"], ["question", "answer"]])

@@ -11,10 +11,10 @@ import pytest
 import xsft
 from tests.checks import factory
 from tests.checks.factory import spec
+from xsft.base.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.checks.rows import check
-from xsft.dataset.facts import DataFacts, SampledRow
-from xsft.facts import Facts
-from xsft.problems import Problem
+from xsft.data.facts import DataFacts, SampledRow
 
 TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
 GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}

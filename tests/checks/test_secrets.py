@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
+from xsft.checks.facts import Facts
 from xsft.checks.secrets import check
-from xsft.facts import Facts
 from xsft.spec.place import PathwaysImages, Place
 
 TOKEN = "h" + "f_" + "A1b2" * 6

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, GOOD, ids, problems, spec
+from xsft.checks.facts import Facts
 from xsft.checks.shares import check
-from xsft.dataset.facts import DataFacts
-from xsft.facts import Facts
+from xsft.data.facts import DataFacts
 
 FILES = {"hf_path": "json", "hf_train_files": "gs://my-bucket/*.jsonl", "train_split": "train", "packing": False}
 SIXTEEN_HOSTS = {"tpu": {"type": "v6e-64"}, "data": FILES, "train": {"steps": 100}}

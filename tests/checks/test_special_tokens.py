@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from tests.tokenizers import DEEPSEEK_TEMPLATE
+from xsft.base.problems import Problem
 from xsft.catalog import models
 from xsft.catalog.tokenizers import SpecialTokens
+from xsft.checks.facts import Facts
 from xsft.checks.special_tokens import check, masked_tokens, trained_tokens
-from xsft.dataset.facts import TokenizerFacts
-from xsft.facts import Facts
-from xsft.problems import Problem
+from xsft.data.facts import TokenizerFacts
 from xsft.spec.model import WorkloadSpec
 
 EOS, BOS = "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.checks.factory import problems, spec
+from xsft.base.problems import Problem
 from xsft.checks import data, schedule
 from xsft.checks.splits import check
-from xsft.problems import Problem
 
 GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "columns": ["question", "answer"]}
 OWN = {"hf_path": "my-org/my-chats", "train_split": "train"}

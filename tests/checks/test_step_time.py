@@ -12,8 +12,8 @@ from xsft.fit.derive import KnownStep
 from xsft.fit.published import PublishedStep, published_steps
 from xsft.fit.verdict import CompiledStep, Fits
 from xsft.fit.work import StepWork
-from xsft.records.model import MeasuredPace
-from xsft.screen.plan_summary import time_text
+from xsft.records.record import MeasuredPace
+from xsft.verbs.plan_summary import time_text
 
 MOST = 4.0
 """No published step took longer than this times its bound."""

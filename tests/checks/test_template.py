@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.checks.factory import DROP, GOOD, ids, merged, problems, run_of
+from xsft.base.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.checks.template import check
-from xsft.facts import Facts
-from xsft.problems import Problem
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
-from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 JINJA = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 QA = {"columns": ["question", "answer"], "hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train"}
@@ -227,7 +227,7 @@ def test_overrides_of_question_texts_follow_the_same_rules() -> None:
 
 def test_problems_of_template_keys_are_placed_at_the_field() -> None:
     from xsft.checks.trainer_keys import where_of
-    from xsft.trainers.maxtext import trainer_keys
+    from xsft.trainer.maxtext import trainer_keys
 
     run = run_of(workload("qa.json"), file({**TEXTS, "chat_template": JINJA}))
     placed = [key for key in trainer_keys(run) if where_of(key, run) == "data.chat_template"]

@@ -7,11 +7,11 @@ import math
 import pytest
 
 from tests.checks.factory import run_of, spec
+from xsft.base.errors import SpecError
+from xsft.checks.facts import Facts
 from xsft.checks.overrides import PATHS
 from xsft.checks.subjects import check_run
 from xsft.checks.values import LARGEST, number
-from xsft.errors import SpecError
-from xsft.facts import Facts
 from xsft.spec.reader import read_spec
 
 EXTREMES = (1e308, -1e308, 2**63, -(2**63), math.nan, math.inf, "1e400")

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from tests.checkpoints import unpacked
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.acceptance import accept_problems
+from xsft.base.acceptance import accept_problems
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import names
-from xsft.checkpoint.compare import models, weights
+from xsft.checks.facts import Facts
 from xsft.checks.weights import check
-from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.facts import Facts
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
+from xsft.weights.checkpoint_compare import models, weights
+from xsft.weights.read_checkpoint import read_checkpoint
 
 SIZES = {
     "base_emb_dim": 64,

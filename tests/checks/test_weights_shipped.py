@@ -11,7 +11,7 @@ from xsft.catalog.layers import ArrayShape
 from xsft.checks.weights import check
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import resolve
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainer.maxtext import trainer_keys
 
 DEVICES = 16
 

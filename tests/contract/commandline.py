@@ -21,7 +21,7 @@ from tests.checkpoints import small_files
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.stories import ROOT
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
 
 XSFT = Path(sys.executable).with_name("xsft")
 IMAGE = {"ref": f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}", "maxtext": "0.2.5"}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from tests.maxtext import Worker
-from tests.trainers.values import HARD, VALUES, same
+from tests.trainer.values import HARD, VALUES, same
 from xsft.spec.base import Value
-from xsft.trainers.arguments import argument
+from xsft.trainer.arguments import argument
 
 pytestmark = pytest.mark.contract
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.everything import EVERYTHING, OTHER, changed
-from tests.launchers.decoding import decode_command
+from tests.launcher.decoding import decode_command
 from tests.stories import plans_of
-from xsft.facts import Facts
-from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.jobset import places
-from xsft.launchers.pointers import find_pointer
-from xsft.planner import make_intent
+from xsft.base.pointers import find_pointer
+from xsft.checks.facts import Facts
+from xsft.launcher.encoding import command_in_wrapper
+from xsft.planning.planner import make_intent
+from xsft.planning.steps import Intent, Plan
+from xsft.records.jobset_paths import places
 from xsft.spec.model import WorkloadSpec
-from xsft.steps import Intent, Plan
 
 pytestmark = pytest.mark.contract
 

@@ -16,14 +16,14 @@ from msgspec import Struct
 from tests import hfmodels
 from tests.checks.factory import FLAGSHIP, GOOD, ids, merged, spec
 from tests.maxtext import worker
-from xsft.checkpoint.report import CheckpointReport
 from xsft.checks import checkpoint, weights
-from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.inspect import inspect_checkpoint
-from xsft.effects.records.records import record_store
-from xsft.facts import Facts
+from xsft.checks.facts import Facts
+from xsft.records.record_files import record_store
 from xsft.spec.facts import CheckpointFacts
 from xsft.spec.model import WorkloadSpec
+from xsft.weights.checkpoint_report import CheckpointReport
+from xsft.weights.inspect import inspect_checkpoint
+from xsft.weights.read_checkpoint import read_checkpoint
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 

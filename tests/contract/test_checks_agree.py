@@ -10,10 +10,10 @@ import pytest
 from tests.checks.factory import DROP, GOOD, run_of, spec
 from tests.maxtext import Worker, ask
 from xsft.catalog.models import model, names
+from xsft.checks.facts import Facts
 from xsft.checks.subjects import check_run
-from xsft.facts import Facts
 from xsft.spec.model import WorkloadSpec
-from xsft.trainers.maxtext import trainer_argv
+from xsft.trainer.maxtext import trainer_argv
 
 pytestmark = pytest.mark.contract
 

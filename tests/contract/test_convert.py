@@ -16,8 +16,8 @@ import yaml
 from tests.fakes.hubfiles import COMMIT, HubFiles, files_in, serving_files
 from tests.hfmodels import SIZES, write_model
 from tests.until import until
-from xsft.effects.local.namespace import Containment
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
+from xsft.machine.pid_namespace import Containment
 
 WORKLOAD = {
     "name": "tiny",

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.checkpoints import small_files
+from tests.cluster.test_cluster import CREATE
 from tests.contract.commandline import XSFT, Machine
 from tests.documents import read_document
-from tests.effects.cluster.test_cluster import CREATE
 from tests.until import until
-from xsft.launchers.labels import WRITES_ANNOTATION
+from xsft.records.labels import WRITES_ANNOTATION
 
 pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("without_hub")]
 STORY = "gemma2_ultrachat"

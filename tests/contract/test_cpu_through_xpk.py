@@ -10,11 +10,11 @@ import yaml
 
 from tests.cpujobs import STORY, job, pod_of, rendered_plans
 from tests.goldens import Golden
-from tests.launchers.decoding import decode_command
+from tests.launcher.decoding import decode_command
 from xsft.catalog.cpu import GIB, cpu_types
-from xsft.launchers.cpujob import CpuJob
-from xsft.launchers.encoding import command_in_wrapper
-from xsft.steps import JobPlan
+from xsft.launcher.cpujob import CpuJob
+from xsft.launcher.encoding import command_in_wrapper
+from xsft.planning.steps import JobPlan
 
 pytestmark = pytest.mark.contract
 

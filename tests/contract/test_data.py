@@ -17,13 +17,13 @@ import xsft
 from tests import data_guide
 from tests.documents import read_document
 from tests.pipeline import Pipeline
-from xsft import api
-from xsft.cli import main
-from xsft.dataset.examples import pieces
-from xsft.dataset.passes import DataPass
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local import data_pipeline
-from xsft.effects.local.machine import Machine
+from xsft.data.examples import pieces
+from xsft.data.passes import DataPass
+from xsft.environments.installed import BuiltEnvironment
+from xsft.launch import data_pipeline
+from xsft.launch.local_machine import Machine
+from xsft.planning import api
+from xsft.verbs.cli import main
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("warm_maxtext")]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.checks.factory import FLAGSHIP, GOOD, spec
-from xsft import api
-from xsft.facts import Facts
-from xsft.planner import make_intent
+from xsft.checks.facts import Facts
+from xsft.planning import api
+from xsft.planning.planner import make_intent
 from xsft.spec.model import WorkloadSpec
 
 pytestmark = pytest.mark.maxtext

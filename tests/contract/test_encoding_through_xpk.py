@@ -20,12 +20,13 @@ import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.launchers.decoding import decode_command
-from tests.launchers.test_encoding import ANY, PIECES
+from tests.launcher.decoding import decode_command
+from tests.launcher.test_encoding import ANY, PIECES
 from tests.podshell import executable, stubs_in
 from tests.until import until
-from xsft.effects.environments import render
-from xsft.launchers.encoding import (
+from xsft.base.names import ModeName
+from xsft.environments import render
+from xsft.launcher.encoding import (
     BASH_KEEPS,
     command_in_wrapper,
     encode_command,
@@ -33,7 +34,6 @@ from xsft.launchers.encoding import (
     env_name_problem,
     kubernetes_expand,
 )
-from xsft.naming import ModeName
 
 pytestmark = pytest.mark.contract
 

@@ -14,17 +14,17 @@ from msgspec.structs import replace
 from tests.control_plane.ports import free_port
 from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
-from xsft.cli import main
-from xsft.data import located
-from xsft.effects.local.evaluate import LocalEvaluation, find_evaluation, perform
-from xsft.effects.local.evaluate_plan import plan_evaluate
-from xsft.effects.records.records import record_store
-from xsft.effects.submit.evaluation import read_report
+from xsft.base.stage import StageEnd
+from xsft.catalog.packaged import located
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.program import pod_argv
 from xsft.evaluation.report import EvaluationReport, from_json
-from xsft.pod.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_archive, program_digest
-from xsft.stages.stage import StageEnd
+from xsft.records.record_files import record_store
+from xsft.stages.evaluate import LocalEvaluation, find_evaluation, perform
+from xsft.stages.evaluate_plan import plan_evaluate
+from xsft.stages.evaluation_end import read_report
+from xsft.verbs.cli import main
+from xsft.workers.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_archive, program_digest
 
 pytestmark = pytest.mark.trainer
 

@@ -24,25 +24,25 @@ from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.checks import conversion
-from xsft.conversion.quantized import language_fields
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.facts.exported import plan_export, sizes_in, training_of
-from xsft.effects.local.export import ExportResult, ExportWork, export_here
-from xsft.effects.local.export_verify import read_folder, verify_folders, verify_logits
-from xsft.effects.local.export_work import ExportShop
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import Containment
-from xsft.effects.machine.process import own_environment
-from xsft.effects.records.records import RecordStore, record_store
-from xsft.export.engines import model_type
-from xsft.export.estimate import ExportEstimate
-from xsft.export.judging import read_headers
-from xsft.export.plan import ExportPlan
-from xsft.export.record import FILE, from_json, missing_files
-from xsft.facts import Facts
-from xsft.launchers.cpujob import export_job
+from xsft.checks.facts import Facts
+from xsft.environments.installed import BuiltEnvironment
+from xsft.launch.local_machine import Machine
+from xsft.launcher.cpujob import export_job
+from xsft.machine.pid_namespace import Containment
+from xsft.machine.process import own_environment
+from xsft.records.record_files import RecordStore, record_store
 from xsft.spec.facts import SourceFacts
-from xsft.trainers.export import ExportRequest
+from xsft.stages.export import ExportResult, ExportWork, export_here
+from xsft.stages.export_verify import read_folder, verify_folders, verify_logits
+from xsft.stages.export_work import ExportShop
+from xsft.stages.exported import plan_export, sizes_in, training_of
+from xsft.weights.engines import model_type
+from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import FILE, from_json, missing_files
+from xsft.weights.exporter import ExportRequest
+from xsft.weights.quantized import language_fields
+from xsft.workers.export_judging import read_headers
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 WRITER, CONFIGURATIONS = (

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from tests.documents import read_document
 from tests.inprocess import xsft
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.facts.fit_cache import FitCache
-from xsft.effects.local.fit import CompileShop, compile_step
+from xsft.environments.installed import BuiltEnvironment
+from xsft.fit.cache import FitCache
+from xsft.fit.compile import CompileShop, compile_step
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import Fits, Invalid
 

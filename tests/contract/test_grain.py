@@ -12,10 +12,10 @@ import yaml
 
 from tests.pipeline import Pipeline, PipelineError
 from tests.stories import intent_of
-from xsft import api
-from xsft.cli import main
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
+from xsft.planning import api
 from xsft.spec.model import WorkloadSpec
+from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.maxtext
 

@@ -19,7 +19,7 @@ from tests.engine.daemon import Engine
 from tests.localruns import WORKLOADS
 from tests.stories import ROOT
 from tests.until import until
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ from tests.maxtext import Worker, ask
 from xsft.catalog.key_types import LATER, key_types
 from xsft.checks.key_values import SPLIT, misfit
 from xsft.spec.base import Value
-from xsft.trainers.arguments import argument
+from xsft.trainer.arguments import argument
 
 pytestmark = pytest.mark.maxtext
 

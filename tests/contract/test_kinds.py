@@ -11,7 +11,7 @@ import pytest
 from tests.maxtext import answer
 from tests.pipeline import Pipeline, PipelineError
 from tests.stories import intent_of, spec_of, varied
-from xsft.dataset.kinds import find_retyped_column
+from xsft.data.kinds import find_retyped_column
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 

@@ -11,12 +11,12 @@ from tests.localruns import local_plan
 from tests.maxtext import environment
 from tests.pipeline import with_keys
 from tests.tokenizers import tiny
-from xsft.data import located
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.run import run_local
-from xsft.effects.machine import process
-from xsft.steps import Plan
-from xsft.trainers.tokenizer_copy import split_copying
+from xsft.catalog.packaged import located
+from xsft.launch.local_machine import Machine
+from xsft.launch.local_run import run_local
+from xsft.machine import process
+from xsft.planning.steps import Plan
+from xsft.trainer.tokenizer_copy import split_copying
 
 pytestmark = pytest.mark.trainer
 

@@ -11,10 +11,10 @@ import pytest
 import xsft
 from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
-from xsft import api
-from xsft.dataset.rules import RowRules, judge_row
-from xsft.effects.facts import library_rows
-from xsft.effects.facts.rows import read_rows
+from xsft.data import library_rows
+from xsft.data.read_rows import read_rows
+from xsft.planning import api
+from xsft.workers.row_rules import RowRules, judge_row
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
 

@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from tests.localruns import WORKLOADS, local_plan
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import orphans
-from xsft.effects.local.run import LocalResult, run_local
-from xsft.screen.local_text import adapter_text
-from xsft.steps import Plan
-from xsft.trainers.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
+from xsft.launch.local_machine import Machine
+from xsft.launch.local_run import LocalResult, run_local
+from xsft.machine.pid_namespace import orphans
+from xsft.planning.steps import Plan
+from xsft.trainer.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
+from xsft.verbs.local_text import adapter_text
 
 pytestmark = pytest.mark.trainer
 
@@ -178,7 +178,7 @@ def test_accumulation_fails_with_the_tunix_of_the_lock(tmp_path: Path, warm_mach
 def test_the_shipped_tokenizer_is_the_output_of_its_script(maxtext_python: Path, tmp_path: Path) -> None:
     script = Path(__file__).parent.parent / "tools" / "make_tiny_data.py"
     subprocess.run([str(maxtext_python), str(script), str(tmp_path)], check=True, capture_output=True)
-    from xsft.data import located
+    from xsft.catalog.packaged import located
 
     shipped = Path(located("xsft://tiny/tokenizer")) / "tokenizer.json"
     assert (tmp_path / "tokenizer" / "tokenizer.json").read_bytes() == shipped.read_bytes()

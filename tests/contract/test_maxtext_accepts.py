@@ -18,14 +18,14 @@ from tests.stories import FILES, intent_of, spec_of, varied
 from xsft.catalog.models import model
 from xsft.catalog.releases import DEFAULT, key_ok
 from xsft.checks.trainer_keys import FIELD_OF
+from xsft.planning.steps import Intent
 from xsft.spec.base import Keys, Value
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
 from xsft.spec.template import QUESTION_KEYS
-from xsft.steps import Intent
-from xsft.trainers.maxtext import trainer_keys
-from xsft.trainers.template_keys import QUESTION_TEXTS
+from xsft.trainer.maxtext import trainer_keys
+from xsft.trainer.template_keys import QUESTION_TEXTS
 
 pytestmark = pytest.mark.contract
 

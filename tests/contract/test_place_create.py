@@ -20,7 +20,7 @@ from tests.fakes.xpktools import serving_xpk
 from tests.inprocess import xsft
 from tests.stories import ROOT
 from tests.until import until
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
 PLACE = "{project: acme-tpus, zone: us-east5-b, cluster: big, output: gs://my-bucket/runs}"

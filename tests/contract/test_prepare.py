@@ -21,13 +21,13 @@ from tests.fakes.gcs import Bucket, Failure, serving
 from tests.fakes.hubfiles import COMMIT, HubFiles, serving_files
 from tests.pipeline import Pipeline
 from tests.stories import intent_of
-from xsft.cli import main
-from xsft.dataset.preparing import PrepareOptions, preparation
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.preparing import Workshop, prepare
-from xsft.errors import EnvironmentMissing
+from xsft.base.errors import EnvironmentMissing
+from xsft.data.preparation import PrepareOptions, preparation
+from xsft.environments.installed import BuiltEnvironment
+from xsft.launch.local_machine import Machine
+from xsft.launch.prepare_data import Workshop, prepare
 from xsft.spec.model import WorkloadSpec
+from xsft.verbs.cli import main
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("warm_maxtext")]
 

@@ -14,9 +14,9 @@ import pytest
 from tests.everything import everything
 from tests.pipeline import Pipeline
 from tests.stories import ROOT
-from xsft.facts import Facts
+from xsft.checks.facts import Facts
 from xsft.spec.resolve import resolve
-from xsft.trainers.shuffling import Seeds, seeds
+from xsft.trainer.shuffling import Seeds, seeds
 
 pytestmark = pytest.mark.contract
 

@@ -15,12 +15,12 @@ import pytest
 
 import xsft
 from tests.pipeline import Pipeline
-from xsft import api
-from xsft.data import located
-from xsft.dataset.rules import RowRules, judge_row, uneven
-from xsft.dataset.verdicts import row_problems
-from xsft.effects.facts.rows import read_rows
-from xsft.trainers.chat import renderer
+from xsft.catalog.packaged import located
+from xsft.data.read_rows import read_rows
+from xsft.data.verdicts import row_problems
+from xsft.planning import api
+from xsft.trainer.chat import renderer
+from xsft.workers.row_rules import RowRules, judge_row, uneven
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 

@@ -19,7 +19,7 @@ from tests.killing import Killed, dying
 from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
-from xsft.launchers.labels import WRITES_ANNOTATION
+from xsft.records.labels import WRITES_ANNOTATION
 
 pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("without_hub")]
 STORY = "gemma2_ultrachat"

@@ -15,14 +15,14 @@ from tests.control_plane.api import Cluster
 from tests.fakes.clusters import reaching
 from tests.podshell import received, stubs_in
 from tests.stories import intent_of, plans_of, spec_of, varied
-from xsft.effects.environments.environments import BuiltEnvironment
-from xsft.launchers.jobset import TRAINER_CONTAINER, places
-from xsft.launchers.labels import RESTART_ATTEMPT
-from xsft.launchers.pointers import find_pointer
-from xsft.modes import mode_module
-from xsft.naming import ModeName
-from xsft.steps import Plan
-from xsft.trainers.shuffling import STARTS
+from xsft.base.names import ModeName
+from xsft.base.pointers import find_pointer
+from xsft.environments.environments import BuiltEnvironment
+from xsft.planning.steps import Plan
+from xsft.records.jobset_paths import TRAINER_CONTAINER, places
+from xsft.records.labels import RESTART_ATTEMPT
+from xsft.spec.modes import mode_module
+from xsft.trainer.shuffling import STARTS
 
 pytestmark = pytest.mark.contract
 

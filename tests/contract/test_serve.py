@@ -16,10 +16,10 @@ import numpy as np
 import openai
 import pytest
 
-from tests.effects.local.test_export import FAKE, Lab
 from tests.exports import recorded, trainer_argv
 from tests.hfmodels import write_model, write_safetensors
-from xsft.effects.environments.installed import BuiltEnvironment
+from tests.stages.test_export import FAKE, Lab
+from xsft.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
 

@@ -13,11 +13,11 @@ from tests.pipeline import Pipeline, Row
 from tests.stories import spec_of, varied
 from tests.tokenizers import DEEPSEEK_TEMPLATE, like_deepseek, tiny
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens
+from xsft.checks.facts import Facts
 from xsft.checks.special_tokens import masked_tokens, special_tokens_of, trained_tokens
-from xsft.effects.facts.tokenizer import read_tokenizer
-from xsft.facts import Facts
+from xsft.data.tokenizer import read_tokenizer
 from xsft.spec.resolve import resolve
-from xsft.trainers.maxtext import trainer_argv, trainer_keys
+from xsft.trainer.maxtext import trainer_argv, trainer_keys
 
 pytestmark = pytest.mark.contract
 

@@ -14,19 +14,19 @@ import pytest
 
 from tests.cpujobs import pod_of, rendered_plans
 from tests.goldens import Golden, readable
-from tests.launchers.decoding import decode_command
+from tests.launcher.decoding import decode_command
 from tests.stories import intent_of, spec_of, varied
-from xsft.actions.weights.export import intended_training
-from xsft.effects.facts.exported import plan_ahead
-from xsft.export.estimate import estimate_export
-from xsft.launchers.cpujob import EXPORTED, CpuJob, export_job
-from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.serving import BF16_BYTES, weights_bytes
-from xsft.launchers.slicejob import SliceJob, evaluation_job
+from xsft.evaluation.trainer_plan import evaluation_plan
+from xsft.launcher.cpujob import EXPORTED, CpuJob, export_job
+from xsft.launcher.encoding import command_in_wrapper
+from xsft.launcher.servers import BF16_BYTES, weights_bytes
+from xsft.launcher.slicejob import SliceJob, evaluation_job
+from xsft.planning.steps import Intent, JobPlan
 from xsft.spec.stages import EvaluateStage
-from xsft.steps import Intent, JobPlan
-from xsft.trainers.evaluation import evaluation_plan
-from xsft.trainers.export import ExportRequest
+from xsft.stages.export_here import intended_training
+from xsft.stages.exported import plan_ahead
+from xsft.weights.export_estimate import estimate_export
+from xsft.weights.exporter import ExportRequest
 
 pytestmark = pytest.mark.contract
 NAMES = ("gemma2_ultrachat", "qwen3_gsm8k")

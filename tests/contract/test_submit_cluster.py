@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.commands.test_secret import to
+from tests.cluster.test_cluster import CREATE
 from tests.contract.commandline import INPUTS, XSFT, Machine
 from tests.documents import read_document
-from tests.effects.cluster.test_cluster import CREATE
-from tests.effects.runs.test_logs import until
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
+from tests.runs.test_read_logs import until
 from tests.tools.two_way_calls import calls_of, two_way
+from tests.verbs.test_secret import to
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat"

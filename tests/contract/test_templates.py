@@ -16,18 +16,18 @@ import pytest
 from tests.pipeline import Pipeline, PipelineError
 from tests.replacing import replace
 from tests.stories import ROOT, facts_for, plans_of, spec_of, varied
-from xsft import api
-from xsft.data import located
-from xsft.launchers.encoding import command_in_wrapper, kubernetes_expand
-from xsft.launchers.jobset import places
-from xsft.launchers.pointers import find_pointer
-from xsft.planner import make_intent
-from xsft.problems import errors_in
+from xsft.base.pointers import find_pointer
+from xsft.base.problems import errors_in
+from xsft.catalog.packaged import located
+from xsft.launcher.encoding import command_in_wrapper, kubernetes_expand
+from xsft.planning import api
+from xsft.planning.planner import make_intent
+from xsft.planning.steps import Intent
+from xsft.records.jobset_paths import places
 from xsft.spec.base import Value
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.template import QUESTION_KEYS
-from xsft.steps import Intent
-from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 pytestmark = pytest.mark.contract
 

@@ -20,7 +20,7 @@ from tests.fakes.clusters import REAL, STANDIN, ClusterApi, reaching, standing_i
 from tests.fakes.xpktools import Server, Tools, furnish, serving_xpk
 from tests.faults import real
 from tests.stories import ROOT
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat-mcjax"

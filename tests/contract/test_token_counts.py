@@ -11,12 +11,11 @@ import pytest
 
 import xsft
 from tests.pipeline import Pipeline
-from xsft import api
+from xsft.catalog.packaged import located
 from xsft.checks.rows import sampled_texts
-from xsft.data import located
-from xsft.effects.facts import gather
-from xsft.effects.facts.tokenized import count_tokens
-from xsft.planner import make_intent
+from xsft.data.tokenized import count_tokens
+from xsft.planning import api, gather
+from xsft.planning.planner import make_intent
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
 

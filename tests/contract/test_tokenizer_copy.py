@@ -12,9 +12,9 @@ from tests.maxtext import environment
 from tests.pipeline import Pipeline, Row
 from tests.stories import intent_of, spec_of, varied
 from tests.tokenizers import like_deepseek, tiny
-from xsft.effects.machine import process
-from xsft.steps import Intent
-from xsft.trainers.tokenizer_copy import split_copying
+from xsft.machine import process
+from xsft.planning.steps import Intent
+from xsft.trainer.tokenizer_copy import split_copying
 
 pytestmark = pytest.mark.contract
 

@@ -15,8 +15,8 @@ import requests
 from tests.control_plane.ports import free_port
 from tests.tunedmodels import Memorised
 from tests.until import until
-from xsft.effects.local.trace import newest_trace
-from xsft.screen.local_text import trace_lines
+from xsft.launch.local_trace import newest_trace
+from xsft.verbs.local_text import trace_lines
 
 pytestmark = pytest.mark.trainer
 

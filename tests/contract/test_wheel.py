@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 from uv import find_uv_bin
 
-from xsft.effects.environments.uv import uv_environment
+from xsft.environments.uv import uv_environment
 
 pytestmark = pytest.mark.contract
 CHECKOUT = Path(__file__).parents[2]

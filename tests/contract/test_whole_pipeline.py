@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.wholepipeline import NAME, Chain
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.local.namespace import Containment
+from xsft.environments.installed import BuiltEnvironment
+from xsft.machine.pid_namespace import Containment
 
 pytestmark = pytest.mark.trainer
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.environments import render
-from xsft.errors import SpecError
+from xsft.base.errors import SpecError
+from xsft.environments import render
 
 pytestmark = pytest.mark.contract
 

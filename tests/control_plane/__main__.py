@@ -20,11 +20,11 @@ from tests.control_plane.nodes import DEFAULT, Slices
 from tests.control_plane.record import load
 from tests.control_plane.start import up
 from tests.control_plane.tools import version
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.paths import own_cache
-from xsft.errors import EnvironmentMissing, XsftError
-from xsft.screen.progress import show_progress
+from xsft.base.errors import EnvironmentMissing, XsftError
+from xsft.machine.filelock import exclusive
+from xsft.machine.paths import own_cache
 from xsft.spec.place import DEFAULT_QUEUE
+from xsft.verbs.progress import show_progress
 
 USUAL_NAME = "xsft"
 """Of `make cluster` and `make cluster-down`."""

@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 
 from tests.control_plane import kueue_source, tools
 from tests.control_plane.tools import GO, MANIFESTS, TOOLS, Tool, Tools
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.parallel import start
-from xsft.effects.machine.process import ProcessResult, own_environment, run
-from xsft.errors import EnvironmentMissing
-from xsft.spec.amounts import duration_text
+from xsft.base.amounts import duration_text
+from xsft.base.errors import EnvironmentMissing
+from xsft.machine.filelock import exclusive
+from xsft.machine.parallel import start
+from xsft.machine.process import ProcessResult, own_environment, run
 
 Progress = Callable[[str], None]
 TELL_S = 30.0

@@ -17,11 +17,11 @@ from tests.control_plane.api import Cluster
 from tests.fakes.clusters import reaching
 from tests.slicejobs import measured_by_pod
 from tests.stories import ROOT
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.export.record import FILE, ExportRecord
-from xsft.export.verification import Verification
-from xsft.launchers.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
-from xsft.stages.result_record import to_json
+from xsft.base.result_record import to_json
+from xsft.environments.installed import BuiltEnvironment
+from xsft.records.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
+from xsft.weights.export_record import FILE, ExportRecord
+from xsft.weights.export_verification import Verification
 
 STEPS = 60
 EVALUATE = {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "is 2"}], "limit_s": 1800}

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.cluster.test_cluster import planned
 from tests.control_plane.api import Cluster
 from tests.control_plane.rest import MERGE
 from tests.control_plane.test_cpu_jobs import mend
-from tests.effects.cluster.test_cluster import planned
-from tests.effects.submit.test_admission import plan
 from tests.fakes.clusters import V6E_256, ClusterApi
-from xsft.checks.cluster.controllers import unmanaged_problems
-from xsft.effects.cluster.cluster import Cluster as Connected
-from xsft.effects.submit.admission import examine
-from xsft.problems import Problem
-from xsft.steps import Plan
+from tests.launch.test_admission import plan
+from xsft.base.problems import Problem
+from xsft.checks.controllers import unmanaged_problems
+from xsft.cluster.cluster import Cluster as Connected
+from xsft.launch.admission import examine
+from xsft.planning.steps import Plan
 
 pytestmark = pytest.mark.cluster
 Json = dict[str, Any]

@@ -13,18 +13,18 @@ import pytest
 from msgspec.structs import replace
 
 from tests import inprocess
+from tests.cluster.test_cluster import planned as training
 from tests.control_plane.api import Cluster
 from tests.control_plane.queues import KUEUE, cluster_queue, local_queue
 from tests.cpujobs import NAME, planned
-from tests.effects.cluster.test_cluster import planned as training
-from tests.effects.submit.test_admission import plan as plan_of
 from tests.fakes.clusters import ClusterApi
+from tests.launch.test_admission import plan as plan_of
+from xsft.base.problems import Problem
 from xsft.catalog.cpu import GIB
-from xsft.effects.cluster.cluster import Cluster as Connected
-from xsft.effects.submit.admission import examine
-from xsft.launchers.cpujob import CpuJob
-from xsft.problems import Problem
-from xsft.steps import JobPlan, Plan
+from xsft.cluster.cluster import Cluster as Connected
+from xsft.launch.admission import examine
+from xsft.launcher.cpujob import CpuJob
+from xsft.planning.steps import JobPlan, Plan
 
 pytestmark = pytest.mark.cluster
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"

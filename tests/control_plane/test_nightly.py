@@ -18,7 +18,7 @@ from tests.contract.commandline import XSFT
 from tests.control_plane.api import Cluster
 from tests.control_plane.played import EVALUATE, PlayedPods, playing
 from tests.stories import ROOT
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
 from xsft.spec.loader import load_yaml
 
 pytestmark = pytest.mark.cluster

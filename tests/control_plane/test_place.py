@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.cluster.test_demand import demand
+from tests.checks.test_demand import demand
+from tests.clusterruns import CHIPS, FLAVOR, Staged
 from tests.control_plane.api import Cluster
 from tests.control_plane.rest import MERGE
-from tests.effects.clusterruns import CHIPS, FLAVOR, Staged
 from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft
-from xsft.checks.cluster.controllers import controller_problems
-from xsft.effects.submit.admission import inspect
+from xsft.checks.controllers import controller_problems
+from xsft.launch.admission import inspect
 
 pytestmark = pytest.mark.cluster
 CORDONED = "/api/v1/nodes/gke-xsft-v6e-8-np-1-000"

@@ -15,10 +15,10 @@ from tests.control_plane.rest import ApiError
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server
-from xsft.effects.cluster.cluster import Cluster as Connected
-from xsft.effects.submit.serving import BegunServer, begin, find_server
-from xsft.errors import Refused, SpecError, XsftError
-from xsft.serving.plan import ServingPlan
+from xsft.base.errors import Refused, SpecError, XsftError
+from xsft.cluster.cluster import Cluster as Connected
+from xsft.launcher.server_plan import ServingPlan
+from xsft.stages.create_server import BegunServer, begin, find_server
 
 pytestmark = pytest.mark.cluster
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 from tests.control_plane import build, kueue_source, tools
 from tests.control_plane.nodes import DEFAULT, HEADS, nodes
 from tests.until import until
-from xsft.errors import EnvironmentMissing
+from xsft.base.errors import EnvironmentMissing
 
 
 @pytest.mark.parametrize("module", ["control", "kwok"])

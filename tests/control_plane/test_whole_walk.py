@@ -14,7 +14,7 @@ from tests.control_plane.api import Cluster
 from tests.control_plane.played import EVALUATE, PlayedPods, playing
 from tests.documents import read_document
 from tests.servers import IMAGE
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.cluster
 NAME = "qwen3-gsm8k"

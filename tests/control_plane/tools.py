@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.control_plane.kueue_source import PATCH
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
 
 GO = Path(__file__).parent / "go"
 

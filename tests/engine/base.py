@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tests.engine.daemon import Engine
 from tests.engine.machine import which
-from xsft.effects.environments import envbuild
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.process import own_environment
+from xsft.environments import envbuild
+from xsft.machine.filelock import exclusive
+from xsft.machine.process import own_environment
 
 MINOR = (3, 12)
 PACKAGES = (

@@ -21,7 +21,7 @@ from tests.engine.network import NotAllowed
 from tests.engine.registryserver import Registry
 from tests.engine.slots import Slot, slot
 from tests.replacing import replace
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
 
 POST_TRAINING = Path(__file__).parents[2] / "images" / "post_training"
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.gitrepo import git, made_in
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
+from tests.gitrepo import git, made_in
 from tests.images.tiny import Index, index, uv_wheel
-from xsft.effects.machine.paths import own_cache
-from xsft.pod.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_digest
+from xsft.machine.paths import own_cache
+from xsft.workers.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_digest
 
 pytestmark = pytest.mark.engine
 

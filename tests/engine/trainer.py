@@ -11,7 +11,7 @@ from tests.engine.steps import step
 from tests.localruns import FAKE, local_plan
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_client import Engine
-from xsft.steps import Plan
+from xsft.planning.steps import Plan
 
 MODULE = "maxtext/trainers/post_train/sft/train_sft.py"
 AS_SCRIPT = f"""\

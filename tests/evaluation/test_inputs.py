@@ -6,7 +6,7 @@ import pytest
 
 from tests.evaluation.factory import INPUTS, inputs
 from xsft.evaluation.inputs import directory_of, turn
-from xsft.evaluation.verdict import AnswerPattern
+from xsft.workers.evaluation_verdict import AnswerPattern
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xsft.pod.evaluation_archive import ARCHIVE, IN_POD, program_archive, program_digest
-from xsft.pod.sent import carried_argv
+from xsft.workers.evaluation_archive import ARCHIVE, IN_POD, program_archive, program_digest
+from xsft.workers.sent import carried_argv
 
 
 @pytest.mark.parametrize(("content", "held"), [(program_archive() + b" ", "has sha256 "), (b"", "is missing")])

@@ -7,42 +7,42 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.checks.cluster.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
-from tests.checks.cluster.test_admission import facts as cluster_facts
-from tests.checks.cluster.test_controllers import QUEUED, deployment
-from tests.checks.cluster.test_namespace_quota import quota
-from tests.checks.cluster.test_node_pools import TAINT, pools, spoilt
-from tests.checks.cluster.test_node_pools import said as nodes_said
-from tests.checks.cluster.test_pod_identity import ANNOTATED, of_nodes, with_rights
-from tests.checks.cluster.test_topology import with_blocks
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
+from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
+from tests.checks.test_admission import facts as cluster_facts
+from tests.checks.test_controllers import QUEUED, deployment
 from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
+from tests.checks.test_namespace_quota import quota
+from tests.checks.test_node_pools import TAINT, pools, spoilt
+from tests.checks.test_node_pools import said as nodes_said
+from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
+from tests.checks.test_topology import with_blocks
 from tests.checks.test_weights import full
-from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
-from tests.effects.facts.test_checkpoint import CONVERTED, Memory
-from tests.effects.records.test_objects import remote
-from tests.effects.submit.test_admission import hold_a_slice, plan_for
+from tests.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import ALL, Bucket, Failure
 from tests.fakes.gcs import serving as serving_bucket
+from tests.launch.test_admission import hold_a_slice, plan_for
+from tests.machine.test_objects import remote
 from tests.submissions import planned, submitter
-from xsft.checks.cluster.controllers import unmanaged_problems
-from xsft.checks.cluster.pod_identity import PodRights
+from tests.weights.test_read_checkpoint import CONVERTED, Memory
+from xsft.base.errors import XsftError
+from xsft.base.problems import Problem
+from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.facts import Facts
 from xsft.checks.image import maxtext_differs
-from xsft.dataset.facts import DataFacts, HubDataFacts, TokenizerFacts
-from xsft.effects.facts.checkpoint import read_checkpoint
-from xsft.effects.facts.rows import read_rows
-from xsft.effects.facts.tokenizer import tokenizer_problem
-from xsft.effects.records.writable import check_writable
-from xsft.effects.submit.admission import examine
-from xsft.errors import XsftError
-from xsft.facts import Facts
-from xsft.planner import make_intent
-from xsft.problems import Problem
+from xsft.checks.pod_identity import PodRights
+from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
+from xsft.data.read_rows import read_rows
+from xsft.data.tokenizer import tokenizer_problem
+from xsft.launch.admission import examine
+from xsft.machine.writable import check_writable
+from xsft.planning.planner import make_intent
 from xsft.spec.facts import CheckpointFacts, SavedArray, SourceFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
+from xsft.weights.read_checkpoint import read_checkpoint
 
 Raised = set[str]
 Case = Callable[[Path], Raised]

@@ -20,14 +20,14 @@ from tests.checks.factory import GOOD, merged
 from tests.failures.worlds import CHAT, ROWS, STEP, GoodWorld, furnish_slices, good_world, tpu_labels
 from tests.fakes.clusters import standing_in
 from tests.fakes.kubeobjects import Objects
-from tests.importer.pastes import pasted
+from tests.importing.pastes import pasted
 from tests.stories import FILES as STORIES
 from tests.stories import ROOT
 from tests.test_tutorial import TRAINERS, Tutorial
-from xsft import api
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.effects.submit.admission import examine
-from xsft.importer.build import import_paste
+from xsft.environments.installed import BuiltEnvironment
+from xsft.importing.build import import_paste
+from xsft.launch.admission import examine
+from xsft.planning import api
 from xsft.spec.loader import load_yaml
 
 pytestmark = pytest.mark.contract

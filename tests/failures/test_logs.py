@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.states.seen import NOW, pod, pods, terminated
-from tests.states.test_causes import failing
-from xsft.states.causes import explain_state
-from xsft.states.classify import classify
-from xsft.states.evidence import Evidence, Log
-from xsft.states.rules import log_rules
-from xsft.trainers.failures import diagnose
+from tests.runs.seen import NOW, pod, pods, terminated
+from tests.runs.test_causes import failing
+from xsft.cluster.evidence import Evidence, Log
+from xsft.runs.causes import explain_state
+from xsft.runs.classify import classify
+from xsft.runs.failures import diagnose
+from xsft.runs.rules import log_rules
 
 LOGS = Path(__file__).with_name("logs")
 FILES = sorted(LOGS.rglob("*.log"))

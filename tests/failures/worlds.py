@@ -18,19 +18,19 @@ import pytest
 import yaml
 
 from tests.checkpoints import small_files
-from tests.effects.machine.test_http_session import Server
-from tests.effects.machine.test_http_session import serving as serving_http
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
-from xsft import api
-from xsft.acceptance import for_submission
-from xsft.effects.cluster.cluster import Cluster
+from tests.machine.test_http_session import Server
+from tests.machine.test_http_session import serving as serving_http
+from xsft.base.acceptance import for_submission
+from xsft.base.problems import Problem
+from xsft.cluster.cluster import Cluster
 from xsft.effects.images.seen import look_at_image
-from xsft.effects.submit import notes
-from xsft.effects.submit.admission import examine
-from xsft.problems import Problem
-from xsft.steps import Plan
+from xsft.launch import notes
+from xsft.launch.admission import examine
+from xsft.planning import api
+from xsft.planning.steps import Plan
 
 STEP = b'{"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": 2, "custom_metadata": {"scan_layers": true}}'
 CHAT = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}

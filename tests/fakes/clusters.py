@@ -23,14 +23,14 @@ from tests.fakes.kubeobjects import Objects
 from tests.fakes.standin import StandinWorld, cluster_queue
 from tests.faults.server import Front
 from tests.faults.world import World
-from xsft.effects.cluster.access import AccessSources
-from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.cluster.lists import NamespaceLists, ask_lists
-from xsft.effects.machine.parallel import start
-from xsft.effects.runs.read_runs import PendingLists
-from xsft.effects.runs.sources import RunSource
-from xsft.records.where import ClusterAddress
+from xsft.cluster.access import AccessSources
+from xsft.cluster.api import Patience
+from xsft.cluster.cluster import Cluster, connect
+from xsft.cluster.lists import NamespaceLists, ask_lists
+from xsft.cluster.sources import RunSource
+from xsft.machine.parallel import start
+from xsft.records.run_cluster import ClusterAddress
+from xsft.runs.read_runs import PendingLists
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ REASONS = {
     "prompt": "it is about a terminal; what a submission creates, other tests compare on the real server",
     "held": "tests/control_plane/test_admission.py holds a slice by a real JobSet without a queue",
     "identity": "tests/control_plane/test_admission.py annotates a real ServiceAccount",
-    "finished": "tests/effects/runs/test_list_runs_real.py makes Kueue finish a real Workload early",
+    "finished": "tests/runs/test_list_runs_real.py makes Kueue finish a real Workload early",
     "walked": "tests/control_plane/test_whole_walk.py goes through the same stages on the real server",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xsft.base.errors import Unreachable, XsftError
 from xsft.effects.images.docker_client import EngineImage
 from xsft.effects.images.registry_client import RegistryImage
-from xsft.errors import Unreachable, XsftError
 from xsft.image.contents import ImageConfiguration
 from xsft.image.model import Base, BuildStep
 from xsft.image.progress import BuildEvent

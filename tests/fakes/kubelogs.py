@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from tests.faults.answer import Answer, status
 from tests.faults.server import Unanswered
-from xsft.effects.runs.logstream import ProcessRole
-from xsft.reading.pods import trainer_job
-from xsft.states.model import Pod, RunObject
+from xsft.cluster.observation import Pod, RunObject
+from xsft.cluster.pod_fields import trainer_job
+from xsft.runs.logstream import ProcessRole
 
 PLAIN = {"Content-Type": "text/plain"}
 

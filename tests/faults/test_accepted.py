@@ -12,13 +12,13 @@ import yaml
 from tests.control_plane.api import Cluster
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for, plans_of
+from xsft.base.problems import errors_in
 from xsft.checks.environment import MAX_MANIFEST_BYTES
-from xsft.effects.cluster.create import CreatedObject
-from xsft.planner import make_intent
-from xsft.problems import errors_in
+from xsft.cluster.create import CreatedObject
+from xsft.planning.planner import make_intent
+from xsft.planning.steps import Plan
 from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
-from xsft.steps import Plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 

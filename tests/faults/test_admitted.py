@@ -18,8 +18,8 @@ from tests.control_plane.api import Cluster
 from tests.control_plane.rest import MERGE, each
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, facts_for, spec_of
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.launchers.readback import missing_values
+from xsft.environments.installed import BuiltEnvironment
+from xsft.launcher.readback import missing_values
 from xsft.spec.resolve import resolve
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]

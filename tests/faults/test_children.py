@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.test_cluster import MODES, sent_to
 from tests.control_plane.api import Cluster
-from tests.effects.cluster.test_cluster import MODES, sent_to
 from tests.fakes.clusters import ClusterApi, reaching
-from xsft.reading.children import child_jobs
+from xsft.cluster.children import child_jobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from tests.effects.cluster.test_cluster import CREATE
+from tests.cluster.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.submissions import NAME, planned, submitter
-from xsft.effects.submit.submission import Submission
-from xsft.errors import XsftError
+from xsft.base.errors import XsftError
+from xsft.launch.submission import Submission
 
 pytestmark = pytest.mark.loopback
 

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-CREATE = "tests.effects.cluster.test_create"
-SUBMISSION = "tests.effects.submit.test_submission"
+CREATE = "tests.cluster.test_create"
+SUBMISSION = "tests.launch.test_submission"
 OUTAGES = "tests.faults.test_outages"
 EVERY = "tests.faults.test_every_request"
 SILENT = "tests.faults.test_silent_cluster"
@@ -38,7 +38,7 @@ PROMISED = {
     "410 Gone on a watch": ((WATCH, "test_wait_polls_as_usual_when_watches_fail"),),
     "truncated answers": (
         (EVERY, "test_a_fault_after_any_request_was_served_leaves_at_most_one_run"),
-        ("tests.effects.cluster.test_cluster", "test_an_incomplete_404_answer_is_requested_again"),
+        ("tests.cluster.test_cluster", "test_an_incomplete_404_answer_is_requested_again"),
     ),
     "expired token": ((ROADS, "test_verbs_explain_each_transport_failure_and_name_a_fix"),),
     "clock skew": (

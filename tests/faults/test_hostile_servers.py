@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.effects.cluster.test_cluster import sent_to
+from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.hostile import LARGE, SERVERS, SLOW, hostile
 from tests.submissions import planned, submitter
-from xsft.effects.cluster.api import Patience
-from xsft.errors import XsftError
+from xsft.base.errors import XsftError
+from xsft.cluster.api import Patience
 
 pytestmark = pytest.mark.loopback
 
@@ -55,7 +55,7 @@ BOUND_S = 120.0
 MEMORY_KB = 300 * 2**10
 XSFT = """
 import sys
-from xsft.cli import main
+from xsft.verbs.cli import main
 status = main(sys.argv[1:])
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
 sys.exit(status)

@@ -17,22 +17,22 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.test_cluster import CREATE
 from tests.control_plane.api import Cluster
 from tests.control_plane.rest import MERGE
-from tests.effects.cluster.test_cluster import CREATE
-from tests.effects.submit.test_submission import answered, process, saves
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.fakes.gcs import Bucket
 from tests.faults.real import JOBSETS, RealWorld
+from tests.launch.test_submission import answered, process, saves
 from tests.replacing import replace
 from tests.submissions import NAME, STEPS, planned, submitter
 from tests.until import until
-from xsft.effects.cluster.api import Patience
-from xsft.effects.cluster.cluster import Cluster as Client
-from xsft.effects.cluster.cluster import connect
-from xsft.effects.submit.submission import Submission
-from xsft.errors import Refused, Unreachable, XsftError
-from xsft.records.where import ClusterAddress
+from xsft.base.errors import Refused, Unreachable, XsftError
+from xsft.cluster.api import Patience
+from xsft.cluster.cluster import Cluster as Client
+from xsft.cluster.cluster import connect
+from xsft.launch.submission import Submission
+from xsft.records.run_cluster import ClusterAddress
 
 pytestmark = pytest.mark.cluster
 LIST = r"^GET .*/jobsets\?labelSelector"

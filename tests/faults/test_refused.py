@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.test_cluster import container, planned, sent_to, trainer
 from tests.control_plane.api import Cluster
-from tests.effects.cluster.test_cluster import container, planned, sent_to, trainer
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for
-from xsft.effects.cluster.cluster import Cluster as Client
-from xsft.errors import SpecError
-from xsft.naming import jobset_limit
-from xsft.planner import make_intent
-from xsft.problems import errors_in
+from xsft.base.errors import SpecError
+from xsft.base.names import jobset_limit
+from xsft.base.problems import errors_in
+from xsft.cluster.cluster import Cluster as Client
+from xsft.planning.planner import make_intent
 from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
 

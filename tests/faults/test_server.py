@@ -15,8 +15,8 @@ import pytest
 import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
+from tests.cluster.test_cluster import sent_to
 from tests.control_plane.api import Cluster
-from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import reaching
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen

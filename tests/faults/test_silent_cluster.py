@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.effects.cluster.test_cluster import sent_to
+from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen
 from tests.faults.server import Front, served
 from tests.faults.transports import HALF, listening
-from xsft.cli import main
-from xsft.effects.runs import patience as observe_patience
-from xsft.effects.runs.list_runs import LATE_S
-from xsft.effects.runs.patience import ALONE_S, QUIET_S
+from xsft.runs import patience as observe_patience
+from xsft.runs.list_runs import LATE_S
+from xsft.runs.patience import ALONE_S, QUIET_S
+from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.loopback
 
@@ -155,7 +155,7 @@ def test_status_waits_for_a_slow_cluster(
 ) -> None:
     """Each list takes twice as long as silence may last, and the Workloads as long once more."""
     monkeypatch.setattr(observe_patience, "QUIET_S", 2.0)
-    monkeypatch.setattr("xsft.effects.runs.list_runs.LATE_S", 2.0)
+    monkeypatch.setattr("xsft.runs.list_runs.LATE_S", 2.0)
     cluster_api.connect().create_jobset(sent_to(cluster_api))
     with slowly(cluster_api.server.behind, pause_s=0.1) as url:
         places(lab=url)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.clusterruns import STEP, Staged
 from tests.control_plane.api import Cluster
 from tests.control_plane.ports import free_port
-from tests.effects.clusterruns import STEP, Staged
 from tests.fakes.kubeapi import write_kubeconfig
-from xsft.cli import main
-from xsft.effects.machine import clock
+from xsft.machine import clock
+from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.cluster
 LONG_S = 900.0

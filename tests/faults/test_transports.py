@@ -15,10 +15,10 @@ from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.faults.transports import TRANSPORTS, Scene, failing, plugged
 from tests.submissions import planned, submitter
-from xsft.cli import main
-from xsft.effects.cluster.api import Patience
-from xsft.errors import XsftError
-from xsft.screen.failure import report_failure
+from xsft.base.errors import XsftError
+from xsft.cluster.api import Patience
+from xsft.verbs.cli import main
+from xsft.verbs.failure import report_failure
 
 pytestmark = pytest.mark.loopback
 
@@ -106,9 +106,9 @@ def ask(
     monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("xsft.effects.runs.runs.PATIENCE", PATIENT)
+    monkeypatch.setattr("xsft.runs.read_all.PATIENCE", PATIENT)
     monkeypatch.setattr(ClusterApi, "patience", PATIENT)
-    monkeypatch.setattr("xsft.actions.runs.waiting.GRACE_S", BOUND_S)  # its one look is to find out what is broken
+    monkeypatch.setattr("xsft.runs.waiting.GRACE_S", BOUND_S)  # its one look is to find out what is broken
 
     def asked(verb: str) -> Said:
         if verb == "submit":
@@ -149,10 +149,10 @@ def test_verbs_explain_each_transport_failure_that_sends_no_request(
 def says_it(transport: str, cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = 3 if transport == MISSING else 5
     if transport in SILENT:
-        monkeypatch.setattr("xsft.effects.runs.runs.PATIENCE", SILENCE)
+        monkeypatch.setattr("xsft.runs.read_all.PATIENCE", SILENCE)
         monkeypatch.setattr(ClusterApi, "patience", SILENCE)
     if transport == HANGS:
-        monkeypatch.setattr("xsft.effects.cluster.login.LOGIN_TIMEOUT_S", 0.5)
+        monkeypatch.setattr("xsft.cluster.login.LOGIN_TIMEOUT_S", 0.5)
     with TRANSPORTS[transport](Scene(api=cluster_api, folder=tmp_path)) as env:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
@@ -177,7 +177,7 @@ def test_status_waits_only_once_for_a_login_program_that_hangs(
 ) -> None:
     counted = tmp_path / "counted"
     body = f"import time\nopen({str(counted)!r}, 'a').write('x')\ntime.sleep(20)"
-    monkeypatch.setattr("xsft.effects.cluster.login.LOGIN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("xsft.cluster.login.LOGIN_TIMEOUT_S", 3.0)
     with plugged(Scene(api=cluster_api, folder=tmp_path), body):
         assert ask("status").status == 5
     assert counted.read_text() == "x"

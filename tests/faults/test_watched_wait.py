@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.test_cluster import sent_to
 from tests.control_plane.api import Cluster
-from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.faults.real import RealWorld
 from tests.submissions import NAME
 from tests.until import until
-from xsft.cli import main
+from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.cluster
 RUN = f"{NAME}-mcjax"

@@ -18,7 +18,7 @@ from xsft.fit.alternatives import (
     alternatives,
     preference,
 )
-from xsft.trainers.fit_step import tunable_run
+from xsft.fit.trainer_step import tunable_run
 
 
 def tunable(model: str = "qwen3-14b", tpu: str = "v6e-8", **changes: object) -> TunableRun:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.fit_rows import row_run
 from xsft.catalog.data import toml
-from xsft.trainers.fit_step import estimate
+from xsft.fit.trainer_step import estimate
 
 ROWS = [row for row in toml("fit.toml")["rows"] if row.get("step", "sft") == "sft"]
 

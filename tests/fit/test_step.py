@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, run_of, spec
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.fit.step import StepToCompile, blocks_at, compiler_name
-from xsft.trainers.fit_step import eval_step, step_to_compile
+from xsft.fit.trainer_step import eval_step, step_to_compile
 
 
 def step(*arguments: dict[str, Any], **changes: Any) -> StepToCompile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.errors import UsageError
+from xsft.base.errors import UsageError
 from xsft.image.artifact_names import Repository, repository_of
 
 

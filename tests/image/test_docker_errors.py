@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.image.docker_words import SAID
-from xsft.errors import XsftError
+from xsft.base.errors import XsftError
 from xsft.image.build_errors import build_failed
 from xsft.image.docker_errors import DockerRequest, explain_docker_error, is_passing, no_engine
 from xsft.image.model import BuildStep

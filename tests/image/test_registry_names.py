@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.effects.machine.sockets import is_loopback
-from xsft.errors import UsageError
+from xsft.base.errors import UsageError
 from xsft.image.registry_names import ImageName, base_url, is_google, may_be_told, parse_image_name
+from xsft.machine.sockets import is_loopback
 
 DIGEST = "sha256:" + "0" * 64
 

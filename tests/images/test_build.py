@@ -15,7 +15,7 @@ import pytest
 from tests.engine.base import ROOTFS_TAG, BaseImage
 from tests.engine.daemon import Engine
 from tests.images.tiny import BUILD, PACKAGES, Index, index, lay, uv_wheel
-from xsft.effects.machine.paths import own_cache
+from xsft.machine.paths import own_cache
 
 pytestmark = pytest.mark.engine
 

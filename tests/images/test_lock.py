@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from xsft.catalog import releases
-from xsft.effects.environments.environments import LOCKS, environment_for
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments.environments import LOCKS, environment_for
+from xsft.environments.installed import BuiltEnvironment
 
 FOLDER = Path(__file__).parents[2] / "images" / "post_training"
 BUILD_FILES = ("Dockerfile", "code.Dockerfile")

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.fakes.loopback import serving_http
-from xsft.effects.machine.filelock import exclusive
+from xsft.machine.filelock import exclusive
 
 BUILD = Path(__file__).parents[2] / "images" / "post_training"
 WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.records.arbitrary import any_of
 from tests.replacing import replace
-from xsft.problems import warning
+from xsft.base.problems import warning
 from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
-from xsft.records.lenient import MAX_REPAIRS
-from xsft.records.model import (
+from xsft.records.lenient_document import MAX_REPAIRS
+from xsft.records.record import (
     SCHEMA,
     Attempt,
     AttemptFacts,

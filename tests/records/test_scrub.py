@@ -8,11 +8,11 @@ import pytest
 
 from tests.records.test_document import WHOLE
 from tests.replacing import replace
-from xsft.problems import warning
+from xsft.base.problems import warning
+from xsft.base.secrets import HIDDEN
 from xsft.records.document import facts_to_json, read_record, to_json
-from xsft.records.model import AttemptFacts, Record
+from xsft.records.record import AttemptFacts, Record
 from xsft.records.scrub import scrub
-from xsft.spec.secrets import HIDDEN
 
 
 def token() -> str:

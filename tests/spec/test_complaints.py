@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.errors import SpecError
+from xsft.base.errors import SpecError
 from xsft.spec.complaints import _SYNONYMS
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.modelkeys import paths_to

@@ -9,7 +9,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from tests.everything import EVERYTHING, ONE_CHOICE, OTHER, changed, everything, leaves, other, sections_of, value_at
-from xsft.facts import Facts
+from xsft.checks.facts import Facts
 from xsft.spec.base import Section
 from xsft.spec.digest import NEUTRAL, canonical, spec_digest, stated_values
 from xsft.spec.facts import ImageFacts, TemplateFacts

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 from pydantic_core import PydanticCustomError
 
-from xsft.errors import SpecError
-from xsft.problems import Problem
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem
 from xsft.spec.explain import MAX_PROBLEMS, validate
 from xsft.spec.yamltext import parse_yaml
 

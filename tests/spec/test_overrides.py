@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.errors import SpecError, UsageError
+from xsft.base.errors import SpecError, UsageError
 from xsft.spec.overrides import apply_overrides
 from xsft.spec.yamltext import ParsedYaml, parse_yaml
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.errors import Refused
+from xsft.base.errors import Refused
 from xsft.spec.placestext import with_place
 from xsft.spec.yamltext import parse_yaml
 

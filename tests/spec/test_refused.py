@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.checks.factory import GOOD
-from xsft.errors import SpecError
+from xsft.base.errors import SpecError
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.refused import REFUSALS

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.everything import everything
 from tests.replacing import replace
-from xsft.facts import Facts
-from xsft.problems import Problem, error
+from xsft.base.problems import Problem, error
+from xsft.checks.facts import Facts
 from xsft.spec.digest import spec_digest
 from xsft.spec.facts import CheckpointFacts, SourceFacts, TemplateFacts
 from xsft.spec.place import Place

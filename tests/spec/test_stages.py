@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.everything import EVERYTHING, changed
-from xsft.errors import SpecError
-from xsft.facts import Facts
+from xsft.base.errors import SpecError
+from xsft.checks.facts import Facts
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec

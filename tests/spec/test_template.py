@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.problems import Problem
+from xsft.base.problems import Problem
 from xsft.spec.template import QUESTION_KEYS, Template, read_template, template_name_problem
 
 

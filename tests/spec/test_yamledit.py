@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.errors import Refused, SpecError
+from xsft.base.errors import Refused, SpecError
 from xsft.spec.yamledit import with_values
 from xsft.spec.yamltext import parse_yaml
 

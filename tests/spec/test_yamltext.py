@@ -8,8 +8,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xsft.errors import SpecError
-from xsft.problems import Problem
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem
 from xsft.spec.scalars import resolve_plain
 from xsft.spec.yamltext import MAX_DEPTH, MAX_PROBLEMS, parse_value, parse_yaml
 
@@ -139,7 +139,7 @@ def test_parse_yaml_reads_50_000_keys_within_5_seconds() -> None:
 
 
 def test_importing_the_reader_does_not_import_pydantic() -> None:
-    code = "import sys, xsft.spec.overrides, xsft.effects.machine.files; print('pydantic' in sys.modules)"
+    code = "import sys, xsft.spec.overrides, xsft.machine.files; print('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

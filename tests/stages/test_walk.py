@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from xsft.aliases import ShowLine
-from xsft.errors import Refused, RunFailed, TimedOut, XsftError
-from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import Refused, RunFailed, TimedOut, XsftError
+from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict
 from xsft.stages.walk import WalkResult, WalkSettings, walk
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-from xsft.effects.environments import environments
+from xsft.environments import environments
 
 LOGS = Path(__file__).parents[1] / "failures" / "logs"
 PROGRAMS = Path(__file__).with_name("failing_programs.py")

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.checks.factory import DROP, GOOD, run_of, spec
-from xsft import api
 from xsft.catalog.data import toml
 from xsft.catalog.fit import row_keys
-from xsft.effects.environments import environments
-from xsft.effects.facts.fit_cache import FitCache
-from xsft.effects.local.fit import CompileShop, compile_step
-from xsft.effects.machine.process import own_environment
+from xsft.environments import environments
+from xsft.fit.cache import FitCache
+from xsft.fit.compile import CompileShop, compile_step
 from xsft.fit.memory import needed_gib
+from xsft.fit.trainer_step import step_to_compile
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal
+from xsft.machine.process import own_environment
+from xsft.planning import api
 from xsft.spec.resolve import Run
-from xsft.trainers.fit_step import step_to_compile
 
 ROOT = Path(__file__).parents[2]
 TOLERANCE_GIB = 0.01

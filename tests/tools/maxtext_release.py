@@ -30,8 +30,8 @@ from packaging.requirements import Requirement
 from uv import find_uv_bin
 
 from xsft.catalog.releases import Release
-from xsft.effects.environments import environments
-from xsft.effects.environments.uv import uv_environment
+from xsft.environments import environments
+from xsft.environments.uv import uv_environment
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "xsft" / "catalog"

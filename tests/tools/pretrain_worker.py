@@ -1,6 +1,6 @@
 """Compiles MaxText's pre-training step as its train_compile does; a program in the compiler's environment.
 
-usage: python -m tests.tools.pretrain_worker JOB ANSWER, both as of `xsft.effects.local.fit_worker`, which does all but
+usage: python -m tests.tools.pretrain_worker JOB ANSWER, both as of `xsft.workers.compile_step`, which does all but
 the step. source: maxtext@0.2.5 trainers/pre_train/train_compile.py, main.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from xsft.effects.local import fit_worker
+from xsft.workers import compile_step
 
 
-class PretrainStep(fit_worker.SftStep):
+class PretrainStep(compile_step.SftStep):
     """The pre-training step of a configuration; unlike Tunix's it donates the model."""
 
     def lower(self, _: tuple[Any, Any, dict[str, Any]]) -> Any:
@@ -35,5 +35,5 @@ class PretrainStep(fit_worker.SftStep):
 
 
 if __name__ == "__main__":
-    vars(fit_worker)["SftStep"] = PretrainStep
-    fit_worker.main(sys.argv[1:])
+    vars(compile_step)["SftStep"] = PretrainStep
+    compile_step.main(sys.argv[1:])

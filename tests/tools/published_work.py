@@ -20,14 +20,14 @@ import msgspec
 from msgspec import Struct
 
 from xsft.catalog.data import FOLDER
-from xsft.effects.environments import environments
-from xsft.effects.facts.fit_cache import compiler_versions
-from xsft.effects.local.fit import COMPILER_ENV, PROGRAM
-from xsft.effects.machine.process import own_environment
+from xsft.environments import environments
+from xsft.fit.cache import compiler_versions
+from xsft.fit.compile import COMPILER_ENV, PROGRAM
 from xsft.fit.program import read_program
 from xsft.fit.published import WORK, PublishedStep, published_steps
 from xsft.fit.verdict import GIB
 from xsft.fit.work import ProgramContext, work_of
+from xsft.machine.process import own_environment
 
 ROOT = Path(__file__).parents[2]
 KEPT = FOLDER / WORK

@@ -6,7 +6,7 @@ from tests.tools.fit_rows import difference, wanted
 from xsft.catalog.data import toml
 from xsft.catalog.fit import known_verdict, row_keys
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 ROWS = {row["id"]: row for row in toml("fit.toml")["rows"]}
 

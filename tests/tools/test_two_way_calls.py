@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.tools.two_way_calls import calls_of, three_runs, two_way
-from xsft.cli import main
+from xsft.verbs.cli import main
 
 
 @pytest.mark.parametrize("arguments", [("status", "--all"), ("why", "broken")])
@@ -16,7 +16,7 @@ def test_the_modules_of_a_verb_call_each_other_one_way(
     with three_runs(tmp_path) as api:
         calls = calls_of(lambda: main((arguments[0], "--context", api.context, *arguments[1:])))
     assert "broken" in capsys.readouterr().out
-    assert ("xsft.effects.runs.runs", "xsft.effects.runs.read_runs") in calls
+    assert ("xsft.runs.read_all", "xsft.runs.read_runs") in calls
     assert len(pairs := two_way(calls)) <= 2, pairs  # a slow log lets it read the bucket, whose tries are a callback
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.everything import everything
 from tests.tools import xpk_release as tool
-from xsft.effects.environments.installed import BuiltEnvironment
-from xsft.facts import Facts
-from xsft.launchers.xpk import xpk_argv
+from xsft.checks.facts import Facts
+from xsft.environments.installed import BuiltEnvironment
+from xsft.launcher.xpk import xpk_argv
 from xsft.spec.resolve import resolve
 
 

@@ -25,13 +25,13 @@ from unittest.mock import patch
 from tests.fakes import gcs
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import Runs, ended
-from xsft.cli import main as xsft
+from xsft.verbs.cli import main as xsft
 
 Calls = Mapping[tuple[str, str], set[str]]
 """(calling module, called module) -> the functions that were called."""
 
 PACKAGE = "xsft."
-EXECUTOR = "xsft.effects.machine.parallel"
+EXECUTOR = "xsft.machine.parallel"
 STEP = "metric_logger.py:265] completed step: 1, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: 2.5"
 
 

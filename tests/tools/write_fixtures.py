@@ -42,8 +42,8 @@ from tests.written import (
     silence,
     workloads,
 )
-from xsft.effects.environments import environments
 from xsft.effects.images.lock import keep_base, keep_lock
+from xsft.environments import environments
 from xsft.image.model import Base, BuildOptions, LockedImage
 
 LOG = 16_384

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.tools.maxtext_release import output
-from xsft.effects.environments import environments
-from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.environments import environments
+from xsft.environments.installed import BuiltEnvironment
 
 ROOT = Path(__file__).parents[2]
 PIN = ROOT / "xsft" / "locks" / "xpk.in"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from xsft.base.problems import Problem, error, warning
 from xsft.catalog.models import context_length, pins
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
-from xsft.facts import Facts
-from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

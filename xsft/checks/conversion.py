@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.hf_config import computed_fields
+from xsft.checks.facts import Facts
 from xsft.checks.model import ONE_MORE
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

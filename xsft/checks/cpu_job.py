@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.acceptance import LateProblem
+from xsft.base.acceptance import LateProblem
+from xsft.base.names import job_name_limit
+from xsft.base.problems import Problem, error
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
-from xsft.conversion.estimate import ConversionEstimate
-from xsft.conversion.plan import ConversionPlan
-from xsft.naming import job_name_limit
-from xsft.problems import Problem, error
 from xsft.spec.resolve import Run
+from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.conversion_plan import ConversionPlan
 
 CONVERSION_MEMORY = LateProblem(id="conversion-memory")
 CONVERSION_ON_TPU = LateProblem(id="conversion-on-tpu")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error, warning
 from xsft.catalog.datasets import COLUMN_SETS, Dataset, columns_ok, dataset
 from xsft.catalog.releases import at_least
+from xsft.checks.facts import Facts
 from xsft.checks.splits import names_of
 from xsft.checks.values import is_on, number
-from xsft.facts import Facts
-from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.local import FILE_FORMATS, GRAIN_FORMATS
+from xsft.trainer.local import FILE_FORMATS, GRAIN_FORMATS
 
 LOADERS = frozenset({"audiofolder", "imagefolder", "pandas", "videofolder", "webdataset", "xml"})
 """Loaders of datasets besides those of files that xsft reads. source: datasets@5.2.0 packaged_modules/__init__.py."""

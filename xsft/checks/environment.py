@@ -11,18 +11,18 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.base.problems import Problem, error, note, warning
+from xsft.base.secrets import redact
 from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT
+from xsft.checks.facts import Facts
 from xsft.checks.values import is_on
-from xsft.facts import Facts
-from xsft.launchers.command import command
-from xsft.launchers.encoding import RESTARTS, encode_env_value, env_name_problem
-from xsft.modes import mode_module, mode_reserving
-from xsft.problems import Problem, error, note, warning
+from xsft.launcher.command import command
+from xsft.launcher.encoding import RESTARTS, encode_env_value, env_name_problem
 from xsft.spec.base import Value
+from xsft.spec.modes import mode_module, mode_reserving
 from xsft.spec.resolve import Run
-from xsft.spec.secrets import redact
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 INJECTED = re.compile(
     r"MEGASCALE_(COORDINATOR_ADDRESS|NUM_SLICES|SLICE_ID|PORT)|TPU_WORKER_.*|JOB_COMPLETION_INDEX"

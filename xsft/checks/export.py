@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xsft.acceptance import LateProblem
+from xsft.base.acceptance import LateProblem
+from xsft.base.names import job_name_limit
+from xsft.base.problems import Problem, error
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
-from xsft.checkpoint.compare import is_adapter, mismatch, models, weights
 from xsft.checks.weights import mismatch_text
-from xsft.export.estimate import ExportEstimate
-from xsft.export.inputs import ExportInputs
-from xsft.export.plan import ExportPlan
-from xsft.naming import job_name_limit
-from xsft.problems import Problem, error
+from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
+from xsft.weights.checkpoint_compare import is_adapter, mismatch, models, weights
+from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.export_plan import ExportPlan
 
 EXPORT_MACHINE = LateProblem(id="export-machine")
 

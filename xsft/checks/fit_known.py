@@ -11,7 +11,7 @@ from xsft.fit.step import target_length
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Marginal, Verdict
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 
 def shipped_verdict(run: Run) -> tuple[str, KnownStep] | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error, note, warning
+from xsft.checks.facts import Facts
 from xsft.checks.splits import names_of
-from xsft.dataset.facts import HubDataFacts
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
+from xsft.data.facts import HubDataFacts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

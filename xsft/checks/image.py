@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 
-from xsft.facts import Facts
+from xsft.base.problems import Problem, error, warning
+from xsft.checks.facts import Facts
 from xsft.image.reference import is_pinned, is_untagged, legacy_warning, tag_of
 from xsft.image.registry_names import HUB, parse_image_name
-from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.facts import ImageFacts
 from xsft.spec.resolve import Run, named_ref

@@ -8,7 +8,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from xsft.acceptance import LateProblem
+from xsft.base.acceptance import LateProblem
+from xsft.base.problems import Problem, note
 from xsft.catalog.releases import release
 from xsft.checks.image import maxtext_differs
 from xsft.image.contents import (
@@ -21,7 +22,6 @@ from xsft.image.contents import (
     same_minor,
 )
 from xsft.image.recipe import PLATFORM
-from xsft.problems import Problem, note
 from xsft.spec.resolve import Run
 
 IMAGE_NOT_FOUND = LateProblem(id="image-not-found")

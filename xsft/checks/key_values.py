@@ -9,12 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error
 from xsft.catalog.key_types import KeyType, key_types
 from xsft.catalog.releases import DEFAULT
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import number
-from xsft.facts import Facts
-from xsft.problems import Problem, error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

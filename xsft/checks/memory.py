@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.fit import (
     DEFAULT_TOKENS,
     TOKENS,
@@ -21,15 +22,14 @@ from xsft.catalog.fit import (
 from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.tpu import Slice
+from xsft.checks.facts import Facts
 from xsft.checks.fit_known import catalogued_verdict
 from xsft.checks.values import is_on, number
-from xsft.facts import Facts
 from xsft.fit.derive import KnownStep
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, figures_text
-from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 GIB = 2**30
 

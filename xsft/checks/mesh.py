@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
+from xsft.base.problems import Problem, error, note
 from xsft.catalog.mesh import DEFAULT_AXES, Axes, given_axes, mesh_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.releases import key_hint, key_ok
 from xsft.catalog.tpu import Slice
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.models import context_length, pins, suggest
 from xsft.catalog.releases import at_least, models_of
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.catalog.weights import WeightsFailure, weights_failure
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
-from xsft.conversion.inputs import is_folder
-from xsft.dataset.facts import TokenizerFacts
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
+from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Value
+from xsft.spec.conversion_inputs import is_folder
 from xsft.spec.resolve import Run
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xsft.facts import Facts
-from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, job_name_limit, jobset_limit, run_name_limit, stage_name
-from xsft.problems import Problem, error, note
+from xsft.base.names import ATTEMPT_SUFFIX, MISREAD_NAMES, job_name_limit, jobset_limit, run_name_limit, stage_name
+from xsft.base.problems import Problem, error, note
+from xsft.checks.facts import Facts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import later_stages

@@ -14,17 +14,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from xsft.base.problems import Problem, error
 from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, where_of
 from xsft.checks.values import is_on, number
-from xsft.problems import Problem, error
 from xsft.spec.base import Value
 from xsft.spec.explain import explain_validation
 from xsft.spec.model import Overrides, WorkloadSpec
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
 from xsft.spec.yamltext import ParsedYaml
-from xsft.trainers.shuffling import SEED, seeds
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.shuffling import SEED, seeds
+from xsft.trainer.trainer import trainer_of
 
 Fields = Mapping[str, Value]
 """Key path in the workload -> value."""

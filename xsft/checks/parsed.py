@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.acceptance import LateProblem
+from xsft.base.acceptance import LateProblem
+from xsft.base.problems import Problem, errors_in, note
 from xsft.checks.trainer_keys import where_of
-from xsft.problems import Problem, errors_in, note
 from xsft.spec.resolve import Run
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 MAXTEXT_REFUSES = LateProblem(id="maxtext-refuses")
 MAXTEXT_IGNORES = LateProblem(id="maxtext-ignores")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from xsft.facts import Facts
+from xsft.base.problems import Problem, error, warning
+from xsft.checks.facts import Facts
 from xsft.image.reference import is_pinned, tag_of
-from xsft.launchers.encoding import pathways_args_problem
-from xsft.problems import Problem, error, warning
+from xsft.launcher.encoding import pathways_args_problem
 from xsft.spec.base import Value
 from xsft.spec.resolve import PathwaysServers, Run
 

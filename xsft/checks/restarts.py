@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xsft.facts import Facts
-from xsft.problems import Problem, note, warning
+from xsft.base.problems import Problem, note, warning
+from xsft.checks.facts import Facts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

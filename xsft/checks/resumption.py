@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.datasets import dataset
 from xsft.checks.data import training_rows
+from xsft.checks.facts import Facts
 from xsft.checks.schedule import may_restart
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.shuffling import reshuffles
+from xsft.trainer.shuffling import reshuffles
 
 BUFFER_ROWS = 1000
 """Rows of a file that the streaming shuffle mixes at a time. source: datasets@5.2.0 iterable_dataset.py

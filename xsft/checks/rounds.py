@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xsft.acceptance import LateProblem
+from xsft.base.acceptance import LateProblem
+from xsft.base.problems import Problem
 from xsft.catalog.datasets import dataset
+from xsft.checks.facts import Facts
 from xsft.checks.special_tokens import reads_texts, special_tokens_of
-from xsft.dataset.facts import DataFacts
-from xsft.facts import Facts
-from xsft.problems import Problem
+from xsft.data.facts import DataFacts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
+from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
+from xsft.checks.facts import Facts
 from xsft.checks.values import is_on, number
-from xsft.dataset.facts import CountedData, DataFacts, RoundTokens, TokenizerFacts
-from xsft.dataset.passes import Split
-from xsft.dataset.rules import ROLES, RenderMessages, RowRules, judge_row
-from xsft.dataset.verdicts import Round, length_problems, row_problems, texts_of
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
+from xsft.data.facts import CountedData, DataFacts, RoundTokens, TokenizerFacts
+from xsft.data.passes import Split
+from xsft.data.verdicts import Round, length_problems, row_problems, texts_of
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
-from xsft.trainers.chat import TemplateFailed, renderer
-from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.chat import TemplateFailed, renderer
+from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainer.trainer import trainer_of
+from xsft.workers.row_rules import ROLES, RenderMessages, RowRules, judge_row
 
 LIMIT = 2048
 """MaxText's default of max_target_length. source: maxtext@0.2.5 maxtext/configs/base.yml."""

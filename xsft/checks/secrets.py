@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error, warning
+from xsft.base.secrets import is_secret_variable, looks_secret
 from xsft.catalog.tokenizers import is_gated
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, texts
-from xsft.facts import Facts
-from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.keypath import key_part, path_below
 from xsft.spec.resolve import Run
-from xsft.spec.secrets import is_secret_variable, looks_secret
 
 WANDB = frozenset({"NETRC", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE"})
 """Variables with a login for W&B, or with which W&B needs none."""

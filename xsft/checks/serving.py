@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.base.names import job_name_limit, stage_name
+from xsft.base.problems import Problem, error, warning
 from xsft.catalog.models import context_length
 from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
 from xsft.catalog.weights import weights_failure
-from xsft.facts import Facts
+from xsft.checks.facts import Facts
+from xsft.evaluation.trainer_plan import incomparable
 from xsft.image.reference import is_pinned
-from xsft.launchers.serving import attention_heads, weights_bytes
-from xsft.naming import job_name_limit, stage_name
-from xsft.problems import Problem, error, warning
-from xsft.serving.inputs import BUCKET
+from xsft.launcher.servers import attention_heads, weights_bytes
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.spec.serving_inputs import BUCKET
 from xsft.spec.stages import ServeStage
-from xsft.trainers.evaluation import incomparable
 
 EXAMPLE = "vllm/vllm-tpu@sha256:…"
 

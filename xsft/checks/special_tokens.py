@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
+from xsft.checks.facts import Facts
 from xsft.checks.values import is_on
-from xsft.dataset.facts import TokenizerFacts
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
+from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.chat import chat_format
+from xsft.trainer.chat import chat_format
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:

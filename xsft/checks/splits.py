@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from xsft.base.problems import Problem, error, warning
 from xsft.catalog.datasets import dataset
-from xsft.facts import Facts
-from xsft.problems import Problem, error, warning
+from xsft.checks.facts import Facts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xsft.base.problems import errors_in
 from xsft.catalog.fit import minimum_gib_per_chip
 from xsft.checks import lora, mesh
-from xsft.facts import Facts
+from xsft.checks.facts import Facts
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import DoesNotFit, Invalid, Verdict
-from xsft.problems import errors_in
 from xsft.spec.resolve import Run
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 
 def analytic_verdict(run: Run) -> Verdict | None:

@@ -15,10 +15,10 @@ from xsft.fit.derive import KnownStep
 from xsft.fit.published import PublishedStep, published_steps
 from xsft.fit.roofline import StepBound, arithmetic_bound, compiled_bound
 from xsft.fit.step import target_length
-from xsft.records.model import MeasuredPace
+from xsft.records.record import MeasuredPace
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 HOUR_S = 3600.0
 

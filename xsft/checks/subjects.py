@@ -9,13 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from xsft.acceptance import LateProblem
+from xsft.base.acceptance import LateProblem
+from xsft.base.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.checks.overrides import apply_overrides
-from xsft.facts import Facts
-from xsft.problems import Problem
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.trainer import trainer_of
 
 Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 

@@ -12,17 +12,17 @@ from pathlib import PurePosixPath
 from string import Formatter
 from typing import cast
 
+from xsft.base.problems import Problem, error, warning
 from xsft.catalog.models import pins
 from xsft.catalog.releases import at_least, key_ok
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, same
-from xsft.facts import Facts
-from xsft.problems import Problem, error, warning
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
-from xsft.trainers.chat import fault, syntax_fault
-from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainer.chat import fault, syntax_fault
+from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
 PROMPT, COMPLETION, SEPARATOR = (f"{QUESTION_TEXTS}.{key}" for key in QUESTION_KEYS)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from xsft.base.problems import Problem, error, note, warning
+from xsft.base.secrets import looks_secret
 from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, at_least, key_hint, new_name
+from xsft.checks.facts import Facts
 from xsft.checks.values import is_on, same, texts
-from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.spec.secrets import looks_secret
 from xsft.spec.template import WHERE as TEMPLATE
-from xsft.trainers.arguments import argument
-from xsft.trainers.template_keys import template_keys
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.arguments import argument
+from xsft.trainer.template_keys import template_keys
+from xsft.trainer.trainer import trainer_of
 
 FIELD_OF: Mapping[str, str] = MappingProxyType(
     {

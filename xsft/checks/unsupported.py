@@ -13,13 +13,13 @@ from typing import cast
 
 from msgspec import Struct
 
+from xsft.base.problems import Problem, error, warning
 from xsft.catalog.data import catalog_text
 from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, at_least
+from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
-from xsft.facts import Facts
-from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from xsft.base.problems import Problem, error
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.sizes import changed_sizes
-from xsft.checkpoint.compare import (
+from xsft.checks.checkpoint import initial_weights_key, scan_axis
+from xsft.checks.facts import Facts
+from xsft.checks.trainer_keys import where_of
+from xsft.spec.base import Value
+from xsft.spec.facts import CheckpointFacts, SavedArray
+from xsft.spec.resolve import Run
+from xsft.weights.checkpoint_compare import (
     NUMBERS,
     ArrayMismatch,
     ResizedArray,
@@ -18,14 +25,7 @@ from xsft.checkpoint.compare import (
     models,
     weights,
 )
-from xsft.checkpoint.files import certain
-from xsft.checks.checkpoint import initial_weights_key, scan_axis
-from xsft.checks.trainer_keys import where_of
-from xsft.facts import Facts
-from xsft.problems import Problem, error
-from xsft.spec.base import Value
-from xsft.spec.facts import CheckpointFacts, SavedArray
-from xsft.spec.resolve import Run
+from xsft.weights.checkpoint_files import certain
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:

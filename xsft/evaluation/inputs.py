@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from xsft.evaluation.verdict import AnswerPattern, EvaluationRules
+from xsft.workers.evaluation_verdict import AnswerPattern, EvaluationRules
 
 DIGITS = 12
 FIRST_TURNS = 5

@@ -10,10 +10,10 @@ import msgspec
 from xsft.evaluation.inputs import FIRST_TURNS
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.report import known_before
-from xsft.pod.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, IN_POD, program_digest
-from xsft.pod.sent import carried_argv, sent_argv
+from xsft.workers.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, IN_POD, program_digest
+from xsft.workers.sent import carried_argv, sent_argv
 
-PROGRAM = "xsft.evaluation.measure_worker"
+PROGRAM = "xsft.workers.measure_weights"
 """The program that measures on this machine."""
 
 
@@ -30,7 +30,7 @@ def program_job(plan: EvaluationPlan) -> dict[str, Any]:
 
 def pod_argv(plan: EvaluationPlan, *, end: Mapping[str, Any], carried: str | None) -> tuple[str, ...]:
     """Return the command that measures on a host of a cluster, judges, and writes to the plan's output. `end`: how the
-    program records the end of the run's attempt (`launchers.pod_end`); `carried`: the digest of the program in the
+    program records the end of the run's attempt (`launcher.pod_end`); `carried`: the digest of the program in the
     image. The pod runs that one if it is this xsft's; else the program is sent with the command."""
     digest = program_digest()
     noted = known_before(plan, worker=digest)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from xsft.evaluation.inputs import Conversation
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.verdict import Judgement
+from xsft.workers.evaluation_verdict import Judgement
 
 SCHEMA = "xsft.evaluation/1"
 MAX_BYTES = 1 << 26

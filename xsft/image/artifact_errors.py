@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from xsft.errors import EnvironmentMissing, RepositoryMissing, Unreachable, UsageError, XsftError
+from xsft.base.errors import EnvironmentMissing, RepositoryMissing, Unreachable, UsageError, XsftError
 from xsft.image.artifact_names import Repository
 from xsft.image.docker_errors import LOG_IN_GOOGLE, shorten_message
 

@@ -10,7 +10,7 @@ import re
 
 from msgspec import Struct
 
-from xsft.errors import UsageError
+from xsft.base.errors import UsageError
 from xsft.image.reference import replacement
 
 _HOSTS = re.compile(r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev")

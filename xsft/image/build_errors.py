@@ -6,12 +6,12 @@ import re
 
 from msgspec import Struct
 
-from xsft.errors import EnvironmentMissing, UsageError, XsftError
+from xsft.base.errors import EnvironmentMissing, UsageError, XsftError
+from xsft.base.secrets import redact
 from xsft.image.docker_errors import DockerRequest, explain_docker_error, shorten_message
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput
 from xsft.image.registry_names import parse_image_name
-from xsft.spec.secrets import redact
 
 _NO_PYTHON = r"(?:^|[\s:/\"])python3?\"?: (?:command not|not|executable file not) found|no module named pip"
 _NETWORK = (

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from xsft.base.amounts import size_text
+from xsft.base.problems import Problem, error, warning
+from xsft.base.secrets import looks_token
 from xsft.image.model import ContextFile
-from xsft.problems import Problem, error, warning
-from xsft.spec.amounts import size_text
-from xsft.spec.secrets import looks_token
 
 LIMIT = 500 * 2**20
 """Largest context accepted, in bytes; MaxText's own tree is 30 MB."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from xsft.errors import EnvironmentMissing, RepositoryMissing, Unreachable, XsftError
-from xsft.reading.network_words import plain_words
-from xsft.spec.secrets import redact
+from xsft.base.errors import EnvironmentMissing, RepositoryMissing, Unreachable, XsftError
+from xsft.base.network_words import plain_words
+from xsft.base.secrets import redact
 
 MAX_WORDS = 300
 """Longest quotation of an engine's or registry's message, in characters."""

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
+from xsft.base.forms import IMAGE_NAME
+from xsft.base.problems import Problem, error
+from xsft.base.secrets import looks_secret, names_secret
 from xsft.catalog import releases
 from xsft.image.model import BuildOptions, Material
 from xsft.image.recipe import OWN
 from xsft.image.reference import legacy_warning, parse_reference, parse_repository
-from xsft.problems import Problem, error
-from xsft.spec.forms import IMAGE_NAME
-from xsft.spec.secrets import looks_secret, names_secret
 
 BUILDABLE = frozenset({releases.DEFAULT})
 """MaxText releases whose hash-locked requirements are in images/post_training/requirements.txt, tested."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from xsft.problems import Problem, warning
+from xsft.base.problems import Problem, warning
 
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _HOST = re.compile(r"(?:[a-z0-9]|[a-z0-9][-a-z0-9]*[a-z0-9])(?:\.[a-z0-9][-a-z0-9]*)*(?::[0-9]{1,5})?")

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from xsft.effects.machine.sockets import is_loopback
-from xsft.errors import UsageError
+from xsft.base.errors import UsageError
 from xsft.image.reference import parse_reference
+from xsft.machine.sockets import is_loopback
 
 if TYPE_CHECKING:
     from tldextract.tldextract import ExtractResult

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from xsft.conversion.estimate import estimate
-from xsft.conversion.plan import ConversionPlan
-from xsft.facts import Facts
-from xsft.naming import stage_name
+from xsft.base.names import stage_name
+from xsft.checks.facts import Facts
 from xsft.spec.facts import TriesFacts
 from xsft.spec.resolve import Run
-from xsft.trainers.conversion import conversion_argv, loads_lazily
+from xsft.trainer.conversion import conversion_argv, loads_lazily
+from xsft.weights.conversion_estimate import estimate
+from xsft.weights.conversion_plan import ConversionPlan
 
 STAGE = "convert"
 

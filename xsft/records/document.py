@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, TypeVar, get_args
 
-from xsft.records.model import SCHEMA, Attempt, AttemptFacts, Outcome, Record
+from xsft.records.record import SCHEMA, Attempt, AttemptFacts, Outcome, Record
 from xsft.records.scrub import scrub
 
 T = TypeVar("T")
@@ -96,6 +96,6 @@ def _is_loss(pair: Any) -> bool:
 
 def _lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]]:
     """Return `lenient.lenient` of the document."""
-    from xsft.records.lenient import lenient
+    from xsft.records.lenient_document import lenient
 
     return lenient(kind, document)

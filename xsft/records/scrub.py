@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xsft.spec.secrets import HIDDEN, is_secret_value, is_secret_variable, redact
+from xsft.base.secrets import HIDDEN, is_secret_value, is_secret_variable, redact
 
 
 def scrub(value: Any, *, key: str = "") -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-from xsft.spec import forms
+from xsft.base import forms
 
 
 class Section(BaseModel):
@@ -52,7 +52,7 @@ the form is strict.
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | None
 Keys = Mapping[str, Value]
-"""The trainer's keys as the command line will have them, overrides included (`trainers.trainer`)."""
+"""The trainer's keys as the command line will have them, overrides included (`trainer.trainer`)."""
 
 
 def written_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:

@@ -11,11 +11,11 @@ from msgspec import Struct
 from pydantic import BaseModel
 from pydantic_core.core_schema import ErrorType
 
-from xsft.problems import Problem, error
-from xsft.spec.forms import WORDS
+from xsft.base.forms import WORDS
+from xsft.base.problems import Problem, error
+from xsft.base.secrets import looks_secret, names_secret, redact
 from xsft.spec.keypath import key_part, key_path, printable, shown_text
 from xsft.spec.modelkeys import LocatedError, keys_of, options_of, paths_to
-from xsft.spec.secrets import looks_secret, names_secret, redact
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

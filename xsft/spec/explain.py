@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from xsft.errors import SpecError
-from xsft.problems import Problem, error
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem, error
 from xsft.spec.complaints import Complaint, describe, without_misspelt
 from xsft.spec.keypath import key_path
 from xsft.spec.modelkeys import LocatedError, locate

@@ -7,8 +7,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from xsft.conversion.record import ConversionRecord
-from xsft.problems import Problem
+from xsft.base.problems import Problem
+from xsft.spec.conversion_record import ConversionRecord
 from xsft.spec.place import Place
 
 

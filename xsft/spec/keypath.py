@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xsft.spec.secrets import HIDDEN, looks_secret
+from xsft.base.secrets import HIDDEN, looks_secret
 
 MAX_SHOWN = 60
 """Maximum characters of a value that a message quotes."""

@@ -8,27 +8,15 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from xsft.naming import ModeName
-from xsft.spec import forms
+from xsft.base import forms
+from xsft.base.names import ModeName
+from xsft.base.stage import StageName
+from xsft.base.targets import FIRST, LAUNCHERS, TargetProperties, registered_launcher, targets
+from xsft.base.training import DEFAULT_TRAINER, trainers
 from xsft.spec.base import DnsLabel, EnvName, Section, StoragePath, Value
 from xsft.spec.place import Place
-from xsft.spec.sections import (
-    Data,
-    Eval,
-    Image,
-    Lora,
-    Model,
-    Parallelism,
-    Pathways,
-    Restarts,
-    Secrets,
-    Tpu,
-    Train,
-)
+from xsft.spec.sections import Data, Eval, Image, Lora, Model, Parallelism, Pathways, Restarts, Secrets, Tpu, Train
 from xsft.spec.stages import Stages, later_stages
-from xsft.stages.stage import StageName
-from xsft.targets import FIRST, LAUNCHERS, TargetProperties, registered_launcher, targets
-from xsft.training import DEFAULT_TRAINER, trainers
 
 RunName = Annotated[
     str, StringConstraints(pattern=forms.NAME, max_length=max(one.name_limit for one in LAUNCHERS.values()))

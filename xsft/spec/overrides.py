@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.errors import SpecError
-from xsft.problems import Problem, error
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem, error
 from xsft.spec.keypath import key_part, key_path
 from xsft.spec.scalars import Surprise, resolve_plain
 from xsft.spec.yamltext import MAX_DEPTH, ParsedYaml, parse_value

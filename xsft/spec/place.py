@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from xsft.spec import forms
+from xsft.base import forms
 from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section
 
 Project = Annotated[str, StringConstraints(pattern=forms.PROJECT)]

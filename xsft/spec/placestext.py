@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from xsft.errors import Refused, SpecError
+from xsft.base.errors import Refused, SpecError
 from xsft.spec.loader import SAFE_LOADER
 from xsft.spec.yamledit import last_line
 from xsft.spec.yamltext import parse_yaml

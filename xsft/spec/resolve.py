@@ -9,22 +9,16 @@ import posixpath
 
 from msgspec import Struct
 
+from xsft.base.errors import UsageError
+from xsft.base.names import ModeName, attempt_name, attempt_number, next_attempt, single_controller
+from xsft.base.problems import Problem, error
 from xsft.catalog import models, releases
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.releases import Release
 from xsft.catalog.sizes import CHANGES_ARRAYS, misread_by_converter
 from xsft.catalog.tpu import Slice, parse_tpu_type
-from xsft.conversion.inputs import (
-    ConversionInputs,
-    ConversionSource,
-    directory_of,
-    is_folder,
-    items,
-)
-from xsft.errors import UsageError
-from xsft.naming import ModeName, attempt_name, attempt_number, next_attempt, single_controller
-from xsft.problems import Problem, error
 from xsft.spec.base import Value
+from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource, directory_of, is_folder, items
 from xsft.spec.facts import ImageFacts, ResolutionFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place

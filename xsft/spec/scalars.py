@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.base.secrets import looks_secret
 from xsft.spec.keypath import shown_text
-from xsft.spec.secrets import looks_secret
 
 YamlScalar = str | int | float | bool | None
 

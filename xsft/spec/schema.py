@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from xsft.docstrings import field_docstrings
+from xsft.base.docstrings import field_docstrings
 from xsft.spec.base import Section
 from xsft.spec.model import WorkloadSpec
 

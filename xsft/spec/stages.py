@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from xsft.base.errors import UsageError
+from xsft.base.stage import STAGES, StageName
 from xsft.catalog.serving import serving_types
-from xsft.errors import UsageError
-from xsft.export.inputs import destination
-from xsft.serving.inputs import Exposure, WeightsBy
 from xsft.spec.base import DnsLabel, ImageRef, Section, StoragePath
-from xsft.stages.stage import STAGES, StageName
+from xsft.spec.export_inputs import destination
+from xsft.spec.serving_inputs import Exposure, WeightsBy
 
 MOST_NEW_TOKENS = 2**16
 """Maximum tokens of one answer of an evaluation; greedy decoding here has no cache, so long answers take hours."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from xsft.problems import Problem, error
+from xsft.base.problems import Problem, error
 
 WHERE = "data.chat_template"
 JINJA_SUFFIXES = (".jinja", ".j2", ".txt")

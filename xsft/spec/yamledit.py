@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from xsft.errors import Refused
+from xsft.base.errors import Refused
 from xsft.spec.loader import SAFE_LOADER
 from xsft.spec.overrides import apply_overrides, split_path
 from xsft.spec.scalars import YamlScalar, same_value

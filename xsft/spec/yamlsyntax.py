@@ -6,9 +6,9 @@ import re
 
 import yaml
 
-from xsft.problems import Problem, error
+from xsft.base.problems import Problem, error
+from xsft.base.secrets import redact
 from xsft.spec.keypath import shown_text
-from xsft.spec.secrets import redact
 
 # source: YAML 1.2.2 §5.1, the printable set; surrogates cannot be encoded and crash PyYAML's C reader.
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import yaml
 from msgspec import Struct, field
 
-from xsft.errors import SpecError
-from xsft.problems import Problem, error
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem, error
 from xsft.spec.keypath import path_below, shown_text
 from xsft.spec.loader import SAFE_LOADER
 from xsft.spec.scalars import Surprise, quote_unless_secret, resolve_plain

@@ -9,19 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.aliases import ShowLine
-from xsft.errors import Refused, RunFailed, TimedOut, XsftError
-from xsft.stages.stage import (
-    NEEDS,
-    STAGES,
-    Stage,
-    StageAction,
-    StageEnd,
-    StageFound,
-    StageName,
-    StageState,
-    StageVerdict,
-)
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import Refused, RunFailed, TimedOut, XsftError
+from xsft.base.stage import NEEDS, STAGES, Stage, StageAction, StageEnd, StageFound, StageName, StageState, StageVerdict
 
 
 class StageReport(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
 from tests.fakes.artifact_registry import TYPES, FakeArtifactRegistry, Refusal, artifact_registry
+from xsft.base.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.effects.images import docker_client
 from xsft.effects.images.artifact_registry import (
     POLLING,
@@ -26,7 +27,6 @@ from xsft.effects.images.artifact_registry import (
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.registry_client import Registries
-from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.image.artifact_names import Repository
 
 TEAM = Repository(project="my-project", location="us", name="xsft")

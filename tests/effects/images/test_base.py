@@ -8,8 +8,8 @@ from tests.fakes.dockers import FakeDocker, FakeRegistry
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
 from tests.replacing import replace
+from xsft.base.errors import EnvironmentMissing, Refused, Unreachable
 from xsft.effects.images.base import resolve_base
-from xsft.errors import EnvironmentMissing, Refused, Unreachable
 from xsft.image.model import Base, LockedImage
 
 OTHER = "sha256:" + "cd" * 32

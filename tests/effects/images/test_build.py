@@ -12,9 +12,9 @@ import pytest
 from tests.fakes.dockers import FakeDocker, FakeRegistry
 from tests.image.materials import OPTIONS, file, material, recipe
 from tests.replacing import replace
+from xsft.base.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.effects.images.build import ImageBuilder, PushDone
 from xsft.effects.images.lock import lock_file, locked_images
-from xsft.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.image.model import Recipe
 from xsft.image.recipe import local_name
 

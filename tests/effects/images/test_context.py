@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.effects.images.context import (
     code_part,
     context_file,
@@ -18,11 +19,10 @@ from xsft.effects.images.context import (
     images_folder,
     read_tree,
 )
-from xsft.errors import EnvironmentMissing, UsageError
 from xsft.image.context import LIMIT, context_problems
 from xsft.image.model import ContextFile
 from xsft.image.recipe import EVALUATE_FILE
-from xsft.pod.evaluation_archive import program_archive, program_digest
+from xsft.workers.evaluation_archive import program_archive, program_digest
 
 NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
 

@@ -21,11 +21,11 @@ from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
 from tests.replacing import replace
+from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import BuildClient, arguments, build, find_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_login import Credential
-from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildEvent, SentContext, StepDone, StepStarted
 

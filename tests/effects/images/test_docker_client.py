@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
+from xsft.base.errors import EnvironmentMissing, Unreachable
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_client import connect_engine, error_of, layer_of
-from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.image.progress import Layer
 
 needs_engine = pytest.mark.engine

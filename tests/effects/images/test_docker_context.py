@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.engine.steps import context
 from tests.replacing import replace
+from xsft.base.errors import Refused
 from xsft.effects.images.docker_context import MTIME_S, entry, with_folders, write_context
-from xsft.errors import Refused
 from xsft.image.model import ContextFile
 from xsft.image.progress import SentContext
 

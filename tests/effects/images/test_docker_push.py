@@ -19,6 +19,7 @@ from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import noise, step
 from tests.replacing import replace
+from xsft.base.errors import Unknown, Unreachable, XsftError
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_client import Engine
@@ -26,7 +27,6 @@ from xsft.effects.images.docker_login import GOOGLE_USER, Credential
 from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_client import Manifest, Registries
-from xsft.errors import Unknown, Unreachable, XsftError
 from xsft.image.progress import BuildEvent, Layer, TransferRetry
 
 MANIFEST = "^PUT /v2/.*/manifests/"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from xsft.base.errors import Unreachable, XsftError
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_login import own_credential
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.engine import RealDocker
 from xsft.effects.images.registry_client import Registries
-from xsft.errors import Unreachable, XsftError
 
 PUBLIC = "us-docker.pkg.dev/somebody/public/image:1"
 SEEN = {"Id": "sha256:1", "RepoTags": [], "Config": {}}

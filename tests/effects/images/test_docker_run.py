@@ -17,6 +17,7 @@ from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
 from tests.replacing import replace
 from tests.until import until
+from xsft.base.errors import EnvironmentMissing, Refused
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_run import (
@@ -27,7 +28,6 @@ from xsft.effects.images.docker_run import (
     refuse_where_running,
     run_in_container,
 )
-from xsft.errors import EnvironmentMissing, Refused
 
 pytestmark = pytest.mark.engine
 

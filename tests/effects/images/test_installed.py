@@ -10,8 +10,8 @@ import pytest
 from tests.image.materials import file, recipe
 from tests.replacing import replace
 from xsft.effects.images.installed import thin_step
-from xsft.effects.machine.process import own_environment
 from xsft.image.model import BuildStep
+from xsft.machine.process import own_environment
 
 DOCKER = """\
 #!{python}

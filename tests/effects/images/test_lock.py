@@ -10,6 +10,7 @@ import pytest
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
 from tests.replacing import replace
+from xsft.base.errors import Refused, UsageError
 from xsft.effects.images.lock import (
     _guard,
     current_tag,
@@ -21,11 +22,10 @@ from xsft.effects.images.lock import (
     locked_images,
     pinned_base,
 )
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.files import write_atomic
-from xsft.errors import Refused, UsageError
 from xsft.image.lock import update_lock
 from xsft.image.model import Base, BuildOptions, LockedImage
+from xsft.machine.filelock import exclusive
+from xsft.machine.files import write_atomic
 
 OPTIONS = BuildOptions(image="mine", maxtext="0.2.5", code=("extra",))
 REPOSITORY = "us-docker.pkg.dev/p/r/mine"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.effects.gitrepo import git
+from tests.gitrepo import git
 from tests.image.materials import DIGEST
 from tests.replacing import replace
+from xsft.base.errors import SpecError, UsageError
 from xsft.effects.images.material import MaterialReaders, find_images, plan_image, within_project
-from xsft.effects.machine.process import own_environment
-from xsft.errors import SpecError, UsageError
 from xsft.image.model import Base, BuildOptions
+from xsft.machine.process import own_environment
 
 OPTIONS = BuildOptions(image="mine", registry="127.0.0.1:5000/team", maxtext="0.2.5", code=("extra",))
 

@@ -21,12 +21,12 @@ from tests.engine.steps import step
 from tests.fakes.loopback import serving_http
 from tests.replacing import replace
 from tests.until import until
+from xsft.base.errors import Unknown, Unreachable, XsftError
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.registry_http import MAX_BYTES
-from xsft.errors import Unknown, Unreachable, XsftError
 
 
 @dataclass

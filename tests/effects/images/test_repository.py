@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from xsft.base.errors import UsageError
 from xsft.effects.images.repository import registry_of
-from xsft.errors import UsageError
 
 PLACE = "{project: my-project, zone: us-east5-b, cluster: c"
 

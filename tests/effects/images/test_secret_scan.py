@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from xsft.base.errors import EnvironmentMissing
 from xsft.effects.images import context as image_context
 from xsft.effects.images.context import read_tree
 from xsft.effects.images.secret_scan import RULES, SCANNED, scan
-from xsft.errors import EnvironmentMissing
 from xsft.image.model import ContextFile
 
 BEGIN = "-----BEGIN PRIVATE" + " KEY-----"

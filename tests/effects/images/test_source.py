@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.gitrepo import git
+from tests.gitrepo import git
+from xsft.base.errors import Unreachable
 from xsft.effects.images.source import SourceTree, source_of
-from xsft.effects.machine.process import own_environment
-from xsft.errors import Unreachable
+from xsft.machine.process import own_environment
 
 
 @pytest.fixture

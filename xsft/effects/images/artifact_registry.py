@@ -24,12 +24,8 @@ from google.protobuf.json_format import ParseError
 from msgspec import Struct
 from requests import exceptions as http
 
+from xsft.base.errors import XsftError
 from xsft.effects.images.registry_http import PAUSES_S, UNANSWERED_TRIES
-from xsft.effects.machine.clock import pause
-from xsft.effects.machine.google_files import may_log_in
-from xsft.effects.machine.google_login import google_credentials, google_session
-from xsft.effects.machine.retries import Retries, retry_after_s
-from xsft.errors import XsftError
 from xsft.image.artifact_errors import (
     ArtifactRequest,
     about_project,
@@ -39,6 +35,10 @@ from xsft.image.artifact_errors import (
     timed_out,
 )
 from xsft.image.artifact_names import Repository
+from xsft.machine.clock import pause
+from xsft.machine.google_files import may_log_in
+from xsft.machine.google_login import google_credentials, google_session
+from xsft.machine.retries import Retries, retry_after_s
 
 T = TypeVar("T")
 HOST = "artifactregistry.googleapis.com"

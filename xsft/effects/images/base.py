@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from xsft.base.errors import EnvironmentMissing, Refused, XsftError
 from xsft.effects.images.build import Docker, Registry
-from xsft.errors import EnvironmentMissing, Refused, XsftError
 from xsft.image.model import Base, LockedImage
 from xsft.image.recipe import base_of
 from xsft.image.reference import parse_reference

@@ -10,14 +10,14 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from xsft.base.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.effects.images.docker_client import EngineImage
 from xsft.effects.images.lock import keep_lock, locked_images
 from xsft.effects.images.registry_client import RegistryImage
-from xsft.effects.machine import clock
-from xsft.errors import EnvironmentMissing, Refused, RepositoryMissing, Unknown, Unreachable, XsftError
 from xsft.image.model import Base, BuildOptions, BuildStep, LockedImage, Recipe
 from xsft.image.progress import BuildEvent
 from xsft.image.recipe import EVALUATE_ARG, differs, local_name
+from xsft.machine import clock
 
 BuildOutcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import own_cache, private_folder
-from xsft.effects.machine.regular import read_bytes
-from xsft.errors import EnvironmentMissing, UsageError
+from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments
 from xsft.image.ignore import IgnoreMatcher, ignore_matcher
 from xsft.image.model import ContextFile, DockerfilePart
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, EVALUATE_ARG, EVALUATE_FILE
-from xsft.pod.evaluation_archive import program_archive
+from xsft.machine.files import write_atomic
+from xsft.machine.paths import own_cache, private_folder
+from xsft.machine.regular import read_bytes
+from xsft.workers.evaluation_archive import program_archive
 
 FOLDER = "images"
 OVERLAYS = ("code", "maxtext", "tunix")

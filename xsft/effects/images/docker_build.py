@@ -18,15 +18,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from xsft.base.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.effects.images import docker_context
 from xsft.effects.images.docker_client import Engine, EngineImage
 from xsft.effects.images.docker_login import Credential, private_config
-from xsft.effects.machine import process
-from xsft.effects.machine.parallel import start
-from xsft.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildEvent, BuildOutput, SentContext
+from xsft.machine import process
+from xsft.machine.parallel import start
 
 NEEDS_BUILDX = 23
 """First major version of the client whose BuildKit is the buildx plugin; older ones use the engine's own. source:

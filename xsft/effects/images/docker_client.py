@@ -21,11 +21,11 @@ from docker.utils import kwargs_from_env
 from msgspec import Struct
 from requests.exceptions import HTTPError, RequestException
 
-from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.sockets import require_listener
 from xsft.image.docker_errors import DockerRequest, explain_docker_error, no_engine
 from xsft.image.progress import Layer
 from xsft.image.registry_names import is_google, parse_image_name
+from xsft.machine.http_session import Session
+from xsft.machine.sockets import require_listener
 
 TIMEOUT_S = 60.0
 """Time limit for one answer, and between two lines of a pull or push. The SDK's own default."""

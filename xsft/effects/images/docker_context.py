@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 from msgspec import Struct, field
 
-from xsft.errors import Refused
+from xsft.base.errors import Refused
 from xsft.image.model import ContextFile
 from xsft.image.progress import SentContext
 

@@ -19,12 +19,12 @@ from typing import Any
 
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
-from xsft.effects.machine.google_files import may_log_in
-from xsft.effects.machine.regular import read_text
-from xsft.effects.machine.signals import raise_on_signal
+from xsft.base.secrets import hold_secret
 from xsft.image.docker_errors import DockerRequest, login_refused, shorten_message
 from xsft.image.registry_names import HUB, is_google
-from xsft.spec.secrets import hold_secret
+from xsft.machine.google_files import may_log_in
+from xsft.machine.regular import read_text
+from xsft.machine.signals import raise_on_signal
 
 GOOGLE_USER = "oauth2accesstoken"
 """source: Artifact Registry documentation, "Access token"."""
@@ -60,7 +60,7 @@ def token_of_google(env: Mapping[str, str]) -> str | None:
     """Return a token, or None without a login. Raises Unreachable if the login is not accepted."""
     if not may_log_in(env):
         return None
-    from xsft.effects.machine.google_login import google_credentials, google_token
+    from xsft.machine.google_login import google_credentials, google_token
 
     try:
         return google_token(google_credentials())

@@ -11,13 +11,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.base.errors import Unknown, XsftError
 from xsft.effects.images.docker_client import Engine, EngineImage, error_of, explain_engine_errors, layer_of
 from xsft.effects.images.docker_login import Credential, auth_for, google_credential, own_folder
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.registry_http import UNANSWERED_TRIES
-from xsft.effects.machine.clock import monotonic, pause
-from xsft.effects.machine.retries import Retries
-from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import (
     DockerRequest,
     broken_off,
@@ -29,6 +27,8 @@ from xsft.image.docker_errors import (
 )
 from xsft.image.progress import BuildEvent, TransferRetry
 from xsft.image.registry_names import is_google, parse_image_name
+from xsft.machine.clock import monotonic, pause
+from xsft.machine.retries import Retries
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries; each try of the engine includes five of its own for a layer. source: moby@20.10

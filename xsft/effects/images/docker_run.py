@@ -15,12 +15,12 @@ from docker.types import Mount as Bind
 from msgspec import Struct, field
 from requests.exceptions import RequestException
 
+from xsft.base.errors import EnvironmentMissing, Refused
 from xsft.effects.images.docker_client import Engine, explain_engine_errors
-from xsft.effects.machine.chance import random_hex
-from xsft.effects.machine.log_lines import keep_lines
-from xsft.effects.machine.signals import as_ctrl_c
-from xsft.errors import EnvironmentMissing, Refused
 from xsft.image.docker_errors import DockerRequest, shorten_message
+from xsft.machine.chance import random_hex
+from xsft.machine.log_lines import keep_lines
+from xsft.machine.signals import as_ctrl_c
 
 SHARED_MEMORY_BYTES = 2 << 30
 """Shared memory in which data workers hand over batches; Docker's 64 MB are too little. Only what is used is

@@ -12,11 +12,11 @@ from xsft.effects.images.docker_login import Credential, google_credential
 from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.installed import thin_step
 from xsft.effects.images.registry_client import Registries
-from xsft.effects.machine.paths import own_cache
 from xsft.image.model import Base, BuildStep
 from xsft.image.progress import BuildEvent
 from xsft.image.recipe import IMAGE_LABEL
 from xsft.image.reference import parse_reference
+from xsft.machine.paths import own_cache
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from xsft.base.errors import XsftError
 from xsft.effects.images.context import context_file
-from xsft.effects.machine.files import write_private
-from xsft.effects.machine.process import run
-from xsft.effects.machine.regular import read_text
-from xsft.errors import XsftError
 from xsft.image.model import BuildStep
 from xsft.image.thin import LISTED, OVERLAYS, InstalledFiles, left_out, list_installed_files, step_without_files
+from xsft.machine.files import write_private
+from xsft.machine.process import run
+from xsft.machine.regular import read_text
 
 ASK_TIMEOUT_S = 120.0
 PROGRAM = """

@@ -8,10 +8,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.aliases import ShowLine
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import EnvironmentMissing
 from xsft.effects.images.build import Docker
 from xsft.effects.images.registry_client import Registries
-from xsft.errors import EnvironmentMissing
 from xsft.image.artifact_names import repository_of
 from xsft.image.recipe import local_name
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from xsft.base.errors import Refused, UsageError, XsftError
 from xsft.effects.images.context import code_part, deps_part, hash_large_files, image_names, images_folder
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.paths import own_cache
-from xsft.effects.machine.regular import read_text
-from xsft.errors import Refused, UsageError, XsftError
 from xsft.image.lock import read_base, read_lock, same_image, update_lock, with_base
 from xsft.image.model import Base, BuildOptions, LockedImage, Material
 from xsft.image.recipe import base_of, make_recipe, repository_in
+from xsft.machine.filelock import exclusive
+from xsft.machine.files import write_atomic
+from xsft.machine.paths import own_cache
+from xsft.machine.regular import read_text
 from xsft.spec.facts import ImageFacts
 
 T = TypeVar("T")

@@ -9,6 +9,8 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.base.errors import UsageError, refuse_errors
+from xsft.base.problems import Problem
 from xsft.effects.images.context import (
     code_part,
     deps_part,
@@ -19,14 +21,12 @@ from xsft.effects.images.context import (
 )
 from xsft.effects.images.secret_scan import scan
 from xsft.effects.images.source import SourceTree, source_of
-from xsft.effects.inputs.checkout import checkout
-from xsft.effects.machine.regular import read_text
-from xsft.errors import UsageError, refuse_errors
 from xsft.image.context import accept_size, context_problems
 from xsft.image.model import Base, BuildOptions, DockerfilePart, Material, Recipe
 from xsft.image.problems import material_problems, option_problems
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
-from xsft.problems import Problem
+from xsft.machine.checkout import checkout
+from xsft.machine.regular import read_text
 
 LOCK = "requirements.txt"
 PIN = re.compile(r"^([a-z0-9][-a-z0-9.]*)==([0-9][0-9A-Za-z.]*)", re.MULTILINE)

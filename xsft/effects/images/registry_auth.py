@@ -12,9 +12,9 @@ from typing import Any
 
 from requests.utils import parse_dict_header
 
+from xsft.base.secrets import hold_secret
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
 from xsft.image.registry_names import is_google, may_be_told
-from xsft.spec.secrets import hold_secret
 
 TOKEN_TIMEOUT_S = 10.0
 

@@ -13,15 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 from requests import RequestException
 
+from xsft.base.errors import Unknown, XsftError
 from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_http import BUSY, MAX_BYTES, TIMEOUT_S, RegistryAnswer, RegistryQuery, send
-from xsft.effects.machine import clock
-from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.parallel import call_within
-from xsft.errors import Unknown, XsftError
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, packages_of_sbom
 from xsft.image.recipe import PACKAGES_LABEL, PLATFORM
 from xsft.image.registry_names import ImageName, base_url, parse_image_name
+from xsft.machine import clock
+from xsft.machine.http_session import Session
+from xsft.machine.parallel import call_within
 
 T = TypeVar("T")
 

@@ -12,10 +12,8 @@ from urllib.parse import urljoin
 from msgspec import Struct
 from requests import RequestException
 
+from xsft.base.errors import Unknown, XsftError
 from xsft.effects.images.registry_auth import RegistryLogin
-from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.retries import Retries, retry_after_s
-from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import (
     DockerRequest,
     broken_off,
@@ -27,6 +25,8 @@ from xsft.image.docker_errors import (
     shorten_message,
 )
 from xsft.image.registry_names import ImageName, base_url, is_google
+from xsft.machine.http_session import Session
+from xsft.machine.retries import Retries, retry_after_s
 
 TIMEOUT_S = 10.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from xsft.effects.inputs.places import load_places
-from xsft.errors import UsageError
+from xsft.base.errors import UsageError
+from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
+from xsft.cluster.places import load_places
 from xsft.image.artifact_names import repository_of
-from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 
 
 def registry_of(place: str | None, *, start: Path) -> str | None:

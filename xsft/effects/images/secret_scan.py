@@ -11,18 +11,21 @@ from pathlib import Path
 from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
+from xsft.base import secret_shapes, secrets
+from xsft.base.errors import EnvironmentMissing
 from xsft.catalog import data
 from xsft.effects.images.context import context_unread
-from xsft.effects.machine.files import write_private
-from xsft.errors import EnvironmentMissing
 from xsft.image import context
 from xsft.image.model import ContextFile
-from xsft.spec import secrets, shapes
+from xsft.machine.files import write_private
 
 SCANNED = 1 << 20
 """Maximum size of a scanned file, in bytes; larger files are data."""
 
-RULES = (*(Path(str(module.__file__)) for module in (context, secrets, shapes)), data.FOLDER / "secret_rules.toml")
+RULES = (
+    *(Path(str(module.__file__)) for module in (context, secrets, secret_shapes)),
+    data.FOLDER / "secret_rules.toml",
+)
 """Files that decide what a secret is."""
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from xsft.base.errors import XsftError
 from xsft.effects.images.registry_client import Registries
-from xsft.effects.machine.parallel import call_within
-from xsft.effects.machine.process import own_environment
-from xsft.errors import XsftError
 from xsft.image.contents import ImageLook
 from xsft.image.reference import parse_reference
 from xsft.image.registry_names import is_google
+from xsft.machine.parallel import call_within
+from xsft.machine.process import own_environment
 
 DEADLINE_S = 10.0
 """Time limit for one look."""

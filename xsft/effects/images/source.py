@@ -13,12 +13,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft.effects.inputs.checkout import checkout, git_commit
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.paths import private_folder
-from xsft.effects.machine.process import ProcessResult, run
-from xsft.errors import EnvironmentMissing, Unreachable
-from xsft.spec.secrets import redact
+from xsft.base.errors import EnvironmentMissing, Unreachable
+from xsft.base.secrets import redact
+from xsft.machine.checkout import checkout, git_commit
+from xsft.machine.filelock import exclusive
+from xsft.machine.paths import private_folder
+from xsft.machine.process import ProcessResult, run
 
 FETCH_TIMEOUT_S = 600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")

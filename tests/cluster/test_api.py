@@ -1,0 +1,126 @@
+"""Requests to a cluster: their retries, their paths, and what a response says besides its content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.answers import FORBIDDEN, Answers
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.kubeapi import write_kubeconfig
+from tests.faults.answer import Answer
+from tests.faults.server import Front, served
+from tests.replacing import replace
+from xsft.base.errors import Unreachable
+from xsft.cluster.api import METADATA_ONLY, Api, Patience
+from xsft.cluster.cluster import connect
+from xsft.cluster.resources import PODS
+from xsft.machine import clock
+from xsft.records.run_cluster import ClusterAddress
+
+
+def test_pauses_double_within_their_budget() -> None:
+    slept: list[float] = []
+    retries = Patience(tries=5, first_wait_s=1.0, sleep=slept.append).retries()
+    assert [retries.again() for _ in range(5)] == [True] * 4 + [False]
+    assert slept == [1.0, 2.0, 4.0, 8.0]
+    slept.clear()
+    retries = Patience(tries=5, first_wait_s=1.0, budget_s=3.0, sleep=slept.append).retries()
+    assert [retries.again() for _ in range(3)] == [True, True, False]
+
+
+ONE, OTHER = ({"metadata": {"name": name}} for name in ("one", "other"))
+LIST = (200, {"items": [ONE, OTHER]})
+
+
+@pytest.mark.parametrize(
+    ("ask", "path", "found"),
+    [
+        (lambda api: api.items(PODS), "/api/v1/pods", (ONE, OTHER)),
+        (lambda api: api.items(PODS, namespace="team"), "/api/v1/namespaces/team/pods", (ONE, OTHER)),
+        (
+            lambda api: api.items(PODS, namespace="team", selector="a=b"),
+            "/api/v1/namespaces/team/pods?labelSelector=a%3Db",
+            (ONE, OTHER),
+        ),
+        (
+            lambda api: api.reduced(PODS, lambda one: one["metadata"]["name"], namespace="team", query={"limit": "5"}),
+            "/api/v1/namespaces/team/pods?limit=5",
+            ("one", "other"),
+        ),
+    ],
+    ids=["all namespaces", "one namespace", "label selector", "query"],
+)
+def test_items_requests_the_path_of_the_list(ask: Callable[[Api], object], path: str, found: object) -> None:
+    answers = Answers(LIST)
+    assert ask(answers.api) == found
+    assert (answers.paths, answers.accepted) == ([path], ["application/json"])
+    with pytest.raises(Unreachable, match="You may not list pods"):
+        ask(Answers(FORBIDDEN).api)
+
+
+def test_get_requests_the_path_of_the_object() -> None:
+    answers = Answers((200, ONE))
+    assert answers.api.get(PODS, name="a", namespace="team", accept=METADATA_ONLY) == ONE
+    assert (answers.paths, answers.accepted) == (["/api/v1/namespaces/team/pods/a"], [METADATA_ONLY])
+    with pytest.raises(Unreachable, match="You may not get pods a in the namespace team"):
+        Answers(FORBIDDEN).api.get(PODS, name="a", namespace="team")
+
+
+def test_retries_end_at_the_give_up_time() -> None:
+    slept: list[float] = []
+    patience = Patience(tries=9, first_wait_s=0.1, sleep=slept.append)
+    assert patience.retries().again()
+    assert not replace(patience, give_up_s=-1.0).retries().again()
+    assert slept == [0.1]
+
+
+def test_a_silent_server_is_retried_only_until_the_give_up_time(
+    cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_s = 0.0
+
+    def pause(_seconds: float) -> None:
+        nonlocal passed_s
+        passed_s += 0.5
+
+    monkeypatch.setattr(clock, "monotonic", lambda: passed_s)
+    cluster_api.server.fail(".", action="hang-before", times=9)
+    patience = Patience(tries=9, first_wait_s=0.01, give_up_s=0.4, read_timeout_s=0.1, sleep=pause)
+    cluster = connect(ClusterAddress(context=cluster_api.context), here=cluster_api.here, patience=patience)
+    with pytest.raises(Unreachable, match="timed out"):
+        cluster.list_jobsets(namespace=cluster_api.namespace)
+    assert len(cluster_api.server.seen) == 2
+
+
+def test_a_response_updates_heard_at_and_the_clock_skew(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    http = cluster.reads.api.http
+    assert (cluster.heard_at, http.ahead_s) == (float("-inf"), 0.0)
+    began = clock.monotonic()
+    cluster.list_jobsets(namespace=cluster_api.namespace)
+    assert began < cluster.heard_at <= clock.monotonic()
+    assert http.ahead_s == 0.0
+    for days in (1, -1):
+        cluster_api.server.skew_s = days * 86_400.0
+        cluster.list_jobsets(namespace=cluster_api.namespace)
+        assert abs(http.ahead_s - days * 86_400.0) < 30
+    heard = cluster.heard_at
+    cluster_api.server.fail(".", action="cut-before", times=9)
+    with pytest.raises(Unreachable):
+        cluster.list_jobsets(namespace=cluster_api.namespace)
+    assert cluster.heard_at == heard
+
+
+@pytest.mark.parametrize("code", [302, 403, 404])
+def test_a_web_page_is_not_an_answer_of_a_kubernetes_api_server(tmp_path: Path, code: int) -> None:
+    """The error says neither that JobSet is missing nor that access is forbidden."""
+    page = Answer(code, " <html>Sign in</html>", {"Content-Type": "text/html"})
+    with served(Front(behind=lambda _: page)) as front:
+        api = ClusterApi(kubeconfig=write_kubeconfig(tmp_path / "config", server=front.url, token="t"))
+        with pytest.raises(Unreachable, match="not as a Kubernetes API server") as caught:
+            api.connect().list_jobsets(namespace=api.namespace)
+    assert caught.value.problem_id == "not-served"
+    assert len(front.seen) == 1

@@ -1,0 +1,193 @@
+"""JobSets as read: those of the golden manifests, those of plain xpk, and any JSON at all."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.base.lenient import count, integer, mapping, rows, text, texts, whole
+from xsft.cluster.jobset_fields import jobset_of, trains
+from xsft.cluster.observation import Condition, ReplicatedJob
+from xsft.cluster.pod_fields import pod_of
+from xsft.cluster.queue_fields import owned, waiting_of
+from xsft.spec.loader import load_yaml
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MARKS = "xsft.dev/"
+
+WORDS = """
+    metadata spec status labels annotations name namespace uid replicatedJobs replicas template containers command args
+    nodeSelector conditions type reason replicatedJobsStatus ready failurePolicy maxRestarts restarts ownerReferences
+    containerStatuses state terminated waiting exitCode schedulingStats evictions count admission priority active
+    xsft.dev/run xsft.dev/steps xsft.dev/mode jobset.sigs.k8s.io/job-index batch.kubernetes.io/job-completion-index
+"""
+KEYS = st.sampled_from(WORDS.split())
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["mcjax", "1"])
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=4),
+    max_leaves=40,
+)
+OBJECTS = st.dictionaries(KEYS, JSON, max_size=6)
+
+
+def manifest(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = load_yaml((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def plain(name: str) -> dict[str, Any]:
+    """Return a JobSet as xpk alone would have made it."""
+    bare = manifest(name)
+    for kind in ("labels", "annotations"):
+        there = bare["metadata"][kind]
+        bare["metadata"][kind] = {k: v for k, v in there.items() if not k.startswith(MARKS) and "managed-by" not in k}
+    return bare
+
+
+@pytest.mark.parametrize(
+    ("jobset", "run_name", "ours"), [("one", "one", True), ("one-2", "one", True), ("odd", "odd", False)]
+)
+def test_a_jobset_with_a_copied_label_is_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
+    made = manifest("deepseek_ultrachat")
+    made["metadata"]["labels"]["xsft.dev/run"] = "one"
+    made["metadata"]["name"] = jobset
+    seen = jobset_of(made)
+    assert (seen.run_name, seen.ours) == (run_name, ours)
+
+
+@pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
+def test_a_jobset_of_xsft_is_read_back(name: str, mode: str) -> None:
+    made = manifest(name)
+    made["metadata"] |= {"uid": "u-1", "creationTimestamp": "2026-11-21T10:00:00Z"}
+    seen = jobset_of(made)
+    run = made["metadata"]["labels"]["xsft.dev/run"]
+    assert (seen.name, seen.run_name, seen.namespace, seen.uid) == (run, run, "default", "u-1")
+    assert (seen.ours, seen.mode, seen.tpu, seen.num_slices) == (True, mode, "v6e-256", 2)
+    assert (seen.steps, seen.output, seen.queue) == (1000, "gs://my-bucket/runs", "multislice-queue")
+    assert seen.image.startswith("us-docker.pkg.dev/my-project/xsft/post-training@sha256:")
+    assert seen.spec_digest == made["metadata"]["annotations"]["xsft.dev/spec-digest"]
+    assert (seen.max_restarts, seen.restarts, seen.has_status, seen.terminal) == (3, 0, False, None)
+
+
+def test_steps_of_an_edited_annotation_are_not_read() -> None:
+    made = manifest("qwen3_gsm8k")
+    made["metadata"]["annotations"]["xsft.dev/steps"] = "5"
+    assert jobset_of(made).steps == 500
+
+
+@pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
+def test_a_jobset_of_plain_xpk_is_read(name: str, mode: str) -> None:
+    seen = jobset_of(plain(name))
+    assert trains(plain(name))
+    assert (seen.ours, seen.run_name, seen.spec_digest) == (False, seen.name, None)
+    assert (seen.mode, seen.tpu, seen.num_slices) == (mode, "v6e-256", 2)
+    assert (seen.steps, seen.output) == (1000, "gs://my-bucket/runs")
+
+
+@pytest.mark.parametrize(
+    ("command", "steps"),
+    [
+        ("python3 -m m steps=10", 10),
+        ("(exec python3 -m m 'steps=10') & wait", 10),
+        ("python3 -m m steps=10; echo steps=10", 10),
+        ("python3 -m m eval_steps=10 learning_rate_schedule_steps=7", None),
+        ("python3 -m m steps=$STEPS", None),
+        ("python3 -m m steps=10; python3 -m m steps=20", None),
+        ("python3 -m m steps=1e3", None),
+        ("python3 -m m steps=", None),
+        ("python3 -m m", None),
+    ],
+)
+def test_steps_are_read_from_a_command_that_names_them_once(command: str, steps: int | None) -> None:
+    bare = plain("deepseek_ultrachat_mcjax")
+    container = bare["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["bash", "-c", command]
+    assert jobset_of(bare).steps == steps
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "topology", "tpu"),
+    [
+        ("tpu-v6e-slice", "16x16", "v6e-256"),
+        ("tpu-v5p-slice", "4x4x4", "v5p-128"),
+        ("tpu-v5-lite-podslice", "4x4", "v5litepod-16"),
+        ("tpu-v6e-slice", "17x3", None),
+        ("tpu-v6e-slice", "x" * 500, None),
+        ("tpu-v99", "4x4", None),
+    ],
+)
+def test_the_tpu_is_derived_from_the_node_selector(accelerator: str, topology: str, tpu: str | None) -> None:
+    bare = plain("deepseek_ultrachat_mcjax")
+    pod = bare["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["nodeSelector"] = {
+        "cloud.google.com/gke-tpu-accelerator": accelerator,
+        "cloud.google.com/gke-tpu-topology": topology,
+    }
+    assert jobset_of(bare).tpu == tpu
+
+
+def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
+    """source: infra §3.2: replicatedJobsStatus is in arbitrary order."""
+    made = manifest("deepseek_ultrachat")
+    made["status"] = {
+        "restarts": 2,
+        "terminalState": "Failed",
+        "conditions": [{"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": "m"}],
+        "replicatedJobsStatus": [
+            {"name": "worker", "ready": 1, "active": 2, "succeeded": 0, "failed": 0, "suspended": 0},
+            {"name": "pathways-head", "ready": 0, "active": 0, "succeeded": 0, "failed": 1, "suspended": 0},
+        ],
+    }
+    seen = jobset_of(made)
+    assert seen.jobs == (
+        ReplicatedJob(name="pathways-head", replicas=1, failed=1),
+        ReplicatedJob(name="worker", replicas=2, ready=1, active=2),
+    )
+    assert seen.conditions == (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", message="m"),)
+    assert (seen.restarts, seen.terminal, seen.has_status) == (2, "Failed", True)
+
+
+def test_jobsets_that_train_nothing_are_distinguished() -> None:
+    other = {"metadata": {"name": "web"}, "spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {}}}]}}
+    assert not trains(other)
+    assert jobset_of(other).mode is None
+    selector = {"nodeSelector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice"}}
+    by_hand = copy.deepcopy(other)
+    by_hand["spec"]["replicatedJobs"][0]["template"]["spec"] = {"template": {"spec": selector}}  # type: ignore[index]
+    assert trains(by_hand)
+
+
+@given(OBJECTS)
+def test_reading_a_jobset_never_raises_on_any_json(json: dict[str, Any]) -> None:
+    seen = jobset_of(json)
+    assert isinstance(seen.name, str)
+    assert seen.restarts >= 0
+    assert isinstance(trains(json), bool)
+    assert pod_of(json).slice_index >= 0
+    assert owned(json).workload.evictions >= 0
+    assert waiting_of(json).position >= 0
+
+
+@given(JSON)
+def test_objects_of_another_kind_are_not_read_as_jobsets(value: Any) -> None:
+    assert mapping(value, "a", "b") == (value["a"]["b"] if _nested(value) else {})
+    assert all(isinstance(row, dict) for row in rows(value))
+    assert all(isinstance(item, str) for item in texts(value))
+    assert text(value) in (None, value)
+    assert (whole(value) or 0) == count(value)
+    assert integer(value) in (None, value)
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("a"), dict) and isinstance(value["a"].get("b"), dict)
+
+
+def test_the_effect_of_a_restart_on_the_data_is_read() -> None:
+    assert jobset_of(manifest("deepseek_ultrachat")).data_on_restart == "reshuffle"
+    assert jobset_of(plain("deepseek_ultrachat")).data_on_restart is None

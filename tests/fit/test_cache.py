@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from xsft.fit.cache import FitCache, compiler_versions, versions_digest
+from xsft.fit.step import StepToCompile
+from xsft.fit.verdict import CompiledStep, Fits
+
+STEP = StepToCompile(topology="v6e-8", num_slices=1, devices_per_chip=1, arguments=("model_name=a",), tokens=2048)
+ENTRY = CompiledStep(
+    verdict=Fits(peak_gib=1.0, sum_gib=1.0, limit_gib=31.24, by=None),
+    tokens=2048,
+    versions=compiler_versions(),
+    made_at="2026-11-23T00:00:00Z",
+)
+
+
+def test_a_verdict_is_found_again(tmp_path: Path) -> None:
+    cache = FitCache(folder=tmp_path)
+    assert cache.known(STEP) is None
+    kept = cache.keep(STEP, ENTRY)
+    found = cache.known(STEP)
+    assert found is not None
+    assert (found.entry, found.derived) == (ENTRY, False)
+    assert versions_digest()[:16] in kept.parts, "another MaxText or libtpu finds nothing"
+
+
+def test_a_torn_file_is_not_read(tmp_path: Path) -> None:
+    cache = FitCache(folder=tmp_path)
+    kept = cache.keep(STEP, ENTRY)
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert cache.known(STEP) is None
+
+
+def test_compiler_versions_are_those_of_the_lock() -> None:
+    assert compiler_versions()["libtpu"] == "0.0.44"
+    assert compiler_versions()["maxtext"] == "0.2.5"

@@ -1,0 +1,94 @@
+"""Files that others may have written: a pipe does not block a read, and no read is unbounded."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from xsft.machine.regular import open_regular, read_bytes, read_text
+
+ROOT = Path(__file__).parents[2]
+OURS_ALONE = {
+    "environments": "folders that xsft itself made, and files that it just asked for",
+    "facts": "the cache of huggingface_hub, which is the user's own; checked as regular before",
+    "images/context.py": "files of a build context, checked as regular when they are listed",
+    "images/docker_context.py": "the same",
+    "images/installed.py": "the same",
+    "images/secret_scan.py": "the same, and the cache of what was scanned, in a private folder",
+    "local/data_": "files of a temporary folder that xsft just made",
+    "local/engine_server.py": "the log of the process that xsft just started",
+    "local/evaluate": "the program that xsft ships, and files of a temporary folder that xsft just made",
+    "local/export_work": "files of a temporary folder that xsft just made",
+    "local/fit": "files of a temporary folder that xsft just made",
+    "local/namespace.py": "the kernel's",
+    "local/prepare_w": "files of a temporary folder that xsft just made",
+    "local/served_model.py": "source in an environment that xsft itself built",
+    "machine/filelock.py": "reservations in a private folder",
+    "machine/google_files.py": "the kernel's",
+    "machine/lock_holder.py": "the kernel's",
+    "machine/memory.py": "the kernel's",
+}
+"""Modules that read by themselves, and why no other user can have put a pipe there."""
+
+
+def test_a_regular_file_is_read_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\xc3\xa4\n")
+    (tmp_path / "link").symlink_to(path)
+    assert (read_text(path), read_bytes(tmp_path / "link")) == ("ä\n", b"\xc3\xa4\n")
+    with open_regular(path) as file:
+        assert file.read() == b"\xc3\xa4\n"
+
+
+def test_a_pipe_socket_device_or_directory_is_an_error_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(str(tmp_path / "socket"))
+    for path in (tmp_path / "pipe", tmp_path / "link", tmp_path / "socket", Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a file"):
+            read_bytes(path)
+    held.close()
+    with pytest.raises(IsADirectoryError):
+        read_bytes(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_bytes(tmp_path / "none")
+
+
+def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(OSError, match="more than 100 bytes") as big:
+        read_bytes(path, limit=100)
+    assert big.value.errno == errno.EFBIG
+
+
+def test_no_other_module_opens_files_that_others_may_have_written() -> None:
+    found = {
+        str(path.relative_to(ROOT / "xsft/effects")): line
+        for path in sorted((ROOT / "xsft/effects").rglob("*.py"))
+        if (line := _opens(path))
+    }
+    allowed = tuple(OURS_ALONE)
+    assert {path: line for path, line in found.items() if not path.startswith(allowed)} == {}
+    assert all(any(path.startswith(one) for path in found) for one in allowed)
+
+
+def _opens(path: Path) -> int:
+    """A line where a file is opened to be read."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        mode = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        method = isinstance(node.func.value, ast.Name) and node.func.value.id == "regular"
+        if node.func.attr in {"read_text", "read_bytes"} and not method:
+            return node.lineno
+        if node.func.attr == "open" and mode[:1] in (["r"], ["rb"], []) and "os" not in ast.dump(node.func):
+            return node.lineno
+    return 0

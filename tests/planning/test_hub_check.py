@@ -1,0 +1,190 @@
+"""The hub's answers about a data set, against a stand-in on loopback.
+
+source: huggingface.co/docs/dataset-viewer/info; datasets@5.2.0 utils/_dataset_viewer.py; huggingface_hub@2.4.0
+hf_api.py [dataset_info, auth_check], utils/_http.py [hf_raise_for_status].
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import xsft
+from tests.machine.test_http_session import Server, serving
+from xsft.base.errors import Unreachable
+from xsft.base.problems import Problem
+from xsft.data.facts import HubDataFacts
+from xsft.planning import api
+from xsft.planning.hub_check import check_data, check_weights, read_data
+from xsft.planning.hub_reader import HubReader
+from xsft.spec.conversion_inputs import ConversionSource
+from xsft.spec.facts import SourceFacts
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+PATH = "owner/rows"
+INFO = f"/api/datasets/{PATH}"
+TABLE = {
+    "dataset_info": {
+        "en": {"features": {"messages": {}, "id": {}}, "splits": {"train": {}, "test": {}}},
+        "de": {"features": {"text": {}}, "splits": {"train": {}}},
+    },
+    "pending": [],
+    "failed": [],
+    "partial": False,
+}
+FOUND = HubDataFacts(
+    splits={"en": ("train", "test"), "de": ("train",)}, columns={"en": ("messages", "id"), "de": ("text",)}
+)
+
+
+def answers(server: Server, bodies: dict[str, Any]) -> None:
+    server.answers = {path: (200, {}, json.dumps(body).encode()) for path, body in bodies.items()}
+
+
+def read(server: Server, *, token: str | None = None) -> HubDataFacts:
+    address = f"http://{server.address}"
+    return read_data(PATH, env={"HF_ENDPOINT": address}, token=token, viewer=address)
+
+
+def test_check_data_returns_configurations_splits_and_columns() -> None:
+    token = f"hf_{secrets.token_hex(17)}"
+    with serving() as server:
+        answers(server, {INFO: {"gated": False}, "/info": TABLE})
+        assert read(server, token=token) == FOUND
+        assert server.logins == {f"Bearer {token}"}
+
+
+def test_the_default_configuration_comes_from_the_card() -> None:
+    with serving() as server:
+        configs = [{"config_name": "en"}, {"config_name": "de", "default": True}]
+        answers(server, {INFO: {"gated": False, "cardData": {"configs": configs}}, "/info": TABLE})
+        assert read(server) == replace(FOUND, default="de")
+
+
+def test_a_loading_script_of_a_data_set_is_named() -> None:
+    with serving() as server:
+        files = [{"rfilename": "README.md"}, {"rfilename": f"{PATH.rpartition('/')[2]}.py"}]
+        answers(server, {INFO: {"gated": False, "siblings": files}, "/info": TABLE})
+        assert read(server).script == f"{PATH.rpartition('/')[2]}.py"
+
+
+@pytest.mark.parametrize("table", [{**TABLE, "partial": True}, {**TABLE, "failed": ["de"]}, {"error": "x"}, []])
+def test_a_partial_table_is_ignored(table: Any) -> None:
+    with serving() as server:
+        answers(server, {INFO: {"gated": False}, "/info": table})
+        assert read(server) == HubDataFacts()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "access"),
+    [(401, "RepoNotFound", "unknown"), (404, "", "unknown"), (403, "GatedRepo", "gated")],
+)
+def test_a_refused_data_set_has_unknown_or_gated_access(status: int, code: str, access: str) -> None:
+    with serving() as server:
+        server.answers = {INFO: (status, {"X-Error-Code": code}, b"{}")}
+        assert read(server).access == access
+
+
+def test_a_gated_data_set_is_accessible_once_its_terms_are_accepted() -> None:
+    with serving() as server:
+        answers(server, {INFO: {"gated": "manual"}, "/info": TABLE})
+        server.answers[f"{INFO}/auth-check"] = (403, {"X-Error-Code": "GatedRepo"}, b"{}")
+        assert read(server).access == "gated"
+        server.answers[f"{INFO}/auth-check"] = (200, {}, b"OK")
+        assert read(server) == FOUND
+
+
+def test_an_unanswered_request_is_reported_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        server.answers = {INFO: (503, {}, b"")}
+        with pytest.raises(Unreachable):
+            read(server)
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        assert "503" in check_data(PATH).unanswered
+    assert "ConnectionError" in check_data(PATH).unanswered
+    assert "ConnectionError" in check_weights(ConversionSource(repo=PATH)).unanswered
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "HF_HUB_OFFLINE" in check_data(PATH).unanswered
+
+
+def test_check_weights_reports_quantised_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        files = ["config.json", "model.safetensors"]
+        answers(
+            server,
+            {
+                "/api/models/Qwen/Qwen3-0.6B/revision/main": {
+                    "sha": "c" * 40,
+                    "siblings": [{"rfilename": name} for name in files],
+                },
+                f"/Qwen/Qwen3-0.6B/resolve/{'c' * 40}/config.json": {"quantization_config": {"quant_method": "fp8"}},
+            },
+        )
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        found = api.check(xsft.load(WORKLOADS / "qwen3_gsm8k.yaml"))
+        assert "weights-quantized" in [problem.id for problem in found]
+
+
+def problems(found: HubDataFacts, *settings: str, workload: str = "deepseek_lora") -> list[Problem]:
+    asked: list[str] = []
+
+    def answer(path: str) -> HubDataFacts:
+        asked.append(path)
+        return found
+
+    loaded = xsft.load(WORKLOADS / f"{workload}.yaml", settings=(f"data.hf_path={PATH}", *settings))
+    (intent,) = api.intend((loaded,), hub=HubReader(answer, lambda _source: SourceFacts()))
+    assert asked == [PATH]
+    return [p for p in intent.problems if p.where.startswith("data.") and p.id.startswith(("hub", "data", "col"))]
+
+
+GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "ids"),
+    [
+        (FOUND, GOOD, []),
+        (FOUND, GOOD[1:], ["dataset-configuration"]),
+        (replace(FOUND, default="en"), GOOD[1:], []),
+        (FOUND, (*GOOD[:1], "data.train_split=train_sft", GOOD[2]), ["dataset-split"]),
+        (FOUND, ("data.hf_name=de", *GOOD[1:]), ["columns-dataset"]),
+        (HubDataFacts(), GOOD, ["hub-data-unknown"]),
+        (HubDataFacts(unanswered="no network"), GOOD, ["hub-data-unknown"]),
+        (HubDataFacts(access="unknown"), GOOD, ["hub-data-access"]),
+    ],
+    ids=[
+        "good",
+        "no configuration named",
+        "default configuration",
+        "unknown split",
+        "other columns",
+        "nothing known",
+        "no network",
+        "access unknown",
+    ],
+)
+def test_each_mismatch_with_the_data_section_has_its_problem_id(
+    found: HubDataFacts, settings: tuple[str, ...], ids: list[str]
+) -> None:
+    assert [problem.id for problem in problems(found, *settings)] == ids
+
+
+def test_the_checks_never_use_the_token_of_the_pods() -> None:
+    gated = HubDataFacts(access="gated")
+    settings = (("secrets.hf_token=null",), ("secrets.hf_token.secret=s", "secrets.hf_token.key=k"))
+    (without,), (with_token,) = (problems(gated, *GOOD, *more) for more in settings)
+    assert (without.severity, with_token.severity) == ("error", "warning")
+    assert "the account of secrets.hf_token" in with_token.fix
+
+
+def test_data_sets_of_the_catalogue_need_no_request() -> None:
+    loaded = xsft.load(WORKLOADS / "deepseek_lora.yaml")
+    asked: list[str] = []
+    api.intend((loaded,), hub=HubReader(asked.append, lambda _source: None))
+    assert asked == []

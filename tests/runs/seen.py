@@ -1,0 +1,199 @@
+"""Observations for tests, as a real control plane gave them (Kueue 0.16.1, JobSet 0.10.1, Kubernetes 1.35)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from xsft.cluster.observation import (
+    SERVER_JOB,
+    Condition,
+    Container,
+    KueueWorkload,
+    Observation,
+    Pod,
+    Recorded,
+    ReplicatedJob,
+    RunObject,
+    Unread,
+)
+from xsft.trainer.progress import Progress
+
+CREATED = "2026-11-21T10:00:00Z"
+ADMITTED_AT = "2026-11-21T10:00:02Z"
+ENDED_AT = "2026-11-21T11:50:00Z"
+NOW = "2026-11-21T12:00:00Z"
+RUN = "deepseek-ultrachat"
+STEPS = 1000
+
+PENDING = (
+    "couldn't assign flavors to pod set slice-job: insufficient unused quota for google.com/tpu in flavor 2xv6e-256, "
+    "512 more needed"
+)
+
+
+def condition(type: str, status: str = "True", reason: str = "", message: str = "", at: str = ADMITTED_AT) -> Condition:
+    return Condition(type=type, status=status, reason=reason, message=message, at=at)
+
+
+QUOTA = condition("QuotaReserved", reason="QuotaReserved", message="Quota reserved in ClusterQueue cluster-queue")
+ADMITTED = condition("Admitted", reason="Admitted", message="The workload is admitted")
+WAITING = condition("QuotaReserved", "False", "Pending", PENDING)
+RESUMED = condition("Suspended", "False", "ResumeJobs", "jobset is resumed")
+SUSPENDED = condition("Suspended", "True", "SuspendedJobs", "jobset is suspended")
+
+
+def slices(**counts: int) -> tuple[ReplicatedJob, ...]:
+    """XPK's one replicated job of a McJAX run, two slices."""
+    return (ReplicatedJob(name="slice-job", replicas=2, **counts),)
+
+
+UP = slices(ready=2, active=2)
+
+
+def jobset(**changes: Any) -> RunObject:
+    given: dict[str, Any] = {
+        "name": RUN,
+        "namespace": "default",
+        "uid": "0b1d",
+        "created_at": CREATED,
+        "run_name": RUN,
+        "ours": True,
+        "mode": "mcjax",
+        "steps": STEPS,
+        "queue": "multislice-queue",
+        "conditions": (RESUMED,),
+        "jobs": UP,
+    }
+    return RunObject(**(given | changes))
+
+
+def workload(*conditions: Condition, **changes: Any) -> KueueWorkload:
+    return KueueWorkload(name=f"jobset-{RUN}-ab12c", conditions=conditions or (QUOTA, ADMITTED), **changes)
+
+
+def progress(**changes: Any) -> Progress:
+    given: dict[str, Any] = {"source": "log", "read_at": NOW, "said_at": NOW}
+    return Progress(**(given | changes))
+
+
+def training(step: int = 400, **changes: Any) -> Progress:
+    return progress(**({"phase": "training", "step": step, "loss": 1.5, "step_seconds": 12.0} | changes))
+
+
+def observation(**changes: Any) -> Observation:
+    """A run that trains, all of it read, unless changed."""
+    given: dict[str, Any] = {
+        "run_name": RUN,
+        "target": "xpk",
+        "observed_at": NOW,
+        "mode": "mcjax",
+        "steps": STEPS,
+        "jobset": jobset(),
+        "workload": workload(),
+        "pods": pods(),
+        "progress": training(),
+        "record": Recorded(outcome="created", jobset=RUN, uid="0b1d"),
+    }
+    return Observation(**(given | changes))
+
+
+def local(outcome: str, **changes: Any) -> Observation:
+    alive, work = bool(changes.pop("alive", False)), changes.pop("work", None)
+    given: dict[str, Any] = {
+        "run_name": "tiny",
+        "target": "local",
+        "observed_at": NOW,
+        "steps": 6,
+        "record": Recorded(outcome=outcome, alive=alive, work=work),
+    }
+    return Observation(**(given | changes))
+
+
+def container(state: Literal["waiting", "running", "terminated"] = "running", **changes: Any) -> Container:
+    return Container(**({"name": "jax-tpu", "state": state} | changes))
+
+
+def waiting(reason: str) -> Container:
+    return container("waiting", reason=reason)
+
+
+def terminated(code: int, reason: str = "Error", **changes: Any) -> Container:
+    return container("terminated", exit_code=code, reason=reason, **changes)
+
+
+SCHEDULED = condition("PodScheduled", "True")
+UNSCHEDULABLE = condition(
+    "PodScheduled", "False", "Unschedulable", "0/134 nodes are available: 134 node(s) didn't match Pod's node affinity."
+)
+
+
+def pod(slice_index: int = 0, host: int = 0, phase: str = "Running", **changes: Any) -> Pod:
+    given: dict[str, Any] = {
+        "name": f"{RUN}-slice-job-{slice_index}-{host}-xtx22",
+        "jobset": RUN,
+        "replicated_job": "slice-job",
+        "slice_index": slice_index,
+        "host": host,
+        "phase": phase,
+        "conditions": (SCHEDULED,),
+        "containers": (container(started_at="2026-11-21T10:00:30Z"),),
+        "node": f"gke-{slice_index}-{host}",
+    }
+    return Pod(**(given | changes))
+
+
+def pods(changed: Sequence[Pod] = (), *, hosts: int = 4) -> tuple[Pod, ...]:
+    """Two slices; `changed` take the place of those they name."""
+    by_place = {(p.slice_index, p.host): p for p in changed}
+    return tuple(by_place.get((s, h), pod(s, h)) for s in range(2) for h in range(hosts))
+
+
+def unread(*names: Any) -> tuple[Unread, ...]:
+    return tuple(Unread(what=name, why="connection refused") for name in names)
+
+
+SERVER = f"{RUN}-serve"
+WAS_READY = condition("Progressing", "True", "NewReplicaSetAvailable")
+LATE = condition("Progressing", "False", "ProgressDeadlineExceeded")
+
+
+def server(*conditions: Condition, ready: int = 0, **changes: Any) -> RunObject:
+    """The Deployment of a server."""
+    given: dict[str, Any] = {
+        "kind": "Deployment",
+        "name": SERVER,
+        "namespace": "default",
+        "uid": "5e41",
+        "created_at": CREATED,
+        "run_name": SERVER,
+        "ours": True,
+        "work": "serve",
+        "output": "gs://my-bucket/runs",
+        "image": "vllm/vllm-tpu:v1",
+        "conditions": conditions,
+        "jobs": (ReplicatedJob(name=SERVER_JOB, replicas=1, ready=ready),),
+    }
+    return RunObject(**(given | changes))
+
+
+def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -> Pod:
+    name = f"{SERVER}-5f7d8c9b6d-xtx22"
+    of_server = {"name": name, "jobset": SERVER, "replicated_job": SERVER_JOB}
+    return pod(phase=phase, containers=containers, **(of_server | changes))
+
+
+def served(held: RunObject, *its: Pod, **changes: Any) -> Observation:
+    """A server, read with its pods."""
+    given: dict[str, Any] = {"jobset": held, "pods": its, "run_name": SERVER, "steps": None}
+    return observation(workload=None, progress=None, record=None, **(given | changes))
+
+
+def vllm(state: Literal["waiting", "running", "terminated"] = "running", **changes: Any) -> Container:
+    return container(state, name="vllm", **changes)
+
+
+def crashed(code: int, reason: str = "Error") -> Container:
+    """After three restarts."""
+    last = container("terminated", name="vllm", exit_code=code, reason=reason)
+    return vllm("waiting", reason="CrashLoopBackOff", restarts=3, last=last)

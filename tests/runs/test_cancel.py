@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.observations import NOW, finished, jobset, judged, local, observed, queued, runs_read
+from tests.replacing import replace
+from tests.verbs.test_status import SILENT
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import Refused, Unreachable, UsageError, XsftError
+from xsft.base.problems import Problem
+from xsft.cluster.delete import DeleteOutcome
+from xsft.cluster.observation import Observation, Recorded, RunObject, Status, Unread
+from xsft.runs.cancel import CancelResult, cancel_run
+from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
+from xsft.runs.losing import SavedSteps
+
+AT_100 = SavedSteps(step=100)
+RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
+
+
+@dataclass
+class Told:
+    """The requests for deletion that were made."""
+
+    found: RunsRead
+    answer: bool | None = None
+    outcome: DeleteOutcome = "deleted"
+    provable: bool = True
+    failing: Problem | None = None
+    checkpoints: SavedSteps = AT_100
+    deleted: list[tuple[str, str, str]] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    looked: list[str] = field(default_factory=list)
+    """Runs whose checkpoints were asked for."""
+
+    def delete(self, seen: Observation, there: RunObject) -> DeleteOutcome:
+        assert there.uid, "never without a UID"
+        self.deleted.append((there.namespace, there.name, there.uid))
+        return self.outcome
+
+    def record_cancel(self, seen: Observation, there: RunObject) -> tuple[Problem, ...]:
+        self.recorded.append(there.uid)
+        return (self.failing,) if self.failing else ()
+
+    def stop_local(self, seen: Observation) -> bool:
+        self.interrupted.append(seen.output or seen.run_name)
+        return self.provable
+
+    def saved(self, seen: Observation) -> SavedSteps:
+        self.looked.append(seen.run_name)
+        return self.checkpoints
+
+    def ask(self, question: str) -> bool:
+        self.questions.append(question)
+        return bool(self.answer)
+
+    def now(self) -> str:
+        return NOW
+
+    def look(self) -> RunsAnswer:
+        return answer_of(self.found, classify=state, now=NOW)
+
+    def listen(self, say: ShowLine, /) -> None: ...
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
+
+    def cancel(self, name: str) -> CancelResult:
+        return cancel_run(name, runs=self, agree=lambda _about: None)
+
+
+def state(seen: Observation, *, now: str) -> Status:
+    return Status(state="unknown") if seen.unread else judged(seen, now=now)
+
+
+STORY = (
+    observed("gemma"),
+    observed("gemma-long"),
+    queued("next"),
+    finished("old", at="2026-11-20T00:00:00Z"),
+    RUNS_HERE,
+)
+
+
+def test_cancel_deletes_a_queued_run_without_a_look_at_its_steps() -> None:
+    told = Told(runs_read(STORY))
+    assert told.cancel("next").action == "cancelled"
+    assert told.looked == [], "one that waits has nothing to lose"
+    assert told.deleted == [("default", "next", "uid-next")]
+
+
+DELETING = observed("leaving", jobset=jobset("leaving", deleting_at="2026-11-21T11:59:00Z"))
+GONE = observed("gone", jobset=None, progress=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("old", "it has ended: succeeded"),
+        ("leaving", "being deleted since"),
+        ("gone", "it has no JobSet on its cluster"),
+    ],
+)
+def test_cancel_exits_0_for_a_run_that_has_ended_or_is_being_deleted(name: str, words: str) -> None:
+    told = Told(runs_read((*STORY, DELETING, GONE)))
+    done = told.cancel(name)
+    assert done.action == "nothing"
+    assert words in done.why
+    assert told.deleted == told.recorded == []
+
+
+@pytest.mark.parametrize("outcome", ["gone", "other"])
+def test_cancel_reports_a_jobset_that_another_client_deleted_first(
+    outcome: DeleteOutcome,
+) -> None:
+    told = Told(runs_read(STORY), outcome=outcome)
+    done = told.cancel("gemma")
+    assert (done.action, told.recorded) == ("nothing", [])
+    assert "another client" in done.why
+    assert ("another JobSet has its name" in done.why) == (outcome == "other")
+
+
+ELSEWHERE = observed("gemma", cluster="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "kind"),
+    [
+        (runs_read(STORY), "gem", UsageError),
+        (runs_read((*STORY, ELSEWHERE)), "gemma", UsageError),
+        (runs_read(STORY, (SILENT,), whole=False), "other", Unreachable),
+        (runs_read((), (SILENT,), answered=False, whole=False), "gemma", Unreachable),
+        (
+            runs_read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            "gemma",
+            Unreachable,
+        ),
+        (
+            runs_read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            "gemma",
+            Unreachable,
+        ),
+    ],
+    ids=[
+        "beginning of a name",
+        "two runs of one name",
+        "cluster unread",
+        "no answer",
+        "its cluster unread",
+        "last known state only",
+    ],
+)
+def test_cancel_changes_nothing_unless_the_run_is_identified(found: RunsRead, name: str, kind: type[XsftError]) -> None:
+    told = Told(found)
+    with pytest.raises(kind):
+        told.cancel(name)
+    assert told.deleted == told.recorded == told.interrupted == []
+
+
+def test_cancel_deletes_the_live_one_of_several_attempts() -> None:
+    failed = observed(jobset=jobset("gemma", terminal="Failed"))
+    alive = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
+    told = Told(runs_read((failed, alive)))
+    assert told.cancel("gemma").action == "cancelled"
+    assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
+
+
+@pytest.mark.parametrize(
+    "record", [None, Recorded(outcome="running", started_at=NOW, alive=False)], ids=["no record", "ended process"]
+)
+def test_a_run_on_this_machine_without_a_process_is_left_alone(record: Recorded | None) -> None:
+    told = Told(runs_read((replace(RUNS_HERE, record=record),)))
+    done = told.cancel("tiny")
+    assert (done.action, done.jobset, told.interrupted) == ("nothing", None, [])
+    assert done.why == "no xsft process is running it"
+
+
+def test_cancel_refuses_a_name_that_two_local_runs_have() -> None:
+    told = Told(runs_read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
+    with pytest.raises(UsageError) as raised:
+        told.cancel("tiny")
+    assert "this machine, /data/a/tiny" in raised.value.message
+    assert "this machine, /data/b/tiny" in raised.value.message
+    assert raised.value.fix == "Choose one: its folder instead of its name (/data/a/tiny)."
+    assert told.interrupted == []
+    assert told.cancel("/data/b/tiny").action == "cancelled"
+    assert told.interrupted == ["/data/b"]
+
+
+def test_cancel_refuses_a_name_that_a_local_and_a_cluster_run_have() -> None:
+    told = Told(runs_read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
+    with pytest.raises(UsageError) as raised:
+        told.cancel("tiny")
+    assert "(/data/a/tiny); or --place NAME" in raised.value.fix
+    assert told.deleted == told.interrupted == []
+
+
+def test_cancel_refuses_a_local_run_whose_process_cannot_be_identified() -> None:
+    told = Told(runs_read(STORY), provable=False)
+    with pytest.raises(Refused, match="could not be identified") as raised:
+        told.cancel("tiny")
+    assert "Ctrl-C" in raised.value.fix

@@ -1,0 +1,76 @@
+"""Chip time of a cluster run by use, from the times of its objects and timed log lines."""
+
+from __future__ import annotations
+
+from tests.observations import jobset, observed
+from tests.runs.test_receipt import spent
+from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
+from xsft.base.moments import before
+from xsft.cluster.observation import Condition, KueueWorkload, Observation
+from xsft.records.record import Receipt
+from xsft.runs.cluster_receipt import cluster_receipt
+from xsft.trainer.progress import LoggedLine
+
+BEGAN = "2026-11-21T10:00:00Z"
+"""When the JobSet was created."""
+
+
+def at(seconds: float) -> str:
+    return before(BEGAN, -seconds)
+
+
+def admitted(seconds: float, *, evictions: int = 0) -> KueueWorkload:
+    condition = Condition(type="Admitted", status="True", reason="Admitted", at=at(seconds))
+    return KueueWorkload(name="jobset-gemma", conditions=(condition,), evictions=evictions)
+
+
+def ended(seconds: float, *, restarts: int = 0, workload: KueueWorkload | None = None) -> Observation:
+    done = Condition(type="Completed", status="True", at=at(seconds))
+    held = jobset(conditions=(done,), terminal="Completed", restarts=restarts)
+    return observed(jobset=held, workload=workload or admitted(600))
+
+
+def receipt(seen: Observation, *lines: tuple[float, str], first: int = 0) -> Receipt:
+    found = cluster_receipt(seen, [LoggedLine(text=text, at=at(seconds)) for seconds, text in lines], first=first)
+    assert found is not None
+    return found
+
+
+RAN = ((700.0, BEGIN), (800.0, MODEL), *((1090.0 + 10 * step, exact(step, 2.0)) for step in range(1, 5)))
+
+
+def test_queued_time_ends_where_held_time_begins() -> None:
+    found = receipt(ended(1200), *RAN, (1131.0, LOOP_END))
+    assert spent(found) == {"queued": 600.0, "starting": 200.0, "compiling": 290.0, "training": 41.0, "saving": 69.0}
+    assert (found.held_s, found.notes) == (600.0, ())
+
+
+def test_restart_counts_saved_steps_as_training_and_the_rest_as_lost() -> None:
+    restored = (790.0, BEGIN.partition("System")[0] + "Restored params from step: 6 in 1.0 seconds")
+    found = receipt(ended(1131, restarts=1, workload=admitted(100)), *RAN[:1], restored, *RAN[1:])
+    assert spent(found) == {"queued": 100.0, "starting": 100.0, "compiling": 290.0, "training": 102.5, "lost": 538.5}
+    assert found.steps == 10
+    assert "logs of earlier starts are gone" in found.notes[0]
+
+
+def test_steps_of_an_earlier_submission_are_not_counted_again() -> None:
+    restored = (790.0, BEGIN.partition("System")[0] + "Restored params from step: 6 in 1.0 seconds")
+    found = receipt(ended(1131, restarts=1, workload=admitted(100)), *RAN[:1], restored, *RAN[1:], first=6)
+    assert (found.steps, spent(found)["lost"]) == (4, 600.0)
+
+
+def test_run_without_steps_notes_that_nothing_was_trained() -> None:
+    found = receipt(ended(900))
+    assert spent(found) == {"queued": 600.0, "starting": 300.0}
+    assert found.notes == ("No log line shows a step, so nothing is counted as trained.",)
+
+
+def test_evictions_are_noted() -> None:
+    found = receipt(ended(1200, workload=admitted(600, evictions=2)), *RAN)
+    assert found.notes == ("Evicted 2 times: all time before the latest admission is counted as queued.",)
+
+
+def test_a_run_that_never_held_a_chip_has_no_receipt() -> None:
+    waiting = observed(workload=KueueWorkload(name="jobset-gemma"))
+    assert cluster_receipt(waiting, ()) is None
+    assert cluster_receipt(observed(jobset=None), ()) is None

@@ -1,0 +1,136 @@
+"""Every field of what is kept of a run comes back as it was written: a dropped one turns a test red."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.observations import jobset, said
+from xsft.cluster.observation import Before, Condition, Observation, Status, Unread
+from xsft.runs.lastknown_line import AGES_S, LastKnown, line_of, read_line
+
+KNOWN = LastKnown(
+    jobset=jobset(),
+    status=Status(state="training"),
+    observed_at="2026-11-21T12:00:00Z",
+    progress=said(120),
+    before=Before(at="2026-11-21T11:00:00Z", state="training"),
+)
+OF_A_MOMENT: Mapping[str, frozenset[str]] = {
+    "jobset": frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"}),
+    "progress": frozenset({"phase", "began_at", "resumed_order"}),
+}
+"""What is not kept: true for a moment only, or of runs on this machine, whose records tell it."""
+
+
+def leaves() -> Iterator[tuple[str, str]]:
+    """(part, field); the part is empty for the fields of `LastKnown` itself."""
+    for part, whole in (
+        ("", KNOWN),
+        *((name, getattr(KNOWN, name)) for name in ("jobset", "status", "progress", "before")),
+    ):
+        skipped = OF_A_MOMENT.get(part, frozenset())
+        yield from ((part, name) for name in whole.__struct_fields__ if name not in skipped and _is_leaf(whole, name))
+
+
+def _is_leaf(whole: Struct, name: str) -> bool:
+    return not isinstance(getattr(whole, name), Struct)
+
+
+def other(value: object, hint: Any) -> object:
+    """Return another value of the same type."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kind = next(one for one in kinds if one is not type(None))
+    match get_origin(kind) or kind:
+        case origin if origin is Literal:
+            return next(one for one in get_args(kind) if one != value)
+        case origin if origin is tuple:
+            return ("something",)
+        case origin if origin is bool:
+            return not value
+        case origin if origin is int:
+            return 7 if value != 7 else 8
+        case origin if origin is float:
+            return 2.5 if value != 2.5 else 3.5
+        case _:
+            return "something" if value != "something" else "else"
+
+
+def changes(known: LastKnown, part: str, name: str) -> LastKnown:
+    """Return the same with another value in one field."""
+    whole = getattr(known, part) if part else known
+    changed = replace(whole, **{name: other(getattr(whole, name), get_type_hints(type(whole))[name])})
+    return replace(known, **{part: changed}) if part else changed
+
+
+@pytest.mark.parametrize(("part", "name"), tuple(leaves()))
+def test_every_field_of_a_last_known_line_is_read_back(part: str, name: str) -> None:
+    known = changes(KNOWN, part, name)
+    back = read_line(line_of(known))
+    assert back is not None
+    read, written = ((getattr(one, part) if part else one) for one in (back, known))
+    assert getattr(read, name) == getattr(written, name)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [(part, name) for part, names in OF_A_MOMENT.items() for name in names - {"conditions"}]
+)
+def test_what_is_true_for_a_moment_is_not_kept(part: str, name: str) -> None:
+    assert line_of(changes(KNOWN, part, name)) == line_of(KNOWN)
+    assert changes(KNOWN, part, name) != KNOWN
+    back = read_line(line_of(KNOWN))
+    assert back is not None
+    assert (back.jobset.suspended, back.jobset.has_status) == (False, True), "it passes for neither queued nor broken"
+
+
+def test_only_the_end_of_the_jobset_is_kept_of_its_conditions() -> None:
+    ends = tuple(Condition(type=kind, status="True", reason="r", at="now") for kind in ("Completed", "Failed"))
+    others = (Condition(type="Failed", status="False"), Condition(type="Suspended", status="True"))
+    held = replace(KNOWN.jobset, conditions=(*others, *(replace(one, message="long") for one in ends)))
+    back = read_line(line_of(replace(KNOWN, jobset=held)))
+    assert back is not None
+    assert back.jobset.conditions == ends
+
+
+def test_a_line_without_newer_fields_is_read_with_their_neutral_values() -> None:
+    whole = json.loads(line_of(KNOWN))
+    known = read_line(json.dumps({name: whole[name] for name in ("jobset", "status", "observed_at")}))
+    assert known is not None
+    assert (known.ahead_s, known.progress, known.before, known.ended_at) == (0.0, None, None, None)
+    assert (known.found, known.unheard, known.gone) == ("", False, False)
+
+
+@pytest.mark.parametrize("ahead_s", [AGES_S, -AGES_S, 1e300])
+def test_a_line_with_an_impossible_clock_is_not_read(ahead_s: float) -> None:
+    whole = json.loads(line_of(KNOWN))
+    assert read_line(json.dumps({**whole, "ahead_s": ahead_s})) is None
+    assert read_line(json.dumps({**whole, "ahead_s": ahead_s / abs(ahead_s) * 1e8})) is not None
+
+
+@pytest.mark.parametrize(("part", "name"), tuple(leaves()))
+def test_an_observation_of_the_last_known_state_has_every_field_that_both_have(part: str, name: str) -> None:
+    known = changes(KNOWN, part, name)
+    unread = (Unread(what="jobsets", why="no answer"),)
+    seen = known.observation("my-cluster", unread=unread)
+    shared = set(LastKnown.__struct_fields__) & set(Observation.__struct_fields__) - {"found"}
+    assert {field: getattr(seen, field) for field in shared} == {field: getattr(known, field) for field in shared}
+    assert (seen.run_name, seen.target) == (known.jobset.run_name, known.jobset.target)
+    assert (seen.cluster, seen.unread, seen.last_known) == ("my-cluster", unread, known.status)
+
+
+@pytest.mark.parametrize(("part", "name"), tuple(leaves()))
+def test_the_state_before_a_restart_is_the_last_known_one(part: str, name: str) -> None:
+    known = changes(KNOWN, part, name)
+    before = known.as_before()
+    assert (before.at, before.state, before.reason) == (known.observed_at, known.status.state, known.status.reason)
+    assert known.progress is not None
+    assert (before.step, before.saved_step) == (known.progress.step, known.progress.saved_step)
+    assert before.found == known.found
+    unread = replace(known, progress=None).as_before()
+    assert (unread.step, unread.saved_step) == (None, None)

@@ -1,0 +1,94 @@
+"""Every message in messages.toml leads `why` to its cause, whatever weaker evidence stands beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.replacing import replace
+from tests.runs.cases import HELD, STARTING
+from tests.runs.messages import MESSAGES
+from tests.runs.seen import NOW, UNSCHEDULABLE, WAITING, condition, observation, pod, pods, waiting, workload
+from xsft.cluster.evidence import Event, Evidence
+from xsft.cluster.observation import Observation
+from xsft.runs.causes import explain_state
+from xsft.runs.classify import classify
+
+MODULES = {
+    "kubernetes": "k8s.io/kubernetes",
+    "pod-security-admission": "k8s.io/pod-security-admission",
+    "apiserver": "k8s.io/apiserver",
+    "kueue": "sigs.k8s.io/kueue",
+    "jobset": "sigs.k8s.io/jobset",
+}
+
+
+def evidence_of(message: dict[str, Any]) -> Evidence:
+    """Return the evidence as xsft would read it, with a dry run that accepts the Jobs."""
+    text, (kind, *words) = message["text"], message["kind"].split()
+    events: tuple[Event, ...] = ()
+    if kind == "kueue":
+        seen = held(condition("QuotaReserved", "False", "Pending", text))
+    elif kind == "evicted":
+        seen = held(WAITING, condition("Evicted", "True", words[0], text))
+    elif kind == "scheduler":
+        seen = starting(replace(UNSCHEDULABLE, message=text))
+    elif kind == "waiting":
+        one = pod(1, 3, "Pending", containers=(replace(waiting(words[0]), message=text),))
+        seen = observation(jobset=STARTING, pods=pods((one,)), progress=None)
+    else:
+        about = f"{words[0]}/deepseek-ultrachat-slice-job-1"
+        events = (Event(reason=kind, message=text, object=about, at="2026-11-21T11:59:00Z"),)
+        seen = starting(replace(UNSCHEDULABLE, message="0/134 nodes are available.")) if words == ["Pod"] else refused()
+    return Evidence(seen=seen, status=classify(seen, now=NOW), events=events, dry_run=())
+
+
+def held(*conditions: Any) -> Observation:
+    return observation(jobset=HELD, workload=workload(*conditions, priority=500), pods=(), progress=None)
+
+
+def starting(scheduled: Any) -> Observation:
+    one = pod(1, 0, "Pending", conditions=(scheduled,), containers=(), node=None)
+    return observation(jobset=STARTING, pods=(one,), progress=None)
+
+
+def refused() -> Observation:
+    """Admitted; its Jobs have no pods."""
+    jobs = tuple(replace(job, active=0, ready=0) for job in STARTING.jobs)
+    return observation(jobset=replace(STARTING, jobs=jobs), pods=(), progress=None)
+
+
+@pytest.mark.parametrize(
+    "message", MESSAGES, ids=[f"{one['id']}: {one.get('literal', one['text'])}" for one in MESSAGES]
+)
+def test_a_message_leads_to_its_cause(message: dict[str, Any]) -> None:
+    found = explain_state(evidence_of(message), now=NOW)
+    assert (found.cause.id, found.cause.basis) == (message["id"], "direct")
+
+
+def test_inferred_causes_stand_behind_direct_ones() -> None:
+    """The dry run accepts the Jobs; that alone would suspect the JobSet controller."""
+    seen = refused()
+    alone = explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), dry_run=()), now=NOW)
+    assert (alone.cause.id, alone.cause.basis) == ("jobset-controller", "inferred")
+    account = next(one for one in MESSAGES if one["id"] == "service-account-missing")
+    both = explain_state(evidence_of(account), now=NOW)
+    assert [one.id for one in (both.cause, *both.others)][:2] == ["service-account-missing", "jobset-controller"]
+
+
+@pytest.mark.contract
+def test_the_words_stand_in_the_released_sources() -> None:
+    """Of each message, in the releases that Go's module cache holds here."""
+    cache = Path(os.environ.get("GOMODCACHE") or Path.home() / "go" / "pkg" / "mod")
+    looked = 0
+    for one in (one for one in MESSAGES if "literal" in one):
+        for version in one["versions"].split(", "):
+            file = cache / f"{MODULES[one['project']]}@v{version}" / one["path"]
+            if file.is_file():
+                looked += 1
+                assert one["literal"] in file.read_text(encoding="utf-8"), (one["id"], version)
+    if not looked:
+        pytest.skip("NOT RUN: Go's module cache holds no release of Kubernetes, Kueue or JobSet: make cluster-tools")

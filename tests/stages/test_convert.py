@@ -1,0 +1,451 @@
+"""A conversion on this machine: done once, found by its files, however it ends. The converter is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from tests.checkpoints import small_files
+from tests.hfmodels import SIZES, write_model
+from tests.localruns import OPEN
+from tests.until import until
+from xsft.base.errors import EnvironmentMissing, Refused
+from xsft.launch.local_machine import Machine
+from xsft.machine.filelock import exclusive
+from xsft.planning import api
+from xsft.planning.conversion import conversion_plan
+from xsft.records.document import read_record
+from xsft.spec.conversion_inputs import ConversionSource
+from xsft.spec.conversion_record import FILE, from_json
+from xsft.stages.convert import Conversion, ConversionResult, bytes_done, convert_here, lacks, stage_run
+from xsft.stages.convert_here import look
+from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.conversion_progress import ArraysDone, ConversionEvent, ConversionPhase
+from xsft.weights.converted import writes
+
+pytestmark = pytest.mark.loopback
+
+MODEL = "qwen3-0.6b"
+
+FAKE = """\
+import json, os, sys, time
+home = os.path.dirname(__file__)
+does = json.load(open(os.path.join(home, "does.json")))
+keys = dict(a.partition("=")[::2] for a in sys.argv[3:])
+print("INFO:absl:Lazy loading ENABLED. Initializing LazyHFLoader for: x...", flush=True)
+print("Transforming weights: 100%|####| 13/13 [00:00<00:00]", flush=True)
+print("INFO:absl:Starting checkpoint save (loading weights just-in-time)...", flush=True)
+base = keys["base_output_directory"]
+open(os.path.join(home, "converted"), "a").write(base + "\\n")
+torn = os.path.join(base, "0.orbax-checkpoint-tmp")
+for name, text in does["files"].items():
+    path = os.path.join(torn, "items", name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").write(text)
+if "touch" in does:
+    open(does["touch"], "a").write(" ")
+while os.path.exists(os.path.join(home, "hang")):
+    time.sleep(0.01)
+if not does.get("torn"):
+    os.rename(torn, os.path.join(base, "0"))
+for line in does.get("says", ()):
+    print(line, flush=True)
+print(json.dumps({"env": dict(os.environ), "argv": sys.argv}), file=open(os.path.join(home, "seen.json"), "w"))
+sys.exit(does.get("exit", 0))
+"""
+
+
+@dataclass
+class Lab:
+    folder: Path
+    events: list[ConversionEvent] = field(default_factory=list)
+    waited: list[str] = field(default_factory=list)
+
+    def workload(self, name: str = "tiny", **changes: Any) -> api.LoadedWorkload:
+        document: dict[str, Any] = {
+            "name": name,
+            "target": "local",
+            "model": {"name": MODEL, "tokenizer": "xsft://tiny/tokenizer", "hf": {"repo": str(self.folder / "model")}},
+            "data": {"hf_path": "openai/gsm8k", "hf_name": "main", "columns": ["question", "answer"]},
+            "train": {"steps": 2, "per_device_batch_size": 1, "max_target_length": 64},
+            "output": str(self.folder / "out"),
+            "overrides": {"maxtext": dict(SIZES)},
+        }
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump({**document, **changes}))
+        return api.load(file)
+
+    def machine(self) -> Machine:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "HF_TOKEN": "not for the converter"}
+        cache = self.folder / "cache"
+        return Machine(python=self.folder / "python", env=env, cache=cache, contain=lambda: OPEN, now=lambda: "now")
+
+    def does(self, **what: Any) -> None:
+        files = {name: content.decode() for name, content in small_files(MODEL, given=SIZES).items()}
+        (self.folder / "does.json").write_text(json.dumps({"files": files, **what}))
+
+    def convert(self, workload: api.LoadedWorkload | None = None, **what: Any) -> ConversionResult:
+        found = workload or self.workload()
+        return convert_here(self.asked(found, **what))
+
+    def asked(self, workload: api.LoadedWorkload, **what: Any) -> Conversion:
+        return Conversion(
+            look=lambda: look(workload)[0],
+            machine=what.get("machine", self.machine),
+            cache=self.folder / "cache",
+            on_event=what.get("on_event", self.events.append),
+            waiting=lambda: self.waited.append("waited"),
+            accepted=workload.spec.checks,
+        )
+
+    @property
+    def runs(self) -> list[str]:
+        """Folders that the converter wrote into, in order."""
+        file = self.folder / "converted"
+        return [Path(line).name for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+    write_model(tmp_path / "model")
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\n{FAKE}")
+    python.chmod(0o755)
+    made = Lab(folder=tmp_path)
+    made.does()
+    yield made
+    (tmp_path / "hang").unlink(missing_ok=True)
+
+
+def test_a_conversion_runs_once_and_is_found_again(lab: Lab) -> None:
+    first = lab.convert()
+    assert (first.action, first.outcome, first.reason) == ("created", "completed", None)
+    assert first.checkpoint == f"{first.plan.first}/0/items"
+    again = lab.convert()
+    assert (again.action, again.checkpoint) == ("finished", first.checkpoint)
+    assert "tiny-convert converted the same weights" in again.why
+    assert len(lab.runs) == 1
+    (intent,) = api.intend((lab.workload(),))
+    assert f"load_parameters_path={first.checkpoint}" in intent.trainer_argv
+    assert "checkpoint-to-convert" not in {problem.id for problem in intent.problems}
+
+
+def test_both_records_hold_the_source_and_the_outcome(lab: Lab) -> None:
+    result = lab.convert()
+    beside = from_json((Path(result.plan.directory) / FILE).read_bytes())
+    assert beside is not None
+    assert (beside.outcome, beside.digest, beside.run_name) == ("completed", result.plan.digest, "tiny-convert")
+    assert beside.inputs["source"]["content"] == result.plan.inputs.source.content
+    assert result.record is not None
+    assert result.record == lab.folder / "out" / "tiny-convert" / "xsft" / "run.json"
+    record = read_record(result.record.read_bytes())
+    assert (record.outcome, record.last.exit_status, record.unread) == ("completed", 0, ())
+    assert writes(record) == result.checkpoint
+
+
+def test_another_run_with_the_same_weights_finds_the_conversion(lab: Lab) -> None:
+    first = lab.convert()
+    other = lab.convert(lab.workload("other"))
+    assert (other.action, other.checkpoint, len(lab.runs)) == ("finished", first.checkpoint, 1)
+    assert not (lab.folder / "out" / "other-convert").exists()
+
+
+def test_other_weights_or_flags_get_a_conversion_of_their_own(lab: Lab) -> None:
+    lab.convert()
+    write_model(lab.folder / "model", seed=1)
+    lab.convert()
+    lab.does(files={n: c.decode() for n, c in small_files(MODEL, axis=0, given=SIZES).items()})
+    lab.convert(lab.workload(overrides={"maxtext": {**SIZES, "param_scan_axis": 0}}))
+    assert len(set(lab.runs)) == 3
+
+
+@pytest.mark.early
+def test_phases_and_converted_arrays_are_reported(lab: Lab) -> None:
+    lab.convert()
+    told = [event for event in lab.events if isinstance(event, ConversionPhase | ArraysDone)]
+    assert told == [ConversionPhase(name="loading"), ArraysDone(done=13, of=13), ConversionPhase(name="saving")]
+
+
+def test_the_converter_of_a_folder_gets_no_token_and_no_network(lab: Lab) -> None:
+    lab.convert()
+    env = json.loads((lab.folder / "seen.json").read_text())["env"]
+    assert "HF_TOKEN" not in env
+    assert (env["HF_HUB_OFFLINE"], env["JAX_PLATFORMS"]) == ("1", "cpu")
+
+
+def test_two_concurrent_callers_convert_once(lab: Lab) -> None:
+    (lab.folder / "hang").touch()
+    started = threading.Event()
+
+    def on_event(event: ConversionEvent) -> None:
+        if event == ConversionPhase(name="saving"):
+            started.set()
+
+    found: list[ConversionResult] = []
+    one = threading.Thread(target=lambda: found.append(lab.convert(on_event=on_event)))
+    one.start()
+    assert started.wait(300)
+    two = threading.Thread(target=lambda: found.append(lab.convert(lab.workload("other"))))
+    two.start()
+    until(lambda: bool(lab.waited))
+    (lab.folder / "hang").unlink()
+    one.join()
+    two.join()
+    assert sorted(result.action for result in found) == ["created", "finished"]
+    assert len(lab.runs) == 1
+
+
+KILLED = """\
+import os, signal, sys
+from pathlib import Path
+from tests.stages.test_convert import Lab
+from xsft.weights.conversion_progress import ConversionPhase
+lab = Lab(folder=Path(sys.argv[1]))
+def on_event(event):
+    if event == ConversionPhase(name="saving"):
+        os.kill(os.getpid(), signal.SIGKILL)
+lab.convert(on_event=on_event)
+"""
+
+
+def test_a_killed_conversion_is_torn_and_converted_again(lab: Lab) -> None:
+    (lab.folder / "hang").touch()
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(lab.folder)], cwd=Path.cwd(), check=False)
+    assert ended.returncode == -signal.SIGKILL
+    plan, _ = look(lab.workload())
+    torn = Path(plan.first) / "0.orbax-checkpoint-tmp"
+    until((torn / "items" / "_METADATA").exists)
+    _end_stand_in(lab)  # no kernel option ties it here, and it would go on
+    assert look(lab.workload())[0].broken == (plan.first,)
+    held = sorted(str(path) for path in torn.rglob("*"))
+    again = lab.convert()
+    assert (again.outcome, again.checkpoint) == ("completed", f"{plan.first}-2/0/items")
+    assert plan.first in again.why
+    assert sorted(str(path) for path in torn.rglob("*")) == held
+    assert lab.convert().action == "finished"
+    assert again.record is not None
+    attempts = read_record(again.record.read_bytes()).attempts
+    assert [one.outcome for one in attempts] == ["failed", "completed"]
+    assert again.action == "attempt"
+
+
+def _end_stand_in(lab: Lab) -> None:
+    """Stop the stand-in, found by its own command line, which names this test's folder."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(lab.folder / "python").encode() in command and b"to_maxtext" in command:
+            os.kill(int(entry.name), signal.SIGKILL)
+    (lab.folder / "hang").unlink()
+
+
+def test_a_conversion_killed_after_the_save_gets_its_record_completed(lab: Lab) -> None:
+    first = lab.convert()
+    assert first.record
+    beside = Path(first.plan.directory) / FILE
+    for file in (beside, first.record):
+        file.write_text(file.read_text().replace('"completed"', '"running"'))
+    again = lab.convert()
+    assert (again.action, again.checkpoint) == ("finished", first.checkpoint)
+    assert (found := from_json(beside.read_bytes()))
+    assert found.outcome == "completed"
+    assert read_record(first.record.read_bytes()).outcome == "completed"
+
+
+def test_ctrl_c_stops_a_conversion_and_the_next_call_starts_again(lab: Lab) -> None:
+    (lab.folder / "hang").touch()
+
+    def interrupt(event: ConversionEvent) -> None:
+        if event == ConversionPhase(name="saving"):
+            signal.raise_signal(signal.SIGINT)
+
+    stopped = lab.convert(on_event=interrupt)
+    assert (stopped.outcome, stopped.checkpoint) == ("interrupted", None)
+    (lab.folder / "hang").unlink()
+    again = lab.convert()
+    assert again.outcome == "completed"
+    assert stopped.record
+    assert [one.outcome for one in read_record(stopped.record.read_bytes()).attempts] == ["interrupted", "completed"]
+
+
+def test_a_failed_converter_reports_its_error_and_the_next_call_uses_a_new_folder(lab: Lab) -> None:
+    lab.does(torn=True, exit=1, says=["ValueError: Key model.norm.weight not found in HF checkpoint index."])
+    failed = lab.convert()
+    assert (failed.outcome, failed.checkpoint) == ("failed", None)
+    assert "model.norm.weight" in (failed.reason or "")
+    lab.does()
+    again = lab.convert()
+    assert again.checkpoint == f"{failed.plan.first}-2/0/items"
+
+
+def test_a_converter_ended_by_a_signal_has_the_signal_as_reason(lab: Lab) -> None:
+    lab.does(torn=True, exit=139)
+    assert lab.convert().reason == "to_maxtext was ended by SIGSEGV"
+
+
+def test_exit_status_0_without_a_whole_checkpoint_is_a_failure(lab: Lab) -> None:
+    lab.does(torn=True)
+    failed = lab.convert()
+    assert failed.outcome == "failed"
+    assert "is not the requested checkpoint" in (failed.reason or "")
+
+
+def test_an_error_after_the_save_is_a_warning(lab: Lab) -> None:
+    lab.does(exit=1, says=["RuntimeError: at the very end"])
+    result = lab.convert()
+    assert result.outcome == "completed"
+    assert "failed-after-save" in {problem.id for problem in result.warnings}
+
+
+def test_weights_that_change_during_a_conversion_fail_it(lab: Lab) -> None:
+    config = lab.folder / "model" / "config.json"
+    before = config.read_text()
+    lab.does(touch=str(config))
+    failed = lab.convert()
+    assert failed.outcome == "failed"
+    assert "changed while it was converted" in (failed.reason or "")
+    config.write_text(before)
+    lab.does()
+    again = lab.convert()
+    assert (again.outcome, again.checkpoint) == ("completed", f"{failed.plan.first}-2/0/items")
+
+
+def test_a_converted_checkpoint_of_another_size_is_a_failure(lab: Lab) -> None:
+    lab.does(files={name: content.decode() for name, content in small_files("qwen3-1.7b").items()})
+    failed = lab.convert()
+    assert failed.outcome == "failed"
+    assert "does not hold qwen3-0.6b" in (failed.reason or "")
+    lab.does()
+    assert lab.convert().checkpoint == f"{failed.plan.first}-2/0/items"
+
+
+def test_an_existing_checkpoint_of_another_size_is_passed_over(lab: Lab) -> None:
+    plan, _ = look(lab.workload())
+    for name, content in small_files("qwen3-1.7b").items():
+        file = Path(plan.first) / "0" / "items" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    assert lab.convert().checkpoint == f"{plan.first}-2/0/items"
+
+
+def test_a_folder_with_other_weights_is_left_alone(lab: Lab) -> None:
+    hf = {"repo": str(lab.folder / "model"), "converted": str(lab.folder / "mine")}
+    model = {"name": MODEL, "tokenizer": "xsft://tiny/tokenizer", "hf": hf}
+    first = lab.convert(lab.workload(model=model))
+    write_model(lab.folder / "model", seed=1)
+    second = lab.convert(lab.workload(model=model))
+    assert (first.checkpoint, second.checkpoint) == (
+        f"{lab.folder}/mine/0/items",
+        f"{lab.folder}/mine-2/0/items",
+    )
+
+
+def test_a_conversion_does_not_use_the_folder_of_a_training(lab: Lab) -> None:
+    result = lab.convert()
+    assert result.record
+    result.record.write_text(result.record.read_text().replace('"conversion"', '"model"'))
+    write_model(lab.folder / "model", seed=1)
+    with pytest.raises(Refused, match="another run"):
+        lab.convert()
+    assert len(lab.runs) == 1
+
+
+def test_a_conversion_of_the_same_run_with_other_weights_is_refused_meanwhile(lab: Lab) -> None:
+    plan, _ = look(lab.workload())
+    with exclusive(stage_run(plan).folder.lock, waiting=lambda: None), pytest.raises(Refused, match="other weights"):
+        lab.convert()
+
+
+def _needing(lab: Lab, **sizes: int) -> tuple[set[str], str]:
+    (intent,) = api.intend((lab.workload(),))
+    plan = conversion_plan(intent.run)
+    assert plan
+    needs = ConversionEstimate(**{"memory": 0, "output": 0, "download": 0, **sizes})
+    found = lacks(
+        type(plan)(**{f: getattr(plan, f) for f in plan.__struct_fields__} | {"estimate": needs}), cache=lab.folder
+    )
+    return {problem.id for problem in found}, " ".join(problem.message for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "id"),
+    [
+        ({}, None),
+        ({"memory": 10**15}, "conversion-memory"),
+        ({"output": 10**18}, "conversion-disk"),
+        ({"download": 10**18}, "conversion-disk"),
+    ],
+)
+def test_memory_and_disk_are_checked_before_a_conversion(lab: Lab, sizes: dict[str, int], id: str | None) -> None:
+    found, said = _needing(lab, **sizes)
+    assert found == ({id} if id else set())
+    assert "GB" in said or not id
+
+
+def test_a_model_of_unknown_size_is_reported_as_unchecked(lab: Lab) -> None:
+    plan = look(lab.workload())[0]
+    (told,) = lacks(replace(plan, estimate=None), cache=lab.folder)
+    assert (told.id, told.severity) == ("conversion-unchecked", "warning")
+
+
+@pytest.mark.early
+def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsft.stages.convert.memory_bytes", lambda: 1000)
+    built: list[str] = []
+
+    def build() -> Machine:
+        built.append("built")
+        return lab.machine()
+
+    with pytest.raises(EnvironmentMissing, match="memory"):
+        lab.convert(machine=build)
+    assert built == []
+
+
+def test_bytes_done_includes_the_growing_download(lab: Lab) -> None:
+    source = ConversionSource(repo="owner/name")
+    plan = look(lab.workload())[0]
+    needs = ConversionEstimate(memory=1, output=100, download=5000)
+    plan = replace(plan, inputs=replace(plan.inputs, source=source), estimate=needs)
+    blobs = lab.folder / "cache" / "huggingface" / "hub" / "models--owner--name" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "abc.incomplete").write_bytes(b"x" * 1234)
+    folder = Path(plan.directory)
+    seen = bytes_done(plan, folder, machine=lab.machine())
+    assert (seen.doing, seen.done, seen.of) == ("downloading", 1234, 5000)
+    (folder / "0").mkdir(parents=True)
+    (folder / "0" / "d").write_bytes(b"x" * 10)
+    seen = bytes_done(plan, folder, machine=lab.machine())
+    assert (seen.doing, seen.done, seen.of) == ("saving", 10, 100)
+
+
+def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsft.stages.convert.memory_bytes", lambda: 1000)
+    with pytest.raises(EnvironmentMissing, match="memory") as refused:
+        lab.convert()
+    assert refused.value.problem_id == "conversion-memory"
+    assert lab.runs == []
+    accepted = lab.workload(checks={"conversion-memory": "there is swap"})
+    assert "checks-unused" not in {problem.id for problem in look(accepted)[1]}
+    done = lab.convert(accepted)
+    assert done.outcome == "completed"
+    (told,) = [problem for problem in done.warnings if problem.id == "conversion-memory"]
+    assert (told.severity, "accepted: there is swap" in told.message) == ("note", True)

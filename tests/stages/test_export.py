@@ -1,0 +1,248 @@
+"""An export on this machine: done once, found by its record and its files, however it ends. MaxText is a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.checkpoints import small_files
+from tests.exports import recorded, trainer_argv
+from tests.hfmodels import SIZES, shapes, write_model
+from tests.localruns import OPEN
+from tests.until import until
+from xsft.base.errors import EnvironmentMissing, Refused, UsageError
+from xsft.launch.local_machine import Machine
+from xsft.records.document import read_record
+from xsft.records.record_files import RecordStore, record_store
+from xsft.runs.local_runs import observe_local
+from xsft.runs.rows import stage_of
+from xsft.stages.export import ExportResult, ExportWork, export_here, find_export, refuse_without_room, stage_end
+from xsft.stages.exported import plan_export, training_of
+from xsft.weights.export_plan import ExportPlan
+from xsft.weights.exporter import ExportRequest
+
+pytestmark = pytest.mark.loopback
+
+FAKE = """\
+import json, os, shutil, sys, time
+home, parent = os.path.dirname(os.path.abspath(__file__)), os.getppid()
+does = json.load(open(os.path.join(home, "does.json")))
+step = json.loads(sys.argv[4])["module"].rpartition(".")[2] if sys.argv[1] == "-I" else "exporter"
+open(os.path.join(home, "steps"), "a").write(step + "\\n")
+if step == "container":
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+while os.path.exists(os.path.join(home, "hang-" + step)):
+    time.sleep(0.01)
+if os.getppid() != parent:
+    sys.exit("the export was killed")
+if step == "exporter":
+    keys = dict(word.partition("=")[::2] for word in sys.argv[3:])
+    shutil.copytree(os.path.join(home, "model"), keys["base_output_directory"], dirs_exist_ok=True)
+    print("ValueError: no room" if does.get("exit") else "saved", flush=True)
+    sys.exit(does.get("exit", 0))
+json.dump(does.get(step, {"ends": [0], "config": ""}), open(sys.argv[5], "w"))
+"""
+EXPECTED = {name: list(shape) for name, shape in shapes().items()}
+SAME = {"compared": 310, "wrong": [], "unread": [], "trained": 310, "changed": 310, "base": ""}
+CALL = """\
+import sys
+from pathlib import Path
+from tests.stages.test_export import Lab
+Lab(folder=Path(sys.argv[1])).export()
+"""
+
+
+class Lab(Struct, frozen=True, kw_only=True):
+    """One training with a checkpoint of step 2; `does` is what the stand-ins do."""
+
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "XSFT_STATE_DIR": str(self.folder / "state"), "HOME": str(self.folder)}
+
+    @property
+    def store(self) -> RecordStore:
+        return record_store(self.env)
+
+    def does(self, *, exit: int = 0, **answer: Any) -> None:
+        one = {**SAME, **answer}
+        worker = {"expected": EXPECTED, "targets": 310, "all_targets": 310, "unexported": [], "folders": [one]}
+        (self.folder / "does.json").write_text(json.dumps({"exit": exit, "export_worker": worker}))
+
+    def save(self, step: int = 2) -> None:
+        weights = self.folder / "tiny" / "checkpoints" / str(step) / "model_params"
+        for name, content in small_files("qwen3-0.6b", given=SIZES).items():
+            (weights / name).parent.mkdir(parents=True, exist_ok=True)
+            (weights / name).write_bytes(content)
+        (weights.parent / "_CHECKPOINT_METADATA").write_text("{}")
+
+    def plan(self, asked: ExportRequest | None = None) -> ExportPlan:
+        return plan_export(training_of("tiny", self.store), asked or ExportRequest(), self.store)
+
+    def work(self) -> ExportWork:
+        machine = Machine(python=self.folder / "python", env=self.env, cache=self.folder, contain=lambda: OPEN)
+        return ExportWork(look=self.plan, machine=lambda: machine, say=lambda _line: None)
+
+    def export(self) -> ExportResult:
+        return export_here(self.work())
+
+    def steps(self) -> list[str]:
+        file = self.folder / "steps"
+        return file.read_text().split() if file.exists() else []
+
+    @contextmanager
+    def hanging(self, step: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Another process that exports, and stands still in a step."""
+        (self.folder / f"hang-{step}").touch()
+        root = Path(__file__).parents[2]
+        argv = (sys.executable, "-c", CALL, str(self.folder))
+        with subprocess.Popen(argv, env={**self.env, "PYTHONPATH": str(root)}, cwd=root) as process:
+            try:
+                until(lambda: step in self.steps())
+                yield process
+            finally:
+                (self.folder / f"hang-{step}").unlink()
+                process.kill()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    found = Lab(folder=tmp_path)
+    model = write_model(tmp_path / "model")
+    (tmp_path / "python").write_text(f"#!{sys.executable}\n{FAKE}")
+    (tmp_path / "python").chmod(0o755)
+    recorded(found.store, tmp_path, "tiny", trainer_argv(tmp_path, "tiny", model=str(model), base="/base/0/items"))
+    found.save()
+    found.does()
+    return found
+
+
+def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:
+    assert find_export(lab.plan()).state == "missing"
+    done = lab.export()
+    assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
+    assert done.folder == lab.plan().first == str(lab.folder / "tiny-export" / lab.plan().digest[:12])
+    assert lab.steps() == ["exporter", "model_files_worker", "export_worker"]
+    again = lab.export()
+    assert (again.action, again.folder) == ("finished", done.folder)
+    assert len(lab.steps()) == 3
+    assert (find_export(lab.plan()).state, find_export(lab.plan()).result) == ("done", done.folder)
+    record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
+    assert (record.run_name, record.last.outcome, record.target) == ("tiny-export", "completed", "local")
+    entries = [entry for entry in lab.store.local_index().entries if entry.run_name == "tiny-export"]
+    (seen,) = observe_local(entries, now="2026-11-23T00:00:00Z")
+    assert stage_of(seen) == "export"
+
+
+def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
+    first = lab.export()
+    lab.save(4)
+    second = lab.export()
+    assert second.plan.inputs.step == 4
+    assert second.folder != first.folder
+    assert lab.plan(ExportRequest(step=2)).whole == first.folder
+    with pytest.raises(UsageError, match="no checkpoint of step 3"):
+        lab.plan(ExportRequest(step=3))
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("step", ["exporter", "model_files_worker", "export_worker"])
+def test_an_export_killed_in_any_step_is_kept_and_the_next_uses_another_path(lab: Lab, step: str) -> None:
+    with lab.hanging(step) as process:
+        assert find_export(lab.plan()).state == "running"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert find_export(lab.plan()).state == "torn"
+    first = Path(lab.plan().first)
+    held = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.suffix != ".log"}
+    done = stage_end(lab.export())
+    assert (done.action, done.state, done.result) == ("attempt", "done", f"{first}-2")
+    assert held.items() <= {path: path.stat().st_mtime_ns for path in first.rglob("*")}.items()
+    record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
+    assert [one.outcome for one in record.attempts] == ["failed", "completed"]
+
+
+def test_an_export_killed_before_its_run_record_ends_is_found_complete(lab: Lab) -> None:
+    done = lab.export()
+    file = lab.folder / "tiny-export" / "xsft" / "run.json"
+    file.write_text(file.read_text().replace('"completed"', '"running"'))
+    again = lab.export()
+    assert (again.action, again.folder) == ("finished", done.folder)
+    assert read_record(file.read_bytes()).last.outcome == "completed"
+
+
+@pytest.mark.contract
+def test_two_concurrent_callers_export_once(lab: Lab) -> None:
+    with lab.hanging("exporter") as process:
+        (lab.folder / "hang-exporter").rename(lab.folder / "hung")
+        done = lab.export()
+        (lab.folder / "hung").rename(lab.folder / "hang-exporter")
+        assert process.wait() == 0
+    assert (done.action, done.outcome) == ("finished", "completed")
+    assert lab.steps().count("exporter") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"wrong": [{"name": "w", "differing": 1, "values": 4}]}, "1 tensors differ from the checkpoint: w"),
+        ({"changed": 0}, "every tensor equals the initial model"),
+    ],
+)
+def test_an_export_whose_verification_fails_is_not_complete(lab: Lab, answer: dict[str, Any], said: str) -> None:
+    lab.does(**answer)
+    done = lab.export()
+    assert (done.outcome, done.folder) == ("failed", None)
+    assert said in str(done.reason)
+    seen = find_export(lab.plan())
+    assert seen.state == "failed"
+    assert said in seen.why
+    lab.does()
+    assert lab.export().folder == f"{lab.plan().first}-2"
+
+
+@pytest.mark.early
+def test_a_failed_exporter_reports_its_error(lab: Lab) -> None:
+    lab.does(exit=1)
+    done = lab.export()
+    assert (done.outcome, done.reason) == ("failed", "ValueError: no room")
+
+
+def test_an_export_with_a_truncated_file_is_incomplete(lab: Lab) -> None:
+    done = lab.export()
+    weights = Path(str(done.folder)) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert lab.plan().whole is None
+    assert lab.export().folder == f"{done.folder}-2"
+
+
+def test_a_run_with_the_name_of_the_export_is_not_overwritten(lab: Lab) -> None:
+    recorded(lab.store, lab.folder, "tiny-export", trainer_argv(lab.folder, "tiny-export", model="/m", base=None))
+    with pytest.raises(Refused) as raised:
+        lab.export()
+    assert raised.value.problem_id == "stage-name-taken"
+
+
+@pytest.mark.parametrize("name", ["nobody", "tiny-export"])
+def test_training_of_refuses_a_run_that_is_no_training(lab: Lab, name: str) -> None:
+    lab.export()
+    with pytest.raises(UsageError):
+        training_of(name, lab.store)
+
+
+def test_an_export_without_enough_memory_does_not_start(lab: Lab) -> None:
+    with pytest.raises(EnvironmentMissing) as raised:
+        refuse_without_room(replace(lab.plan(), weights_bytes=2**60))
+    assert raised.value.problem_id == "export-memory"

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.localruns import WORKLOADS
+from xsft.launch.listener import ActionListener
+from xsft.planning import api
+from xsft.planning.steps import Intent
+from xsft.stages import stage_list
+from xsft.stages.cluster_stages import ClusterCall
+from xsft.stages.stage_list import plan_stages, stages_of
+
+CALL = ClusterCall(ask=None, poll_s=0.0, listener=ActionListener())
+
+
+def kinds(file: Path) -> list[tuple[str, str, str]]:
+    found = stages_of(api.load(file), run_name="r", call=CALL)
+    return [(type(stage).__name__, stage.name, stage.run_name) for stage in found]
+
+
+def test_stages_of_a_cluster_have_runs_of_their_own() -> None:
+    assert kinds(WORKLOADS / "gemma2_ultrachat.yaml") == [
+        ("ConvertOnCluster", "convert", "r-convert"),
+        ("TrainOnCluster", "train", "r"),
+        ("EvaluateOnCluster", "evaluate", "r-evaluate"),
+        ("ExportOnCluster", "export", "r-export"),
+        ("ServeOnCluster", "serve", "r-serve"),
+    ]
+
+
+def test_a_workload_of_this_machine_has_stages_of_this_machine(tmp_path: Path) -> None:
+    workload = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())
+    file = tmp_path / "w.yaml"
+    file.write_text(yaml.safe_dump({**workload, "stages": {"export": {}}}))
+    assert kinds(file) == [("TrainHere", "train", "r"), ("ExportHere", "export", "r-export")]
+
+
+def test_a_stage_that_cannot_be_planned_has_its_problems(tmp_path: Path) -> None:
+    workload = yaml.safe_load((WORKLOADS / "gemma2_ultrachat.yaml").read_text())
+    model = {"name": "gemma2-2b", "checkpoint": "gs://my-bucket/gemma2-2b/0/items"}
+    file = tmp_path / "w.yaml"
+    file.write_text(yaml.safe_dump({**workload, "model": model, "stages": {"export": {"verify": "logits"}}}))
+    (tmp_path / "places.yaml").write_bytes((WORKLOADS.parent / "places.yaml").read_bytes())
+    loaded, _ = api.load_each([file], offline=True)
+    (export,) = plan_stages(loaded[0], intent=api.intend(loaded)[0], run_name="r")
+    assert (export.name, export.run_name, export.writes) == ("export", "r-export", None)
+    assert [problem.id for problem in export.problems] == ["export-logits-cluster"]
+
+
+def test_stages_are_planned_from_the_facts_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, _ = api.load_each([WORKLOADS / "gemma2_ultrachat.yaml"], offline=True)
+    (intent,) = api.intend(loaded)
+    given: list[Intent | None] = []
+
+    def shared(_workload: api.LoadedWorkload, *, known: Intent | None, **_others: object) -> tuple[()]:
+        given.append(known)
+        return ()
+
+    monkeypatch.setattr(stage_list, "stages_of", shared)
+    assert plan_stages(loaded[0], intent=intent, run_name="r") == ()
+    assert given == [intent]

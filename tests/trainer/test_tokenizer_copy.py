@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.everything import everything
+from xsft.catalog.packaged import located
+from xsft.checks.facts import Facts
+from xsft.spec.resolve import Run, resolve
+from xsft.trainer.maxtext import trainer_argv, trainer_keys
+from xsft.trainer.tokenizer_copy import FOLDER, PROGRAM, TokenizerCopy, copy_arguments, split_copying
+
+
+def _run(**fields: Any) -> Run:
+    return resolve(everything(**fields), Facts())[0]
+
+
+def test_trainer_starts_after_the_tokenizer_copy_and_reads_it() -> None:
+    argv = trainer_argv(_run())
+    assert argv[:7] == ("python3", "-c", PROGRAM, "Qwen/Qwen3-8B", "<|fim_pad|>", "<|fim_prefix|>", FOLDER)
+    assert argv[7:9] == ("-m", _run().release.trainer)
+    assert f"tokenizer_path={FOLDER}" in argv
+
+
+def test_workload_without_own_tokens_uses_the_unchanged_tokenizer() -> None:
+    run = _run(model__pad_token=None, model__bos_token=None)
+    assert copy_arguments(run) == ()
+    assert trainer_keys(run)["tokenizer_path"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(("one", "other"), [("pad_token", "bos_token"), ("bos_token", "pad_token")])
+def test_unset_token_stays_that_of_the_tokenizer(one: str, other: str) -> None:
+    found, _ = split_copying(copy_arguments(_run(**{f"model__{other}": None})))
+    assert found is not None
+    assert (getattr(found, one) != "", getattr(found, other)) == (True, "")
+
+
+def test_tokenizer_of_the_model_is_copied_if_none_is_named() -> None:
+    assert copy_arguments(_run(model__tokenizer=None))[2] == "Qwen/Qwen3-8B"
+
+
+def test_workload_without_tokenizer_copies_nothing() -> None:
+    run = _run(model__tokenizer=None, model__name="default")
+    assert copy_arguments(run) == ()
+    assert "tokenizer_path" not in trainer_keys(run)
+
+
+def test_local_tokenizer_copy_is_in_the_folder_of_the_run() -> None:
+    """Two runs may have two tokenizers."""
+    run = _run(target="local", output="/runs", model__tokenizer="xsft://tiny/tokenizer", run_name_suffix="none")
+    folder = "/runs/everything/tokenizer"
+    assert copy_arguments(run)[2:] == (located("xsft://tiny/tokenizer"), "<|fim_pad|>", "<|fim_prefix|>", folder)
+    assert trainer_keys(run)["tokenizer_path"] == folder
+
+
+def test_copy_program_is_one_line_that_a_shell_quotes_simply() -> None:
+    assert "\n" not in PROGRAM
+    assert shlex.quote(PROGRAM) == f"'{PROGRAM}'"
+
+
+@pytest.mark.parametrize("rest", [("-m", "module", "key=value"), ()])
+def test_split_copying_separates_the_copy_from_the_trainer(rest: tuple[str, ...]) -> None:
+    found = TokenizerCopy(tokenizer="Qwen/Qwen3-8B", pad_token="<|fim_pad|>", bos_token="<|fim_prefix|>")
+    assert split_copying((*copy_arguments(_run()), *rest)) == (found, rest)
+    assert split_copying(rest) == (None, rest)
+
+
+@pytest.mark.parametrize("words", [("-c", PROGRAM), ("-c", "print()", "a", "b", "c"), ("-c", PROGRAM, "a", "b", "c")])
+def test_split_copying_ignores_another_program(words: tuple[str, ...]) -> None:
+    assert split_copying(words) == (None, words)

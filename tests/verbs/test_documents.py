@@ -1,0 +1,31 @@
+"""Documents and their schemas. That verbs print them: tests/verbs/test_every_document.py."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args, get_type_hints
+
+import pytest
+
+from xsft.environments.environments import NAMES
+from xsft.verbs.documents import DOCUMENTS, published_schema
+from xsft.verbs.machine_documents import Environment
+from xsft.verbs.table import VERBS, parser
+
+
+def test_every_verb_with_json_has_a_document() -> None:
+    (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
+    assert set(verbs) == set(VERBS)
+    with_json = {name for name, sub in verbs.items() if "--json" in sub.format_help()}
+    assert with_json == {name.partition("-")[0] for name in DOCUMENTS} - {"error", "evaluation"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_published_schema_allows_further_fields(name: str) -> None:
+    text = json.dumps(published_schema(name))
+    assert '"additionalProperties": false' not in text
+    assert f"xsft.{name}/1" in text or name == "error"
+
+
+def test_the_document_of_setup_has_every_environment() -> None:
+    assert get_args(get_type_hints(Environment)["name"]) == NAMES

@@ -1,0 +1,138 @@
+"""The output of --json is as xsft/verbs/documents.py describes: no field missing or unknown, each of its type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents import read_document
+from tests.verbs.test_cli import GOOD
+from xsft.environments.installed import BuiltEnvironment
+from xsft.verbs.cli import main
+
+XSFT = Path(__file__).parents[2] / "xsft"
+
+Said = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    """Runs a verb with --json; exit status and the one document on stdout."""
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        capfd.readouterr()
+        status = main((*arguments, "--json"))
+        return status, json.loads(capfd.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    return written(tmp_path / "cluster.yaml", GOOD)
+
+
+@pytest.fixture
+def local(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> str:
+    path = tmp_path / "local.yaml"
+    assert main(("init", str(path), "--local")) == 0
+    return str(path)
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_local_plan_matches_its_schema(said: Said, local: str) -> None:
+    status, document = said("plan", local)
+    read_document("plan", document)
+    (plan,) = document["plans"]
+    assert status == 0
+    assert (plan["target"], plan["xpk_argv"], plan["manifest"], plan["jobset"]) == ("local", None, None, None)
+    assert plan["trainer_argv"][:2] == ["python3", "-m"]
+
+
+@pytest.mark.contract
+def test_a_cluster_plan_matches_its_schema(said: Said, cluster: str, xpk_environment: BuiltEnvironment) -> None:
+    _, document = said("plan", cluster)
+    read_document("plan", document)
+    (plan,) = document["plans"]
+    assert plan["manifest"]["kind"] == "JobSet"
+    assert {row["outcome"] for row in plan["audit"]} == {"landed", "patched"}
+
+
+def test_a_plan_is_in_the_document_beside_a_file_that_cannot_be_read(said: Said, local: str) -> None:
+    status, document = said("plan", local, "nosuch.yaml")
+    read_document("plan", document)
+    assert (status, document["exit_status"], len(document["plans"])) == (2, 2, 1)
+    assert [p["file"] for p in document["problems"]] == ["nosuch.yaml"]
+
+
+def test_the_document_of_check_matches_its_schema(said: Said, cluster: str, tmp_path: Path) -> None:
+    bad = written(tmp_path / "bad.yaml", GOOD.replace("steps", "stpes"))
+    status, document = said("check", cluster, bad)
+    read_document("check", document)
+    assert (status, document["ok"], document["exit_status"]) == (2, False, 2)
+    assert ("unknown-key", bad) in {(p["id"], p["file"]) for p in document["problems"]}
+
+
+def test_the_document_of_diff_matches_its_schema(said: Said, local: str) -> None:
+    status, document = said("diff", local, local, "--set", "train.steps=7")
+    read_document("diff", document)
+    assert (status, document["same"]) == (0, False)
+    assert [d["key"] for d in document["differences"]["keys"]] == ["train.steps"]
+
+
+def test_the_document_of_setup_matches_its_schema(said: Said, xpk_environment: BuiltEnvironment) -> None:
+    status, document = said("setup", "xpk")
+    read_document("setup", document)
+    assert status == 0
+
+
+def test_the_document_of_a_local_submit_matches_its_schema(local: str, tmp_path: Path) -> None:
+    from xsft.launch.local_run import LocalResult
+    from xsft.planning import api
+    from xsft.verbs.submit import local_document
+
+    (plan,) = api.plan((api.load(local),))
+    result = LocalResult(
+        action="created",
+        outcome="completed",
+        reason=None,
+        exit_status=0,
+        steps_asked=2,
+        steps=2,
+        losses={1: 6.7, 2: 5.3},
+        resumed_from=None,
+        resumed_order=None,
+        checkpoints=(tmp_path / "2",),
+        folder=tmp_path,
+        record=tmp_path / "record.json",
+        log=None,
+        private_pids=True,
+    )
+    printed = {"schema": "xsft.submit/1", **local_document(plan, result, picture=None)}
+    read_document("submit", json.loads(json.dumps(printed)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("submit", "nosuch.yaml"), ("diff", "nosuch.yaml", "nosuch.yaml"), ("setup", "nosuch")],
+    ids=lambda a: a[0],
+)
+def test_an_error_is_printed_under_the_schema_name_of_its_verb(said: Said, arguments: tuple[str, ...]) -> None:
+    status, document = said(*arguments)
+    read_document("error", document)
+    assert (status, document["exit_status"], document["schema"]) == (2, 2, f"xsft.{arguments[0]}/1")
+
+
+def test_only_two_modules_print_documents() -> None:
+    """Both on one line; `doctor` and `setup` wrote their own, on many."""
+    files = (file for room in ("commands", "actions", "screen") for file in (XSFT / room).rglob("*.py"))
+    writing = [file.name for file in files if "json.dumps({" in file.read_text(encoding="utf-8")]
+    assert sorted(writing) == ["documents.py", "failure.py"]

@@ -1,0 +1,142 @@
+"""Exports planned from the command line of their training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.exports import LORA, trainer_argv
+from tests.hfmodels import SIZES
+from xsft.base.errors import Refused, UsageError
+from xsft.catalog.models import pins
+from xsft.catalog.releases import key_ok
+from xsft.spec.export_inputs import ExportInputs, ExportSource, LoraScale
+from xsft.trainer.tokenizer_copy import PROGRAM as COPY
+from xsft.weights.export_plan import ExportPlan
+from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job
+from xsft.weights.lora_exporter import PROGRAM
+
+OUT = Path("/out")
+FULL = TrainedRun(
+    run_name="tiny",
+    spec_digest="d" * 64,
+    argv=trainer_argv(OUT, "tiny", model="/model", base="/base/0/items", chat_template="{{ m }}"),
+    output="/out",
+    release="0.2.5",
+)
+ADAPTED = replace(FULL, argv=trainer_argv(OUT, "tiny", model="/model", base="/base/0/items", **LORA))
+
+
+def inputs(trained: TrainedRun, asked: ExportRequest | None = None) -> ExportInputs:
+    return export_inputs(trained, asked or ExportRequest(), step=2, content="c" * 64)
+
+
+def test_a_full_export_takes_its_arrays_tokenizer_and_template_from_the_training() -> None:
+    found = inputs(FULL)
+    assert (found.form, found.template, found.tokenizer, found.lora) == ("full", "{{ m }}", "/model", None)
+    assert export_argv(found, directory="/out/tiny-export/x") == (
+        *("python3", "-m", "maxtext.checkpoint_conversion.to_huggingface", "model_name=qwen3-0.6b", "scan_layers=True"),
+        *("override_model_config=True", "base_emb_dim=64", "base_num_query_heads=4", "base_num_kv_heads=2"),
+        *("head_dim=16", "base_mlp_dim=128", "vocab_size=512"),
+        "load_parameters_path=/out/tiny/checkpoints/2/model_params",
+        "base_output_directory=/out/tiny-export/x",
+        *("hardware=cpu", "skip_jax_distributed_system=True", "weight_dtype=bfloat16", "use_multimodal=False"),
+        *("--override_model_architecture=True", "--hf_model_path=/model"),
+    )
+
+
+def test_lora_is_merged_unless_adapters_are_requested() -> None:
+    found = inputs(ADAPTED)
+    assert (found.form, found.lora) == ("merged", LoraScale(rank=4, alpha=8))
+    argv = export_argv(found, directory="/x")
+    assert argv[1:3] == ("-c", PROGRAM)
+    weights = "lora.lora_restore_path=/out/tiny/checkpoints/2/model_params"
+    assert {weights, "load_parameters_path=/base/0/items", "lora.lora_rank=4", "lora.lora_alpha=8"} <= set(argv)
+    alone = export_argv(inputs(ADAPTED, ExportRequest(form="adapters")), directory="/x")
+    assert weights in alone
+    assert not any(word.startswith("load_parameters_path=") for word in alone)
+
+
+def test_export_passes_only_keys_of_the_release() -> None:
+    words = (*export_argv(inputs(FULL), directory="/x")[3:], *export_argv(inputs(ADAPTED), directory="/x")[3:])
+    keys = {word.partition("=")[0] for word in words if not word.startswith("-")}
+    assert {key for key in keys if not key_ok(key)} == set()
+
+
+def test_export_knows_the_tokenizer_and_its_changed_tokens() -> None:
+    copied = ("python3", "-c", COPY, "org/tok", "<pad>", "", "/tmp/t", *FULL.argv[1:])
+    found = inputs(replace(FULL, argv=copied))
+    assert (found.tokenizer, found.pad_token, found.bos_token) == ("org/tok", "<pad>", "")
+    assert export_argv(found, directory="/x")[-1] == "--hf_model_path=org/tok"
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "id"),
+    [
+        (replace(FULL, release="0.1.0"), ExportRequest(), "export-legacy"),
+        (FULL, ExportRequest(form="merged"), "export-form"),
+        (ADAPTED, ExportRequest(form="full"), "export-form"),
+        (
+            replace(FULL, argv=trainer_argv(OUT, "tiny", model="/model", base=None, **LORA)),
+            ExportRequest(),
+            "export-no-base",
+        ),
+        (
+            replace(FULL, argv=trainer_argv(OUT, "tiny", model="/model", base=None, model_name="default")),
+            ExportRequest(),
+            "export-model",
+        ),
+    ],
+    ids=[
+        "legacy release",
+        "full weights as merged",
+        "adapters as full weights",
+        "adapters without base",
+        "unknown model",
+    ],
+)
+def test_export_that_maxtext_cannot_do_is_refused(trained: TrainedRun, asked: ExportRequest, id: str) -> None:
+    with pytest.raises((UsageError, Refused)) as raised:
+        inputs(trained, asked)
+    assert raised.value.problem_id == id
+
+
+BASE = ExportSource(repo="me/tuned", revision="c" * 40)
+
+
+def test_the_source_is_what_the_conversion_recorded_then_what_the_workload_names() -> None:
+    named = replace(FULL, source=ExportSource(repo="me/tuned"))
+    converted = export_inputs(named, ExportRequest(), step=2, content="c" * 64, converted=BASE)
+    assert converted.source == BASE
+    assert inputs(named).source == named.source
+    assert converted.digest == inputs(FULL).digest
+
+
+@pytest.mark.parametrize(
+    ("keys", "guessed"),
+    [
+        ({"model": "Qwen/Qwen3-0.6B", "base": "/b/0/items"}, True),
+        ({"model": "Qwen/Qwen3-0.6B", "base": "/b/0/items", "base_emb_dim": 64}, False),
+        ({"model": "/folder", "base": "/b/0/items"}, False),
+        ({"model": "Qwen/Qwen3-0.6B", "base": None}, False),
+    ],
+    ids=["MaxText's model", "own sizes", "tokenizer on the machine", "random weights"],
+)
+def test_maxtexts_repository_is_taken_for_weights_of_unknown_origin(keys: dict[str, Any], guessed: bool) -> None:
+    plain = {key: pins("qwen3-0.6b").get(key) for key in SIZES if key != "override_model_config"}
+    found = inputs(replace(FULL, argv=trainer_argv(OUT, "tiny", **{**plain, **keys})))
+    assert found.source == (ExportSource(repo="Qwen/Qwen3-0.6B", guessed=True) if guessed else None)
+
+
+def test_the_question_for_the_models_files_says_what_the_workload_changed() -> None:
+    argv = (*FULL.argv, "rope_max_timescale=5000", "lora.lora_rank=4")
+    made = inputs(replace(FULL, argv=argv))
+    plan = ExportPlan(
+        run_name="e", output="/o", inputs=made, first="/f", directory="/f", folder="/f", argv=(), trainer_argv=argv
+    )
+    job = model_files_job(plan, folder="/f")
+    assert (job["computed"]["rope_theta"], job["computed"]["rms_norm_eps"]) == (5000, 1e-6)
+    assert (job["changed"], job["own_rope"]) == (["rope_theta"], False)

@@ -1,0 +1,138 @@
+"""Every error of xsft, each with its exit status.
+
+XsftError                    1  a bug in xsft, unless a subclass says otherwise
+├── UsageError               2  the command line is wrong
+│   ├── SpecError            2  the workload has problems (all are listed)
+│   └── ClusterMissing       2  no cluster has this name
+├── EnvironmentMissing       3  xpk, MaxText, a tool or disk space is missing
+│   └── RepositoryMissing    3  the registry has no such repository
+├── Refused                  4  refused: it already exists, or something would be lost
+│   └── AlreadyRunning       4  another xsft process runs it
+├── Unreachable              5  a cluster, registry or bucket did not answer
+│   └── Forbidden            5  the login may not do this on the cluster
+├── RunFailed                6  the run failed or ended too early
+├── TimedOut                 7  timed out
+└── Unknown                  8  the result is unknown
+Interrupted by the user    130  (KeyboardInterrupt; not a class of ours)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from xsft.base.problems import Problem, RetryAdvice, errors_in
+
+INTERRUPTED = 130
+
+
+class XsftError(Exception):
+    """Base of xsft's errors. `message` says what was given and what is allowed; `fix` is the next step."""
+
+    exit_status: ClassVar[int] = 1
+    id: ClassVar[str] = "internal"
+    retry: ClassVar[RetryAdvice] = "unsure"
+
+    def __init__(self, message: str, *, fix: str = "", id: str = "", again: RetryAdvice | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+        self.problem_id = id or self.id
+        """Stable id; more specific than that of the class, if scripts need to distinguish cases."""
+        self.again: RetryAdvice = again or self.retry
+        self._beside: tuple[Problem, ...] = ()
+
+    def with_problems_of(self, other: XsftError) -> Self:
+        """Return this error with the problems of another one, which must be fixed too; the exit status is unchanged."""
+        self._beside = (*self._beside, *other.problems)
+        return self
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        own = Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix, again=self.again)
+        return (own, *self._beside)
+
+
+def _problems_text(problems: tuple[Problem, ...]) -> str:
+    """Return one problem as a sentence, several as a list."""
+    lines = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
+    return lines[0] if len(lines) == 1 else "\n- ".join((f"{len(lines)} problems:", *lines))
+
+
+class UsageError(XsftError):
+    exit_status = 2
+    id = "usage"
+
+
+class SpecError(UsageError):
+    """The problems of one or more workloads."""
+
+    id = "spec"
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(_problems_text(problems))
+        self._problems = problems
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self._problems
+
+
+def refuse_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return the problems if none is an error. Raises SpecError with all errors."""
+    if errors := errors_in(problems):
+        raise SpecError(errors)
+    return problems
+
+
+class ClusterMissing(UsageError):
+    """A missing cluster: the kubeconfig has no such context, or Google Cloud no such cluster."""
+
+    id = "cluster-missing"
+    retry = "never"
+
+
+class EnvironmentMissing(XsftError):
+    exit_status = 3
+    id = "environment-missing"
+    retry = "never"
+
+
+class RepositoryMissing(EnvironmentMissing):
+    id = "repository-missing"
+
+
+class Refused(XsftError):
+    exit_status = 4
+    id = "refused"
+
+
+class AlreadyRunning(Refused):
+    """A run, or a conversion, that another xsft process executes on this machine now."""
+
+    id = "run-running"
+
+
+class Unreachable(XsftError):
+    exit_status = 5
+    id = "unreachable"
+    retry: ClassVar[RetryAdvice] = "helps"
+
+
+class Forbidden(Unreachable):
+    id = "forbidden"
+    retry = "never"
+
+
+class RunFailed(XsftError):
+    exit_status = 6
+    id = "run-failed"
+
+
+class TimedOut(XsftError):
+    exit_status = 7
+    id = "timed-out"
+
+
+class Unknown(XsftError):
+    exit_status = 8
+    id = "unknown"

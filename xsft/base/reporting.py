@@ -1,0 +1,65 @@
+"""How long work reports its progress: lines, warnings and displays; by default nothing is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from msgspec import Struct
+
+from xsft.base.aliases import ShowLine
+from xsft.base.problems import Problem
+
+ShowWaiting = Callable[[str], AbstractContextManager[ShowLine]]
+"""Context manager that shows a line during a short request; it yields a function that replaces the line."""
+AskUser = Callable[[str], bool]
+"""Function that asks the user a question and returns whether the answer is yes."""
+
+
+class ProgressView(Protocol):
+    """Display of progress lines."""
+
+    def __call__(self, line: str, /) -> None: ...
+
+    def pause(self) -> None:
+        """Clear the display for a question; the next line continues below."""
+
+
+def hear_nothing(*_told: object) -> None:
+    """Ignore the report."""
+
+
+class PlainView(Struct, frozen=True, kw_only=True):
+    """Display that passes lines to one function and ignores events; silent by default."""
+
+    show: ShowLine = hear_nothing
+
+    def __call__(self, line: str, /) -> None:
+        self.show(line)
+
+    def pause(self) -> None: ...
+
+    def say(self, line: str) -> None:
+        self.show(line)
+
+    def on_event(self, _event: object, /) -> None: ...
+
+    def on_line(self, _line: str, /) -> None: ...
+
+
+@contextmanager
+def wait_silently(*_shown: object) -> Iterator[PlainView]:
+    """Show nothing."""
+    yield PlainView()
+
+
+class Reporter(Struct, frozen=True, kw_only=True):
+    """Callbacks that every long action has."""
+
+    working: Callable[[str], AbstractContextManager[ProgressView]] = wait_silently
+    """Shows progress lines of long work, under this title."""
+    waiting: Callable[[str, str], AbstractContextManager[ShowLine]] = wait_silently
+    """Shows one line during a short request, under this title."""
+    say: ShowLine = hear_nothing
+    warn: Callable[[Iterable[Problem]], None] = hear_nothing

@@ -1,0 +1,193 @@
+"""Detect and hide texts that must never be printed: those shaped like a secret, values under a name that means one, and
+the secrets that this process itself uses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import replace
+from urllib.parse import quote
+
+from xsft.base.problems import Problem
+from xsft.base.secret_shapes import REFERENCE, SecretSpan, every_shape, find_secrets, token_shapes
+from xsft.base.terminal_text import without_sequences
+
+HIDDEN = "…"
+
+_COMPOUND = (
+    r"(?:SECRET|TOKEN|PASSWD|PASSWORD|PASSPHRASE|CREDENTIAL|CRED|BEARER|COOKIE"
+    r"|(?:API|PRIVATE|SECRET|ACCESS|ACCOUNT|SHARED|SIGNING|ENCRYPTION)[_.\-]?KEY)"
+)
+"""Pattern of the end of a word that means a secret: MYTOKEN, clientSecret, AccountKey."""
+_VARIABLE_PART = re.compile(
+    rf"(?:KEY|PAT|O?AUTH|AUTHORIZATION|DSN|PWD?|SIG|SIGNATURE|JWT|NETRC|.*(?:PASS|{_COMPOUND}))\d*S?\d*", re.IGNORECASE
+)
+"""Pattern of a part of a variable's name, which may end in a plural or a number: API_KEYS, TOKEN1."""
+_NAME_END = re.compile(
+    rf"(?:{_COMPOUND}S?(?<!TOKENS)|(?:^|[_.\-])(?:AUTH|AUTHORIZATION|PWD?|SIG|JWT)|[_.\-]SIGNATURE)\d*$", re.IGNORECASE
+)
+"""Pattern of the end of any other name: source code and logs have many keys, patterns and numbers of tokens."""
+_VAGUE_NAME = re.compile(r"-*(?:keys?|secrets?)|.*pull[_\-]?secret", re.IGNORECASE)
+"""Names of references in workloads and manifests: `secrets: {hf_token: {secret: NAME, key: KEY}}`."""
+_COUNTED_TOKENS = re.compile(
+    r"(?:.*[_.])?(?:MAX|MIN|NUM|NEW|TOTAL|STOP|SPECIAL)(?:[_.].*)?[_.]TOKENS|TOKENS[_.]PER[_.].*"
+)
+_SPECIAL_TOKEN = re.compile(
+    r"(?:.*_)?(?:pad|bos|eos|unk|cls|sep|mask|special|image|audio|video|start|end|first|last|next|per)_tokens?"
+)
+"""Pattern of names of tokens of text."""
+_REFERENCE_NAME = re.compile(r"(?:.*[_.\-:])?(?:PATH|FILE|DIR|NAME)", re.IGNORECASE)
+"""Pattern of the name of a reference to a secret: HF_TOKEN_PATH, SECRET_NAME."""
+_READABLE = re.compile(r"[a-z]{1,15}(?:[_./\-](?:[a-z]{1,15}|[0-9]{1,3}))*")
+"""Pattern of a file's or an object's name in words: secrets/hub.token, hf-token-2."""
+_HARMLESS = re.compile(
+    r"|[-+]?[0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?|true|false|yes|no|on|off|none|null"  # switches and numbers
+    r"|(?:~|\.{1,2})?/[^\s+=]*"  # paths
+    r"|[a-z][a-z0-9+.\-]*://[^\s@]*|projects/[^\s/]+/secrets/\S*"  # addresses
+    rf"|{REFERENCE}|%s|\[/?[A-Z_]+\]|VALUE|TOKEN|KEY",  # references and placeholders
+    re.IGNORECASE,
+)
+
+_NAMED_VALUE = re.compile(
+    r"(?<![\w.\-])(?:(?<=\\)[nrt])?(?P<name>[\w.\-]{2,80})"  # the character after a backslash: `\nTOKEN=…` in JSON
+    r"(?:=(?!=)|(?:\\*[\"']\s{0,4}:|\s{0,4}=(?!=))\s{0,4}(?=\\*[\"']))"
+)
+"""Pattern of `name=`, `name = "`, `"name": ` and `\\"name\\": \\"`, JSON in JSON."""
+_QUOTED_VALUE = re.compile(r"(?P<quote>\\*[\"'])(?P<value>(?:(?!(?<!\\)(?P=quote))[^\n]){1,4096})")
+_PLAIN_VALUE = re.compile(
+    r"(?P<value>(?:[^\s`'\"&,;\\]|\\+(?![\\\"'nrtu])"
+    r"|(?:[&,](?![\w.\-]{1,40}=)|;(?![\w. \-]{1,40}=))(?=[^\s`'\"&,;\\]))*"  # a separator only before the next name
+    r"[^\s`'\"&,;\\:.)])"
+)
+_SECRET_WORDS = ("key", "token", "secret", "pass", "pw", "auth", "cred", "sig", "pat", "dsn", "jwt", "bearer", "cookie")
+"""Words in lower case; a text without any of them has no value under a secret's name."""
+
+_MIN_LENGTH = 4
+"""Minimum length of a text with a secret in it: `pw=a`."""
+_WORD = re.compile(r"[a-z]{0,15}|.{0,5}", re.IGNORECASE | re.DOTALL)
+"""Pattern of a secret that is not hidden by value: other texts have it by chance."""
+_HELD: set[str] = set()
+"""Secrets that this process itself uses, in the forms in which a server can repeat them."""
+
+
+def hold_secret(value: str) -> str:
+    """Return this value, which this process uses as a login: it is hidden in all output from now on."""
+    secret = value.strip()
+    if _WORD.fullmatch(secret) is None and not is_harmless(secret):
+        encoded = b64encode(secret.encode("utf-8", "replace")).decode()
+        _HELD.update((secret, encoded, quote(secret, safe=""), json.dumps(secret)[1:-1]))
+    return value
+
+
+def looks_secret(text: str) -> bool:
+    """Return whether `text` holds a secret: something shaped like one, or a value under a secret's name."""
+    return any(next(_secret_spans(t), None) is not None for t in (text, without_sequences(text)))
+
+
+def looks_token(text: str) -> bool:
+    """Return whether `text` holds a token of a known form: source code has URLs and headers that are examples."""
+    return next(find_secrets(text, token_shapes()), None) is not None
+
+
+def names_secret(key_path: str) -> bool:
+    """Return whether a value under this key path is likely a secret, e.g. `env.HF_TOKEN` (but not
+    `model.tokenizer`).
+    """
+    head, _, variable = key_path.partition(".")
+    if head == "env" and variable:
+        return names_secret_variable(variable)
+    if head == "secrets":
+        return True
+    return _NAME_END.search(key_path) is not None and not _is_no_secret(key_path.rpartition(".")[2])
+
+
+def names_secret_variable(name: str) -> bool:
+    """Return whether an environment variable of this name is likely a secret: GITHUB_PAT, PGPASS, API_KEYS, TOKEN1."""
+    upper = name.upper()
+    named = any(_VARIABLE_PART.fullmatch(part) for part in re.split(r"[_.:\-]", upper))
+    return named and _COUNTED_TOKENS.fullmatch(upper) is None and not _is_no_secret(upper.removeprefix("M_").lower())
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether an environment variable's value is likely a secret by its name: no number, path or reference."""
+    return names_secret_variable(name) and not _reveals_nothing(name, value)
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Return whether a value is likely a secret by its name in a text or a document."""
+    return _names_secret_in_text(name) and not _reveals_nothing(name, value)
+
+
+def _names_secret_in_text(name: str) -> bool:
+    """Return whether a value behind this name is likely a secret; a name in capitals is a variable's."""
+    if _VAGUE_NAME.fullmatch(name):
+        return False
+    return names_secret_variable(name) if name.isupper() else names_secret(name)
+
+
+def _reveals_nothing(name: str, value: str) -> bool:
+    return is_harmless(value) or (
+        _REFERENCE_NAME.fullmatch(name) is not None and _READABLE.fullmatch(value) is not None
+    )
+
+
+def _is_no_secret(key: str) -> bool:
+    """Return whether it is a key of the trainer or its tokenizer that only sounds like a secret.
+
+    MaxText reads its keys from variables named `M_<KEY>`; source: maxtext@0.2.5 configs/pyconfig.py.
+    """
+    from xsft.catalog.releases import is_known
+
+    return _SPECIAL_TOKEN.fullmatch(key) is not None or (is_known(key) and key != "hf_access_token")
+
+
+def is_harmless(value: str) -> bool:
+    """Return whether a value reveals nothing under any name: switches, numbers, paths, addresses and references."""
+    return _HARMLESS.fullmatch(value) is not None and next(find_secrets(value, every_shape()), None) is None
+
+
+def redact(text: str) -> str:
+    """Return the text with every secret in it replaced by `…`. Colours that cut a secret are removed with it."""
+    shown = _hide(text)
+    plain = without_sequences(shown)
+    hidden = _hide(plain)
+    return shown if hidden == plain else hidden
+
+
+def _hide(text: str) -> str:
+    for value in sorted(_HELD, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    kept, after = [], 0
+    for start, end in sorted(_secret_spans(text)):
+        if start >= after:
+            kept.append(text[after:start])
+        after = max(after, end)
+    return HIDDEN.join((*kept, text[after:]))
+
+
+def _secret_spans(text: str) -> Iterator[SecretSpan]:
+    if len(text) < _MIN_LENGTH:
+        return
+    yield from find_secrets(text, every_shape())
+    small = text.lower()
+    if any(word in small for word in _SECRET_WORDS):
+        yield from _named_secrets(text)
+
+
+def _named_secrets(text: str) -> Iterator[SecretSpan]:
+    known = 0
+    for named in _NAMED_VALUE.finditer(text):
+        if named.start() < known or not _names_secret_in_text(named["name"]):
+            continue
+        match = _QUOTED_VALUE.match(text, named.end()) or _PLAIN_VALUE.match(text, named.end())
+        if match and not _reveals_nothing(named["name"], match["value"]):
+            known = match.end()
+            yield SecretSpan(*match.span("value"))
+
+
+def redact_problem(p: Problem) -> Problem:
+    """Return the problem without tokens: messages quote what was given, whichever check quotes it."""
+    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))

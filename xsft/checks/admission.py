@@ -1,0 +1,305 @@
+"""Check whether the cluster will admit a planned JobSet, from the objects that were read from it. Pure.
+
+A problem says "never" only if the queue's own objects say so; it names what could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.base.acceptance import LateProblem
+from xsft.base.aliases import JsonObject
+from xsft.base.problems import Problem, error, namespace_missing, note
+from xsft.checks.controllers import controller_problems, version_problems
+from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
+from xsft.checks.demand import Demand, SecretNeed
+from xsft.checks.namespace_quota import namespace_quota_problems
+from xsft.checks.node_pools import node_pool_problems
+from xsft.checks.pod_identity import PodRights, identity_problems
+from xsft.checks.quota import quota_problems
+from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
+from xsft.checks.topology import topology_problems
+
+QUEUE_INACTIVE = LateProblem(id="queue-inactive")
+QUEUE_IN_ORDER = LateProblem(id="queue-in-order")
+ADMISSION_UNSEEN = LateProblem(id="admission-unseen")
+
+
+class UnreadFact(Struct, frozen=True, kw_only=True):
+    """Something that could not be read, and why."""
+
+    why: str
+
+
+class ClusterFacts(Struct, frozen=True, kw_only=True):
+    """The cluster's objects that one plan needs, as the cluster returns them; None for an object that does not
+    exist.
+    """
+
+    context: str
+    namespace: JsonObject | UnreadFact | None
+    local_queue: JsonObject | UnreadFact | None
+    known_queues: tuple[str, ...]
+    """LocalQueues of the namespace."""
+    cluster_queue: JsonObject | UnreadFact | None
+    flavors: Mapping[str, JsonObject]
+    """ResourceFlavors of the ClusterQueue, by name; only those that could be read."""
+    priority_classes: Mapping[str, bool | UnreadFact]
+    """For each requested name: whether the object exists."""
+    known_priorities: tuple[str, ...]
+    secrets: Mapping[str, frozenset[str] | UnreadFact | None]
+    """Key names of each requested Secret."""
+    jobsets: tuple[JsonObject, ...]
+    """The JobSets of every attempt of this run."""
+    same_name: JsonObject | None
+    """The JobSet that has the planned name, of any creator."""
+    nodes: tuple[JsonObject, ...] | UnreadFact | None = None
+    """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
+    selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact] = {}
+    """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
+    occupied: Mapping[str, str] | UnreadFact = {}
+    """By node on which a pod of a JobSet without a queue runs: namespace/name of that JobSet."""
+    cohort: tuple[JsonObject, ...] | UnreadFact | None = None
+    """The ClusterQueues in cohorts, and all Cohorts; the queue alone if it is in none; None if they are not known."""
+    holders: tuple[QuotaHolder, ...] | None = None
+    """The Workloads that hold quota; read only if the run would wait. None if the user may not list them."""
+    resource_quotas: tuple[JsonObject, ...] = ()
+    """The namespace's ResourceQuotas that could be read."""
+    controllers: Mapping[str, JsonObject] = {}
+    """The Deployments of CONTROLLERS that could be read."""
+    topologies: Mapping[str, JsonObject] = {}
+    """Kueue's Topologies that the flavors name, by name; only those that could be read."""
+    service_account: JsonObject | UnreadFact | None = None
+    """The ServiceAccount of the pods."""
+    rights: PodRights | None = None
+    """The rights of the Google service account that the pods use; None if they could not be read."""
+
+
+def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
+    if facts.namespace is None:
+        return (namespace_missing(demand.namespace, facts.context),)
+    return (
+        *_check_local_queue(facts, demand),
+        *_check_priority_class(facts),
+        *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
+        *_node_pools(facts, demand),
+        *_topologies(facts, demand),
+        *namespace_quota_problems(facts.resource_quotas, demand, context=facts.context),
+        *controller_problems(facts.controllers, context=facts.context),
+        *version_problems(facts.controllers, facts.flavors, context=facts.context),
+        *_check_identity(facts, demand),
+        *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
+        *_check_unread_facts(facts),
+        *_not_established(facts),
+    )
+
+
+def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
+    """Return what the queue lacks now but could give later; empty if unknown."""
+    state = _quota_state(facts)
+    return shortages(state, facts.flavors, demand) if state else ()
+
+
+def _check_identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    if isinstance(facts.service_account, dict):
+        nodes = read_nodes(facts)
+        yield from identity_problems(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
+
+
+def _node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    occupied = {} if isinstance(facts.occupied, UnreadFact) else facts.occupied
+    nodes = read_nodes(facts)
+    yield from node_pool_problems(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
+
+
+def _topologies(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    if isinstance(facts.cluster_queue, dict) and facts.topologies:
+        nodes = read_nodes(facts)
+        yield from topology_problems(
+            facts.cluster_queue, facts.flavors, facts.topologies, nodes, demand, context=facts.context
+        )
+
+
+def _quota_state(facts: ClusterFacts) -> QuotaState | None:
+    if isinstance(facts.cluster_queue, dict) and isinstance(facts.cohort, tuple):
+        return QuotaState(queue=facts.cluster_queue, cohort=facts.cohort)
+    return None
+
+
+def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[JsonObject, ...]]:
+    """Return the nodes of each pod set whose nodes could be read."""
+    return {name: nodes for name, nodes in facts.selected.items() if isinstance(nodes, tuple)}
+
+
+def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    if facts.local_queue is None:
+        known = ", ".join(facts.known_queues) or "none"
+        message = f"The namespace {demand.namespace} has no LocalQueue {demand.queue}: the run would wait forever."
+        yield error(
+            "queue-missing",
+            "queue",
+            f"{message} Known: {known}.",
+            "Use one of them, or ask the administrator to create it.",
+        )
+        return
+    if isinstance(facts.local_queue, UnreadFact):
+        return
+    yield from _check_stopped_queue(f"LocalQueue {demand.queue}", facts.local_queue)
+    if facts.cluster_queue is None:
+        name = facts.local_queue.get("spec", {}).get("clusterQueue")
+        message = f"The LocalQueue {demand.queue} belongs to a ClusterQueue that does not exist: {name}."
+        yield error(
+            "cluster-queue-missing", "queue", message, "Use another queue, or ask the administrator to create that one."
+        )
+    elif not isinstance(facts.cluster_queue, UnreadFact):
+        yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
+        yield from _in_order(facts.cluster_queue)
+        yield from _namespace_refused(facts, demand, facts.cluster_queue)
+        yield from _quota(facts, demand, facts.cluster_queue)
+
+
+def _quota(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
+    if demand.asks_chips:
+        cohort = facts.cohort if isinstance(facts.cohort, tuple) else None
+        yield from quota_problems(queue, facts.flavors, demand, cohort=cohort)
+        state = _quota_state(facts)
+        short = shortages_in(facts, demand)
+        if state:
+            yield from in_use_problems(short, state, facts.holders, context=facts.context)
+        return
+    yield from cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
+
+
+def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
+    """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
+    `Active`."""
+    conditions = queue.get("status", {}).get("conditions") or ()
+    condition = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
+    policy = queue.get("spec", {}).get("stopPolicy", "None")
+    if condition is None and policy in ("None", None):
+        return
+    why = condition.get("message", "") if condition else f"its stopPolicy is {policy}"
+    message = f"The {what} admits no workloads at present: {why}"
+    yield QUEUE_INACTIVE.warning("queue", message, "Ask the cluster's administrator; the run waits until it is active.")
+
+
+def _in_order(queue: JsonObject) -> Iterator[Problem]:
+    """Check for waiting Workloads that a strict queue admits first, even if only this run fits. source: kueue@v0.16.1
+    apis/kueue/v1beta1/clusterqueue_types.go, StrictFIFO."""
+    pending = (queue.get("status") or {}).get("pendingWorkloads") or 0
+    if (queue.get("spec") or {}).get("queueingStrategy") == "StrictFIFO" and pending:
+        message = (
+            f"The ClusterQueue {queue['metadata']['name']} is StrictFIFO and {pending} Workloads wait in it. Those of "
+            "the run's priority or higher are admitted first, even if quota is left."
+        )
+        fix = "Set a higher priority, or use a queue with BestEffortFIFO."
+        yield QUEUE_IN_ORDER.warning("queue", message, fix)
+
+
+def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
+    """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
+    an empty one everything."""
+    selector = queue.get("spec", {}).get("namespaceSelector")
+    if isinstance(facts.namespace, UnreadFact) or facts.namespace is None:
+        return
+    labels = facts.namespace["metadata"].get("labels") or {}
+    if selector is None or not _selects(selector, labels):
+        message = (
+            f"The ClusterQueue {queue['metadata']['name']} admits no workloads from namespace {demand.namespace}: "
+            "its namespaceSelector does not match."
+        )
+        yield error("queue-refuses-namespace", "namespace", message, "Use another namespace or another queue.")
+
+
+def _selects(selector: JsonObject, labels: Mapping[str, str]) -> bool:
+    exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return exact and all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
+    key, values = term["key"], term.get("values") or ()
+    match term["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return True
+
+
+def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
+    """Check that the priority class exists. source: run against Kueue 0.16.1: without it no Workload is made, and no
+    event says why."""
+    for name, exists in facts.priority_classes.items():
+        if exists is False:
+            known = ", ".join(facts.known_priorities) or "none"
+            message = f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {known}."
+            yield error(
+                "priority-class-missing", "priority", message, "Use one of them, or create it (`xpk cluster adapt`)."
+            )
+
+
+def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[Problem]:
+    keys = facts.secrets.get(need.name)
+    if isinstance(keys, UnreadFact):
+        return
+    at = f"in the namespace {demand.namespace}"
+    if keys is None:
+        how = (
+            f"xsft secret create {need.name} --key {need.key} --from-file FILE{_namespace_option(demand)}"
+            if need.key
+            else f"kubectl create secret docker-registry {need.name}{_namespace_option(demand)} …"
+        )
+        message = f"Secret {need.name} was not found {at}; the pods would never start."
+        yield error("secret-missing", need.where, message, f"Create it: {how}")
+    elif need.key is None and not PULL_KEYS & keys:
+        message = f"The Secret {need.name} {at} has no {min(PULL_KEYS)}, so the nodes pull the image without a login."
+        fix = "Make another with `kubectl create secret docker-registry`."
+        yield error("secret-key-missing", need.where, message, fix)
+    elif need.key and need.key not in keys:
+        message = f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}."
+        yield error("secret-key-missing", need.where, message, "Use one of its keys, or create another Secret.")
+
+
+PULL_KEYS = frozenset({".dockerconfigjson", ".dockercfg"})
+"""source: kubernetes@1.34 staging/src/k8s.io/api/core/v1/types.go, SecretTypeDockerConfigJson, SecretTypeDockercfg"""
+
+
+def _namespace_option(demand: Demand) -> str:
+    return "" if demand.namespace == "default" else f" --namespace {demand.namespace}"
+
+
+def _check_unread_facts(facts: ClusterFacts) -> Iterator[Problem]:
+    several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
+    looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
+    for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, UnreadFact)):
+        message = f"Admission could not be checked completely: {why}"
+        yield ADMISSION_UNSEEN.warning("", message, "Ask for read access, or ignore this warning.")
+
+
+def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
+    """Yield a note for each kind of object that could not be read, with what is unknown as a result. Many users may
+    read neither nodes nor other queues.
+    """
+    nodes = next((found for found in facts.selected.values() if isinstance(found, UnreadFact)), None)
+    known = {"whether usable nodes exist for all slices and for a Pathways head": nodes}
+    known["whether a JobSet without a queue holds a slice"] = (
+        facts.occupied if isinstance(facts.occupied, UnreadFact) else None
+    )
+    account = facts.service_account
+    known["which account the pods use to reach the run's buckets"] = (
+        account if isinstance(account, UnreadFact) else None
+    )
+    known["whether quota is left in the queue's cohort"] = (
+        facts.cohort if isinstance(facts.cohort, UnreadFact) else None
+    )
+    for what, unseen in known.items():
+        if unseen is not None:
+            yield note("cluster-not-read", "", f"Unknown: {what}. {unseen.why}", "Ask for read access.", kind="unread")

@@ -1,0 +1,220 @@
+"""Check the nodes that a JobSet's pods select: whole slices of the topology, and a node that holds a Pathways head.
+Pure.
+
+A missing slice is a warning, because a node pool may be added or grow. Nodes without chips that are all too small are
+an error: the machines of a node pool are alike.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.acceptance import LateProblem
+from xsft.base.aliases import JsonObject
+from xsft.base.problems import Problem
+from xsft.catalog.tpu import Slice
+from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
+from xsft.checks.quota import hard_taints, labels_text, tolerates_all
+from xsft.cluster.jobset_fields import shape_of
+from xsft.cluster.supply import NODE_POOL, SliceUnit, is_ready, slice_units
+
+SLICES_MISSING = LateProblem(id="slices-missing")
+SLICES_UNAVAILABLE = LateProblem(id="slices-unavailable")
+HEAD_NODE_SMALL = LateProblem(id="head-node-small")
+HEAD_NODE_MISSING = LateProblem(id="head-node-missing")
+
+SHOWN = 3
+"""Number of slices that a message lists."""
+
+
+class Obstacle(Struct, frozen=True, kw_only=True):
+    """A reason that a run cannot use a slice now, and the command that removes it."""
+
+    slice: str
+    why: str
+    fix: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.slice} ({self.why})"
+
+
+def node_pool_problems(
+    nodes: Mapping[str, tuple[JsonObject, ...]],
+    demand: Demand,
+    *,
+    context: str,
+    flavors: Mapping[str, JsonObject],
+    occupied: Mapping[str, str] = {},
+) -> Iterator[Problem]:
+    """Yield the problems of the nodes. `nodes`: for each pod set, by name, the nodes that its node selector selects; a
+    pod set whose nodes could not be read is not checked. `flavors`: the queue's; Kueue adds the tolerations of the one
+    that it assigns to the pods. `occupied`: as in `ClusterFacts`. source: kueue@v0.16.1
+    apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
+    """
+    added = tuple(one for flavor in flavors.values() for one in (flavor.get("spec") or {}).get("tolerations") or ())
+    for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):
+        found = nodes.get(pods.name)
+        if found is None:
+            continue
+        if pods.requests.get(TPU):
+            yield from _check_slices(found, pods, context, occupied)
+        elif demand.asks_chips:
+            yield from _head(found, pods, context)
+
+
+def _check_slices(
+    nodes: tuple[JsonObject, ...], pods: PodSet, context: str, occupied: Mapping[str, str]
+) -> Iterator[Problem]:
+    shape = shape_of(pods.node_selector)
+    if shape is None:
+        return
+    wanted = -(-pods.pods // shape.hosts)
+    units = [unit for unit in slice_units(nodes) if unit.shape == shape]
+    obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context, occupied)]
+    if len(units) < wanted:
+        yield _slices_missing(shape, pods, wanted=wanted, existing=len(units), obstacles=obstacles)
+    elif len(units) - len(obstacles) < wanted:
+        yield _unavailable(shape, wanted=wanted, usable=len(units) - len(obstacles), obstacles=obstacles)
+
+
+def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str, str]) -> Iterator[Obstacle]:
+    """Yield the first reason that the slice cannot be used, if there is one."""
+    selector = f"{NODE_POOL}={unit.name}" if unit.shape.hosts > 1 else f"kubernetes.io/hostname={unit.name}"
+    kubectl = shlex.join(("kubectl", "--context", context))
+    cordoned = [node for node in unit.nodes if (node.get("spec") or {}).get("unschedulable")]
+    not_ready = [node for node in unit.nodes if not is_ready(node)]
+    taints = [taint for node in unit.nodes for taint in _untolerated_taints(node, pods)]
+    chips = pods.requests[TPU] / pods.pods
+    few = next((has for node in unit.nodes if 0 < (has := allocatable(node, TPU)) < chips), None)
+    look = f"{kubectl} get nodes -l {selector}"
+    if len(unit.nodes) < unit.shape.hosts:
+        yield Obstacle(slice=unit.name, why=f"{len(unit.nodes)} of {unit.shape.hosts} hosts", fix=look)
+    elif cordoned:
+        fix = f"{kubectl} uncordon -l {selector}"
+        yield Obstacle(slice=unit.name, why=f"cordoned: {_node_names(cordoned)}", fix=fix)
+    elif not_ready:
+        yield Obstacle(slice=unit.name, why=f"not Ready: {_node_names(not_ready)}", fix=look)
+    elif few is not None:
+        why = f"a host gives {decimal_text(few)} chips, and a pod asks for {decimal_text(chips)}"
+        yield Obstacle(slice=unit.name, why=why, fix=look)
+    elif taints:
+        key, effect = taints[0].get("key"), taints[0].get("effect")
+        fix = f"{kubectl} taint nodes -l {selector} {key}:{effect}-"
+        yield Obstacle(slice=unit.name, why=f"tainted {key}:{effect}, which the pods do not tolerate", fix=fix)
+    elif jobset := next((occupied[name] for name in map(_node_name, unit.nodes) if name in occupied), None):
+        namespace, _, name = jobset.partition("/")
+        fix = f"{kubectl} -n {namespace} get jobset {name}"
+        yield Obstacle(slice=unit.name, why=f"held by the JobSet {jobset}, which is in no queue", fix=fix)
+
+
+def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, existing: int, obstacles: list[Obstacle]) -> Problem:
+    usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
+    message = (
+        f"The cluster has {_count_slices(existing, shape)}{usable}; the run asks for {wanted} (nodes with"
+        f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds its quota"
+        " while it waits for nodes."
+    )
+    fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
+    fewer = (
+        f"; or request fewer slices (tpu.num_slices: {existing})" if existing else "; or use another type (tpu.type)"
+    )
+    return SLICES_MISSING.warning("tpu", message, f"{fix}{fewer}.")
+
+
+def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obstacle]) -> Problem:
+    more = f" and {len(obstacles) - SHOWN} more" if len(obstacles) > SHOWN else ""
+    listed = "; ".join(one.text for one in obstacles[:SHOWN])
+    message = (
+        f"Of the cluster's slices of {shape.tpu_type}, {usable} can be used now, and the run asks for {wanted}."
+        f" Not usable: {listed}{more}."
+    )
+    fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
+    return SLICES_UNAVAILABLE.warning("tpu", message, f"Ask the administrator, or run: {fixes}")
+
+
+def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+    """Check that one node holds one pod: a pod cannot be split."""
+    requested = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
+    if not nodes:
+        yield _no_head_node(pods, requested)
+        return
+    if any(all(allocatable(node, name) >= amount for name, amount in requested.items()) for node in nodes):
+        yield from _no_usable_head_node(nodes, pods, context)
+        return
+    largest = max(nodes, key=lambda node: tuple(allocatable(node, name) for name in sorted(requested)))
+    has = ", ".join(_amount(name, allocatable(largest, name)) for name in sorted(requested))
+    message = (
+        f"No node holds {pods.name}: a pod asks for {_list_amounts(requested)}, and the largest node with"
+        f" {labels_text(pods.node_selector)} can give {has} ({_node_name(largest)}). The workers would hold their"
+        " slices while it waits."
+    )
+    listing = _nodes_command(pods, context)
+    fix = f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it."
+    yield HEAD_NODE_SMALL.error("mode", message, fix)
+
+
+def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
+    message = (
+        f"The cluster has no node with {labels_text(pods.node_selector)}, where {pods.name} runs (it asks for"
+        f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits."
+    )
+    fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
+    return HEAD_NODE_MISSING.warning("mode", message, fix)
+
+
+def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+    """Yield a warning if every node is cordoned, not Ready or tainted."""
+    closed = [
+        n
+        for n in nodes
+        if (n.get("spec") or {}).get("unschedulable") or _untolerated_taints(n, pods) or not is_ready(n)
+    ]
+    if len(closed) == len(nodes):
+        where = labels_text(pods.node_selector)
+        message = f"No node with {where} takes {pods.name} now: all are cordoned, tainted or not Ready."
+        fix = f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
+        yield HEAD_NODE_MISSING.warning("mode", message, fix)
+
+
+def _nodes_command(pods: PodSet, context: str) -> str:
+    selector = ",".join(f"{key}={value}" for key, value in pods.node_selector.items())
+    return shlex.join(("kubectl", "--context", context, "get", "nodes", "-l", selector))
+
+
+def _untolerated_taints(node: JsonObject, pods: PodSet) -> list[JsonObject]:
+    """Return the taints that the pods do not tolerate, without those that Kubernetes sets for a state reported
+    elsewhere."""
+    taints = hard_taints((node.get("spec") or {}).get("taints") or ())
+    own = [taint for taint in taints if not str(taint.get("key", "")).startswith("node.kubernetes.io/")]
+    return [taint for taint in own if not tolerates_all(pods.tolerations, (taint,))]
+
+
+def allocatable(node: JsonObject, resource: str) -> Decimal:
+    return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+
+
+def _list_amounts(requested: Mapping[str, Decimal]) -> str:
+    return " and ".join(_amount(name, amount) for name, amount in sorted(requested.items()))
+
+
+def _amount(resource: str, amount: Decimal) -> str:
+    return f"{amount / 2**30:.4g} GiB of memory" if resource == "memory" else f"{decimal_text(amount)} {resource}"
+
+
+def _count_slices(count: int, shape: Slice) -> str:
+    return f"{count or 'no'} {'slice' if count == 1 else 'slices'} of {shape.tpu_type}"
+
+
+def _node_names(nodes: list[JsonObject]) -> str:
+    names = list(map(_node_name, nodes))
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _node_name(node: JsonObject) -> str:
+    return str(node["metadata"]["name"])

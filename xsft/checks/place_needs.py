@@ -1,0 +1,208 @@
+"""Check whether a place has what runs of each mode need, and name the command that provides what is missing. Pure.
+
+source of what xpk makes in a cluster: xpk@1.16.0 core/kueue_manager.py, core/nodepool.py and commands/cluster.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping, object_name, rows, text, texts
+from xsft.base.names import MODES, ModeName, single_controller
+from xsft.checks.admission import UnreadFact
+from xsft.checks.controllers import CONTROLLERS
+from xsft.checks.cpu_quota import POOL, WANTED
+from xsft.checks.pathways import server_problems
+from xsft.cluster.supply import supplies
+from xsft.spec.model import DEFAULT_PRIORITY
+from xsft.spec.place import Place
+from xsft.spec.resolve import PathwaysServers
+
+XpkVerb = Literal["create", "create-pathways", "adapt"]
+"""Verbs of `xpk cluster` that add what a cluster lacks."""
+INSTALL = {
+    "JobSet": "Install JobSet: https://jobset.sigs.k8s.io/docs/installation",
+    "Kueue": "Install Kueue: https://kueue.sigs.k8s.io/docs/installation",
+}
+WITH_HEAD = tuple(mode for mode in MODES if single_controller(mode))
+PRIORITY_VALUE = 500
+"""Value of xpk's class `medium`. source: xpk@1.16.0 templates/kueue_config.yaml.j2"""
+
+
+class PlaceFacts(Struct, frozen=True, kw_only=True):
+    """The facts read of a place's cluster; `UnreadFact` for what could not be read."""
+
+    context: str
+    absent: Mapping[str, str] = {}
+    """`JobSet` or `Kueue` to the message that says it is not installed."""
+    namespace: JsonObject | UnreadFact | None
+    queues: tuple[JsonObject, ...] | UnreadFact
+    """LocalQueues of the namespace."""
+    cluster_queues: tuple[JsonObject, ...] | UnreadFact
+    priority_classes: tuple[JsonObject, ...] | UnreadFact
+    tpu_nodes: tuple[JsonObject, ...] | UnreadFact
+    cpu_nodes: tuple[JsonObject, ...] | UnreadFact
+
+
+class ModeNeed(Struct, frozen=True, kw_only=True):
+    """One thing that runs of a mode need in a place."""
+
+    id: str
+    """Stable, e.g. `head-nodes`."""
+    modes: tuple[ModeName, ...]
+    ok: bool | None
+    """None if it could not be read."""
+    detail: str
+    fix: str = ""
+    """The command that provides it, or the key of places.yaml to set."""
+
+
+def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, ...]:
+    """Return the needs of all modes; shared needs come first."""
+    return (
+        *(_controller(controller, place, facts) for controller in CONTROLLERS),
+        _namespace(place, facts),
+        _need_queue(place, facts),
+        _need_priority_class(facts),
+        _need_slices(place, facts),
+        _need_output(name, place),
+        _head_nodes(place, facts),
+        _head_quota(place, facts),
+        *_servers(name, place),
+    )
+
+
+def missing_needs(needs: Iterable[ModeNeed]) -> Mapping[ModeName, tuple[str, ...]]:
+    """Return the ids of the needs that each mode lacks."""
+    listed = tuple(needs)
+    return {mode: tuple(n.id for n in listed if mode in n.modes and n.ok is False) for mode in MODES}
+
+
+def xpk_cluster_line(place: Place, verb: XpkVerb) -> str:
+    """Return the xpk command that adds what an existing cluster lacks, with the placeholders TYPE and N for the
+    slices."""
+    where = (f"--cluster={place.cluster}", f"--project={place.project}", f"--zone={place.zone}")
+    return shlex.join(("xpk", "cluster", verb, *where, "--tpu-type=TYPE", "--num-slices=N"))
+
+
+def _controller(name: str, place: Place, facts: PlaceFacts) -> ModeNeed:
+    absent = facts.absent.get(name)
+    fix = xpk_cluster_line(place, "adapt") if place.cluster else INSTALL[name]
+    return _need(name.lower(), MODES, None, ok=absent is None, detail=absent or "installed", fix=fix)
+
+
+def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
+    fix = _kubectl(facts, "create", "namespace", place.namespace)
+    found = facts.namespace
+    return _need("namespace", MODES, found, ok=found is not None, detail=place.namespace, fix=fix)
+
+
+def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
+    if isinstance(facts.queues, UnreadFact):
+        return _need("queue", MODES, facts.queues)
+    known = tuple(map(object_name, facts.queues))
+    detail = (
+        place.queue if place.queue in known else f"no LocalQueue {place.queue}; known: {', '.join(known) or 'none'}"
+    )
+    return _need("queue", MODES, None, ok=place.queue in known, detail=detail, fix=_make_queue(place, facts, known))
+
+
+def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
+    """Return the next step: another queue of the namespace, a new one of the only ClusterQueue, or xpk."""
+    if known:
+        return f"Set queue: {known[0]} in places.yaml."
+    cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
+    if len(cluster_queues) != 1:
+        return _by_xpk(place, "create")
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "LocalQueue",
+        "metadata": {"name": place.queue, "namespace": place.namespace},
+        "spec": {"clusterQueue": object_name(cluster_queues[0])},
+    }
+    return f"echo {shlex.quote(json.dumps(queue))} | {_kubectl(facts, 'create', '-f', '-')}"
+
+
+def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
+    names = () if isinstance(facts.priority_classes, UnreadFact) else tuple(map(object_name, facts.priority_classes))
+    ok = DEFAULT_PRIORITY in names
+    detail = DEFAULT_PRIORITY if ok else f"no PriorityClass {DEFAULT_PRIORITY}, the default of a workload"
+    fix = _kubectl(facts, "create", "priorityclass", DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
+    return _need("priority-class", MODES, facts.priority_classes, ok=ok, detail=detail, fix=fix)
+
+
+def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
+    nodes = () if isinstance(facts.tpu_nodes, UnreadFact) else facts.tpu_nodes
+    found = supplies(nodes, (), {})
+    detail = ", ".join(f"{one.total} x {one.tpu_type}" for one in found) or "no TPU nodes"
+    return _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(found), detail=detail, fix=_by_xpk(place, "create"))
+
+
+def _need_output(name: str, place: Place) -> ModeNeed:
+    detail = place.output or "no output: every workload must name its bucket"
+    fix = f"Set output: gs://my-bucket/runs in the place {name} of places.yaml."
+    return _need("output", MODES, None, ok=place.output is not None, detail=detail, fix=fix)
+
+
+def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
+    nodes = () if isinstance(facts.cpu_nodes, UnreadFact) else facts.cpu_nodes
+    fitting = [node for node in nodes if POOL.items() <= mapping(node, "metadata", "labels").items()]
+    label = ", ".join(f"{key}={value}" for key, value in POOL.items())
+    detail = f"{len(fitting)} nodes for Pathways heads ({label})" if fitting else f"no node with {label}"
+    fix = _by_xpk(place, "create-pathways")
+    return _need("head-nodes", WITH_HEAD, facts.cpu_nodes, ok=bool(fitting), detail=detail, fix=fix)
+
+
+def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
+    """Check that the place's ClusterQueue covers the head's resources; else Kueue never admits a Pathways run."""
+    unseen = next((what for what in (facts.queues, facts.cluster_queues) if isinstance(what, UnreadFact)), None)
+    covered = set(_covered_resources(place, facts))
+    lacking = [resource for resource in WANTED if resource not in covered]
+    detail = f"no quota for {' and '.join(lacking)}" if lacking else f"quota for {' and '.join(WANTED)}"
+    fix = _by_xpk(place, "create-pathways")
+    return _need("head-quota", WITH_HEAD, unseen, ok=not lacking, detail=detail, fix=fix)
+
+
+def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
+    queues = () if isinstance(facts.queues, UnreadFact) else facts.queues
+    cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
+    wanted = {text(mapping(queue, "spec").get("clusterQueue")) for queue in queues if object_name(queue) == place.queue}
+    for queue in cluster_queues:
+        if object_name(queue) in wanted:
+            for group in rows(mapping(queue, "spec").get("resourceGroups")):
+                yield from texts(group.get("coveredResources"))
+
+
+def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
+    own = place.pathways
+    servers = PathwaysServers(proxy_image=own.proxy_image, server_image=own.server_image, scratch=own.scratch)
+    problems = tuple(server_problems(servers))
+    for problem in problems:
+        fix = f"{problem.fix} (place {name} of places.yaml)"
+        yield _need(problem.id, WITH_HEAD, None, ok=False, detail=problem.message, fix=fix)
+    if not problems:
+        yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{own.proxy_image}, {own.scratch}")
+
+
+def _need(
+    id: str, modes: tuple[ModeName, ...], read: object, *, ok: bool = False, detail: str = "", fix: str = ""
+) -> ModeNeed:
+    if isinstance(read, UnreadFact):
+        return ModeNeed(id=id, modes=modes, ok=None, detail=f"unknown: {read.why}", fix="Ask for read access.")
+    return ModeNeed(id=id, modes=modes, ok=ok, detail=detail, fix="" if ok else fix)
+
+
+def _by_xpk(place: Place, verb: XpkVerb) -> str:
+    if place.cluster is None:
+        return "xpk creates it on GKE only; on other clusters ask the administrator."
+    return xpk_cluster_line(place, verb)
+
+
+def _kubectl(facts: PlaceFacts, *arguments: str) -> str:
+    return shlex.join(("kubectl", "--context", facts.context, *arguments))

@@ -1,0 +1,202 @@
+"""Check whether a ClusterQueue could ever hold what a JobSet requests, as Kueue decides it. Pure.
+
+source: Kueue v0.16 pkg/scheduler/flavorassigner: each pod set takes one flavor per resource group; a flavor fits if the
+pods' node selectors agree with its labels (only labels that the group's flavors have count), its taints are tolerated,
+and every resource of the group fits. Run against v0.16.1: "previously considered podsets requests (0) + current podset
+request (1024) > maximum capacity (512)", "flavor 2xv6e-256 doesn't match node affinity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+
+from msgspec import Struct
+
+from xsft.base.acceptance import LateProblem
+from xsft.base.aliases import JsonObject
+from xsft.base.problems import Problem, error
+from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most_usable, path_to
+from xsft.checks.demand import TPU, Demand, PodSet, decimal_text
+
+QUOTA_UNCOVERED = LateProblem(id="quota-uncovered")
+
+UNBOUNDED = Decimal("Infinity")
+
+
+class Flavor(Struct, frozen=True, kw_only=True):
+    """A flavor of one resource group."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[JsonObject, ...]
+    tolerations: tuple[JsonObject, ...]
+    capacity: Mapping[str, Decimal]
+    """Maximum that can ever be used, by resource."""
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    resources: tuple[str, ...]
+    flavors: tuple[Flavor, ...]
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        return frozenset(key for flavor in self.flavors for key in flavor.labels)
+
+    def matching_flavors(self, pods: PodSet) -> tuple[Flavor, ...]:
+        return tuple(
+            f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _has_untolerated_taint(f, pods)
+        )
+
+
+def quota_problems(
+    queue: JsonObject,
+    flavors: Mapping[str, JsonObject],
+    demand: Demand,
+    *,
+    cohort: tuple[JsonObject, ...] | None = None,
+) -> Iterator[Problem]:
+    """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
+    checked. `cohort`: as for `groups_of`."""
+    groups = groups_of(queue, flavors, cohort=cohort)
+    known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
+    name = queue["metadata"]["name"]
+    for pods in demand.pod_sets:
+        yield from _check_covered_resources(name, groups, pods)
+        for group in known:
+            yield from _never_fits(name, group, pods)
+    for group in known:
+        yield from _check_shared_flavor(name, group, demand)
+
+
+def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
+    requested = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
+    if not requested:
+        return
+    flavors = group.matching_flavors(pods)
+    if not flavors:
+        yield _mismatch(queue, group, pods)
+        return
+    if any(all(amount <= _room(f, name) for name, amount in requested.items()) for f in flavors):
+        return
+    for name, amount in requested.items():
+        most = max(_room(f, name) for f in flavors)
+        if amount > most:
+            yield _too_much(queue, resource=name, asked=amount, most=most, what=pods.name)
+
+
+def _check_shared_flavor(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
+    """Check pod sets that have only one flavor to choose: they share its quota."""
+    for resource in group.resources:
+        sharing = [(p, group.matching_flavors(p)) for p in demand.pod_sets if p.requests.get(resource)]
+        for flavor in group.flavors:
+            mine = [p.requests[resource] for p, matching in sharing if matching == (flavor,)]
+            room, total = _room(flavor, resource), sum(mine, Decimal(0))
+            if len(mine) > 1 and total > room >= max(mine):
+                yield _too_much(queue, resource=resource, asked=total, most=room, what="all its jobs together")
+
+
+def _check_covered_resources(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[Problem]:
+    covered = {name for group in groups for name in group.resources}
+    for name in sorted(n for n, amount in pods.requests.items() if amount and n not in covered):
+        message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} requests"
+        if name == TPU:
+            fix = "Use another queue, or ask the administrator for TPU quota."
+            yield error("quota-uncovered", "queue", f"{message}: it would never be admitted.", fix)
+        else:
+            fix = (
+                "Ask the administrator to add it to the queue, or to exclude it (excludeResourcePrefixes in "
+                "Kueue's configuration)."
+            )
+            yield QUOTA_UNCOVERED.warning("queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix)
+
+
+def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:
+    unit = "chips" if resource == TPU else resource
+    message = (
+        f"It would never be admitted: {what} requests {decimal_text(asked)} {unit}, and the maximum of the"
+        f" ClusterQueue {queue} is {decimal_text(most)}."
+    )
+    fix = "Use fewer or smaller slices or another queue, or ask for more quota."
+    return error("quota-too-small", "tpu" if resource == TPU else "queue", message, fix)
+
+
+def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
+    selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
+    has = "; ".join(f"{f.name}: {labels_text(f.labels)}" for f in group.flavors)
+    message = (
+        f"It would never be admitted: {pods.name} needs nodes with {labels_text(selector)}, and the ClusterQueue "
+        f"{queue} has {has}."
+    )
+    fix = "Use a type that the cluster has, or another queue."
+    return error("flavor-mismatch", "tpu.type" if TPU in group.resources else "queue", message, fix)
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in labels.items()) or "no labels"
+
+
+def _room(flavor: Flavor, resource: str) -> Decimal:
+    return flavor.capacity.get(resource, Decimal(0))
+
+
+def _agrees(flavor: Flavor, pods: PodSet, keys: frozenset[str]) -> bool:
+    return all(flavor.labels.get(key) == value for key, value in pods.node_selector.items() if key in keys)
+
+
+def _has_untolerated_taint(flavor: Flavor, pods: PodSet) -> bool:
+    return not tolerates_all((*pods.tolerations, *flavor.tolerations), hard_taints(flavor.taints))
+
+
+def hard_taints(taints: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
+    """Return the taints that exclude pods, without those that only make a node less preferred."""
+    return tuple(taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute"))
+
+
+def tolerates_all(tolerations: Iterable[JsonObject], taints: Iterable[JsonObject]) -> bool:
+    given = tuple(tolerations)
+    return all(any(_tolerates(toleration, taint) for toleration in given) for taint in taints)
+
+
+def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
+    """Return whether a toleration matches the taint. source:
+    kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
+    effect = toleration.get("effect") in (None, "", taint.get("effect"))
+    if toleration.get("operator") == "Exists":
+        return effect and toleration.get("key") in (None, "", taint.get("key"))
+    return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
+
+
+def groups_of(
+    queue: JsonObject, flavors: Mapping[str, JsonObject], *, cohort: tuple[JsonObject, ...] | None = None
+) -> tuple[Group, ...]:
+    """Return the resource groups of the queue, with the flavors that could be read. `cohort`: as for `path_to`; None if
+    it is unknown: the queue then counts as able to borrow without limit.
+    """
+    return tuple(
+        Group(
+            resources=tuple(group.get("coveredResources") or ()),
+            flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {}), cohort) for f in group.get("flavors") or ()),
+        )
+        for group in queue.get("spec", {}).get("resourceGroups") or ()
+    )
+
+
+def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject, cohort: tuple[JsonObject, ...] | None) -> Flavor:
+    spec = flavor.get("spec") or {}
+    names = [str(resource["name"]) for resource in quotas.get("resources") or ()]
+    return Flavor(
+        name=quotas["name"],
+        labels=spec.get("nodeLabels") or {},
+        taints=tuple(spec.get("nodeTaints") or ()),
+        tolerations=tuple(spec.get("tolerations") or ()),
+        capacity={name: _quota_capacity(queue, cohort, (quotas["name"], name)) for name in names},
+    )
+
+
+def _quota_capacity(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: FlavorResource) -> Decimal:
+    if cohort is not None or cohort_name(queue) is None:
+        return most_usable(path_to(queue, cohort or ()), key)
+    alone = QuotaNode(name=queue["metadata"]["name"], own=queue)
+    borrowing = alone.limit(key, "borrowingLimit")
+    return UNBOUNDED if borrowing is None else alone.quota(key) + borrowing

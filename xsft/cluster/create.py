@@ -1,0 +1,126 @@
+"""Creates an object exactly once, whatever happens to the answer.
+
+If the answer to a create is lost, the create is not simply sent again: the object is looked up first. `managedFields`
+shows which submission created it: the field manager contains a mark of this submission, so that the object itself stays
+exactly as planned. Only one object can have a name, so even a create that arrives late starts no second run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import Struct
+
+from xsft.base.aliases import JsonObject
+from xsft.base.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError
+from xsft.base.secrets import HIDDEN
+from xsft.cluster.answers import LostAnswer, Reply, read_named
+from xsft.cluster.api import Api
+from xsft.cluster.errors import ApiRequest
+from xsft.cluster.resources import Resource
+from xsft.machine.chance import random_hex
+
+MANAGER = "xsft"
+STRICT = {"fieldValidation": "Strict"}
+"""Without it the server drops unknown fields and reports that only in a header."""
+DRY_RUN = {**STRICT, "dryRun": "All"}
+
+
+class CreatedObject(Struct, frozen=True, kw_only=True):
+    """This call created the object, even if the answer was lost."""
+
+    object: JsonObject
+
+
+class ExistingObject(Struct, frozen=True, kw_only=True):
+    """The name was taken, by an earlier call or by another user; this call changed nothing."""
+
+    object: JsonObject
+
+
+def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) -> CreatedObject | ExistingObject:
+    """Create the object. Raises Unknown if the create was sent, and neither its answer nor the object could be read."""
+    manager = f"{MANAGER}-{mark or random_hex(8)}"
+    metadata = body["metadata"]
+    ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
+    retries, lost = api.patience.retries(), False
+    while True:
+        answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager}, read=read_named)
+        if isinstance(answer, Reply) and answer.ok:
+            return CreatedObject(object=answer.body)
+        found = _object_of_name(api, ask, manager, answer)
+        if found is not None:
+            return found
+        if not _may_be_sent_again(answer) or not retries.again(answer.retry_after_s):
+            failed = _not_created(api, ask, answer)
+            raise _unknown_outcome(ask, answer, failed) if lost and is_refusal(failed) else failed
+        lost = lost or (_is_open(answer) and not _is_conflict(answer))
+
+
+def is_refusal(failed: XsftError) -> bool:
+    """Return whether a `create` that failed this way was refused or never sent, so that it certainly created
+    nothing.
+    """
+    return isinstance(failed, Unreachable | EnvironmentMissing) and failed.again != "helps"
+
+
+def without_values(failed: XsftError, values: tuple[str, ...]) -> XsftError:
+    """Return the same error with these values removed, even if the cluster quoted them."""
+    if isinstance(failed, SpecError):
+        return SpecError(tuple(replace(p, message=_hide_values(p.message, values)) for p in failed.problems))
+    return type(failed)(_hide_values(failed.message, values), fix=failed.fix, id=failed.problem_id, again=failed.again)
+
+
+def _object_of_name(
+    api: Api, ask: ApiRequest, manager: str, answer: Reply | LostAnswer
+) -> CreatedObject | ExistingObject | None:
+    """Return what has the name, if the answer leaves that open; None if no object has it."""
+    if not _is_open(answer):
+        return None
+    try:
+        there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+    except Unreachable as failed:
+        raise _unknown_outcome(ask, answer, failed) from None
+    if there is None:
+        return None
+    ours = any(m.get("manager") == manager for m in there["metadata"].get("managedFields") or ())
+    return CreatedObject(object=there) if ours else ExistingObject(object=there)
+
+
+def _is_open(answer: Reply | LostAnswer) -> bool:
+    """Return whether an object may have the name now: after a lost answer, a server error, or a conflict."""
+    return answer.sent if isinstance(answer, LostAnswer) else answer.status == 409 or answer.status >= 500
+
+
+def _is_conflict(answer: Reply | LostAnswer) -> bool:
+    return isinstance(answer, Reply) and answer.status == 409
+
+
+def _may_be_sent_again(answer: Reply | LostAnswer) -> bool:
+    """Return whether the create may be sent again once no object has the name: if it was not executed, or conflicted
+    with an object that is gone by now.
+    """
+    return answer.passes or _is_conflict(answer)
+
+
+def _unknown_outcome(ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
+    return Unknown(
+        f"The request to {ask.what} was sent and its result is unknown: {answer.reason} Reading it back failed"
+        f" too: {failed.message}",
+        fix="Run the same command again when the cluster answers: it finds what was created, or creates it.",
+        id="create-unclear",
+    )
+
+
+def _not_created(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> XsftError:
+    """Return the error. A request that was sent and whose answer was lost may still take effect."""
+    if isinstance(answer, LostAnswer):
+        what = "It was not created." if answer.sent else "Nothing was created."
+        return answer.failed(what=what)
+    return api.failed(answer, ask)
+
+
+def _hide_values(text: str, values: tuple[str, ...]) -> str:
+    for value in sorted(filter(None, values), key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text

@@ -1,0 +1,305 @@
+"""Types of the evidence about a run: the cluster's objects, reduced to the fields that a state depends on. Pure.
+
+`None` and the empty tuple differ everywhere: None means not read; empty means read, and nothing was found.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from xsft.base.moments import before, moment, seconds_between
+from xsft.base.problems import RetryAdvice
+from xsft.base.state_names import State
+from xsft.base.targets import FIRST, TargetProperties
+from xsft.trainer.progress import Progress
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
+
+    type: str
+    status: str
+    """True | False | Unknown, as Kubernetes spells them."""
+    reason: str = ""
+    message: str = ""
+    at: str = ""
+    """lastTransitionTime; UTC, ISO 8601."""
+
+
+class Container(Struct, frozen=True, kw_only=True):
+    name: str
+    state: Literal["waiting", "running", "terminated", "unknown"]
+    reason: str = ""
+    """ImagePullBackOff, OOMKilled, Error, …"""
+    message: str = ""
+    """Termination message of a terminated container."""
+    exit_code: int | None = None
+    restarts: int = 0
+    started_at: str | None = None
+    finished_at: str | None = None
+    last: Container | None = None
+    """How its previous instance ended, if its pod restarted it (lastState)."""
+    memory: str = ""
+    """Its memory limit, as Kubernetes writes it; empty without one."""
+
+
+class Pod(Struct, frozen=True, kw_only=True):
+    name: str
+    jobset: str
+    replicated_job: str
+    slice_index: int
+    """Index of the Job in its replicated job, from 0; for the slices' job, the slice."""
+    host: int
+    """Completion index, from 0."""
+    phase: str
+    """Pending | Running | Succeeded | Failed | Unknown."""
+    conditions: tuple[Condition, ...] = ()
+    containers: tuple[Container, ...] = ()
+    """Init containers first."""
+    node: str | None = None
+    attempt: int = 0
+    """The restart-attempt of its Job: how often the JobSet had been restarted."""
+    deleting: bool = False
+    created_at: str = ""
+    behind_s: float = 0.0
+    """Seconds by which its node's clock, which writes the times of containers and log lines, is behind the API
+    server's."""
+
+
+class ReplicatedJob(Struct, frozen=True, kw_only=True):
+    """One of the JobSet's replicatedJobs with its counts; the counts are of Jobs, not of pods."""
+
+    name: str
+    replicas: int
+    """Requested replicas."""
+    ready: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    suspended: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """Number of Jobs that exist, by the JobSet's status."""
+        return max(self.ready, self.active) + self.succeeded + self.failed + self.suspended
+
+
+SERVER_JOB = "server"
+"""Name of the one job that a server counts as: `ReplicatedJob.name` and `Pod.replicated_job`."""
+
+
+class RunObject(Struct, frozen=True, kw_only=True):
+    """The object of a run: a JobSet, or the Deployment of a server."""
+
+    name: str
+    namespace: str
+    uid: str
+    created_at: str
+    """UTC, ISO 8601."""
+    run_name: str
+    """xsft's label; the JobSet's own name if xsft did not create it."""
+    ours: bool
+    """Created by xsft."""
+    target: str = FIRST
+    """The launcher that rendered it."""
+    mode: str | None = None
+    """mcjax
+
+    pathways; from the label, else from the names of the replicated jobs.
+    """
+    tpu: str | None = None
+    """The TPU type of one slice, e.g. `v6e-256`."""
+    num_slices: int | None = None
+    steps: int | None = None
+    """Requested steps; None if unknown."""
+    output: str | None = None
+    """base_output_directory."""
+    spec_digest: str | None = None
+    queue: str | None = None
+    image: str | None = None
+    suspended: bool = False
+    terminal: str | None = None
+    """status.terminalState: Completed | Failed."""
+    conditions: tuple[Condition, ...] = ()
+    jobs: tuple[ReplicatedJob, ...] = ()
+    has_status: bool = True
+    """Whether the controller has written a status: conditions, counts or a terminal state. It writes none while it
+    fails to create the Jobs, so this distinguishes a broken spec from a slow start."""
+    restarts: int = 0
+    max_restarts: int | None = None
+    work: str | None = None
+    """Its work if it is not a training (`naming.StageWork`)."""
+    data_on_restart: str | None = None
+    """reshuffle
+
+    repeat; None if unknown, as in runs that xsft did not create.
+    """
+    deleting_at: str | None = None
+    kind: Literal["JobSet", "Deployment"] = "JobSet"
+
+    @property
+    def serves(self) -> bool:
+        """Return whether it is the Deployment of a server."""
+        return self.kind == "Deployment"
+
+
+class KueueWorkload(Struct, frozen=True, kw_only=True):
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    active: bool = True
+    """spec.active; a deactivated Workload is never admitted again automatically."""
+    queue: str | None = None
+    cluster_queue: str | None = None
+    """The ClusterQueue in which it has quota; None if it has none."""
+    priority: int | None = None
+    evictions: int = 0
+    position: int | None = None
+    """Position in its LocalQueue, 0 is next; None if Kueue does not report it."""
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """A run's state, and its cause as a slug."""
+
+    state: State
+    reason: str = ""
+    """Stable; `docs/states.md` explains each. Empty if the state needs no reason."""
+    evidence: tuple[str, ...] = ()
+    """The sources: jobset, workload, pods, log, metrics, checkpoints, record."""
+
+
+class Before(Struct, frozen=True, kw_only=True):
+    """The run as it was read before its latest restart."""
+
+    at: str
+    """UTC, ISO 8601."""
+    state: State
+    reason: str = ""
+    step: int | None = None
+    """The last one done."""
+    saved_step: int | None = None
+    found: str = ""
+    """Why one of its processes had failed, if `xsft why` ran at that time."""
+
+
+UNENDED = frozenset({"submitting", "created", "running"})
+"""Outcomes of a record of a run that has not ended, as far as the record says."""
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """The parts of the submission's record that a state depends on."""
+
+    outcome: str
+    """`records.record.Outcome`; one of `UNENDED` if it names no end."""
+    reason: str | None = None
+    state_reason: str = ""
+    """The outcome's reason, if the record names one (`reasons`)."""
+    jobset: str | None = None
+    uid: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    work: str | None = None
+    """`naming.StageWork`, if it is not a training."""
+    alive: bool = False
+    """Local runs: a process holds the run's lock now."""
+    number: int | None = None
+    """Number of the attempt, from 1."""
+    tpu: str | None = None
+    """The TPU type of one slice, as submitted."""
+    num_slices: int | None = None
+
+
+What = Literal["jobsets", "servers", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
+
+
+class Unread(Struct, frozen=True, kw_only=True):
+    """A source that could not be read."""
+
+    what: What
+    why: str
+    """One line, without secrets."""
+    fix: str = ""
+    """The next step; empty if none is known."""
+    id: str = "unreachable"
+    """Problem id of the failure."""
+    again: RetryAdvice = "helps"
+    passed_over: bool = False
+    """Whether it was not requested, or had not arrived when its time was up; so a later call may read it."""
+
+
+class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
+    """Everything read about one run, at one time."""
+
+    run_name: str
+    target: str
+    observed_at: str
+    """UTC, ISO 8601: when the cluster (or this machine) answered; for a last known state, that earlier time. By the API
+    server's clock if known (its Date header), because it is compared with the times of conditions."""
+    mode: str | None = None
+    cluster: str | None = None
+    """The cluster as the user names it: project/zone/cluster or the context."""
+    ahead_s: float = 0.0
+    """Seconds by which the clock of the cluster's timestamps is ahead of the clock of `observed_at`."""
+    output: str | None = None
+    """base_output_directory of a run on this machine; runs of one name in two folders are two runs."""
+    steps: int | None = None
+    """Requested steps."""
+    jobset: RunObject | None = None
+    """None: there is no JobSet, unless `unread` has `jobsets`."""
+    was: RunObject | None = None
+    """The last known JobSet, if it is gone. It is shown, but is not evidence of a state."""
+    workload: KueueWorkload | None = None
+    pods: tuple[Pod, ...] | None = None
+    progress: Progress | None = None
+    record: Recorded | None = None
+    unread: tuple[Unread, ...] = ()
+    last_known: Status | None = None
+    """The state from an earlier call, if the cluster does not answer now; `observed_at` is then that call's time."""
+    known_end: Status | None = None
+    """The failure that an earlier call found: the pods that showed it may be gone."""
+    before: Before | None = None
+    """The run as an earlier call read it before its latest restart; None if no call did."""
+    found: str = ""
+    """Why one of its processes failed, from pods that a restart deletes."""
+
+    @property
+    def held(self) -> RunObject | None:
+        """Return the JobSet, or the last known one if it is gone."""
+        return self.jobset or self.was
+
+    @property
+    def jobset_name(self) -> str | None:
+        """Return the name of the JobSet, even of a deleted one; None if there never was one, or it is unknown."""
+        return self.jobset.name if self.jobset else self.record.jobset if self.record else None
+
+    @property
+    def uid(self) -> str | None:
+        """Return the UID of the JobSet, as `jobset_name`."""
+        return self.jobset.uid if self.jobset else self.record.uid if self.record else None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which a user may ask for it: the run's, and the JobSet's if that exists."""
+        return frozenset({self.run_name, self.jobset.name} if self.jobset else {self.run_name})
+
+    @property
+    def steps_asked(self) -> int | None:
+        return self.steps if self.steps is not None else self.jobset.steps if self.jobset else None
+
+    @property
+    def shared_name(self) -> tuple[str, str, str]:
+        """Return the name that all attempts of the run share; different runs may share it too."""
+        return (self.target, self.cluster or self.output or "", self.run_name)
+
+
+def seconds_since(then: str | None, seen: Observation, until: str | None) -> float | None:
+    """Return seconds from a time of the cluster's clock to a time of the clock of `observed_at`; None if either is not
+    a time."""
+    passed = seconds_between(then, until)
+    return None if passed is None else passed + seen.ahead_s
+
+
+def by_its_clock(seen: Observation, ours: str) -> str:
+    """Convert a time of the clock of `observed_at` to the cluster's clock."""
+    return before(ours, -seen.ahead_s) if seen.ahead_s and moment(ours) else ours

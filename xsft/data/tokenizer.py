@@ -1,0 +1,208 @@
+"""Reads a tokenizer's files on this machine: in a folder, or in the hub's cache. Downloads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from xsft.base.problems import Problem, error
+from xsft.catalog.packaged import located
+from xsft.data.facts import TokenizerFacts
+from xsft.trainer.local import is_local
+
+_NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
+"""Tokenizer classes of transformers without special tokens of their own; other classes may have some if a key is
+absent.
+"""
+
+VOCABULARIES = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
+"""Files of which a tokenizer has one: of tokenizers, SentencePiece, GPT-2 and BERT, tiktoken, Mistral."""
+
+_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class _AddedToken(Struct, frozen=True, kw_only=True):
+    content: str
+    id: int = -1
+
+
+_ConfiguredToken: TypeAlias = str | _AddedToken | UnsetType | None
+
+
+class _NamedTemplate(Struct, frozen=True, kw_only=True):
+    name: str
+    template: str
+
+
+class _TokenizerConfig(Struct, frozen=True, kw_only=True):
+    """The relevant part of tokenizer_config.json and special_tokens_map.json."""
+
+    tokenizer_class: str | None = None
+    bos_token: _ConfiguredToken = UNSET
+    eos_token: _ConfiguredToken = UNSET
+    pad_token: _ConfiguredToken = UNSET
+    unk_token: _ConfiguredToken = UNSET
+    chat_template: str | list[_NamedTemplate] | None = None
+    added_tokens_decoder: Raw | UnsetType = UNSET
+
+
+class _Padding(Struct, frozen=True, kw_only=True):
+    pad_token: str
+
+
+class _TokenizerModel(Struct, frozen=True, kw_only=True):
+    vocab: dict[str, int] | list[tuple[str, float]] = field(default_factory=dict)
+
+
+class _TokenizerJson(Struct, frozen=True, kw_only=True):
+    """The relevant part of tokenizer.json."""
+
+    added_tokens: list[_AddedToken] = field(default_factory=list)
+    padding: _Padding | None = None
+    model: _TokenizerModel = field(default_factory=_TokenizerModel)
+
+
+def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) -> TokenizerFacts | None:
+    """Return the tokenizer's facts; None if there is nothing to read. `name` is a folder or an id on the hub; `wanted`
+    are tokens to look up.
+
+    source: transformers@5.23.0 tokenization_utils_base.py [_from_pretrained], tokenization_utils_tokenizers.py
+    [TokenizersBackend.__init__].
+    """
+    try:
+        folder = _tokenizer_folder(name, hub_cache)
+        vocabulary = _read_vocabulary(folder / "tokenizer.json")
+        config = _read_tokenizer_config(folder, vocabulary)
+        template = _template(folder, config)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return None
+    special = tuple(token.content for token in vocabulary.added_tokens)
+    known = {*special, *(entry if isinstance(entry, str) else entry[0] for entry in vocabulary.model.vocab)}
+    bos, eos, pad, unk = (_token_of_role(config, role) for role in _ROLES)
+    return TokenizerFacts(
+        folder=str(folder),
+        bos=bos,
+        eos=eos,
+        pad=pad,
+        unk=unk,
+        special=special,
+        vocabulary=_vocabulary_size(vocabulary),
+        template=template,
+        missing=tuple(token for token in wanted if known and token not in known),
+    )
+
+
+def tokenizer_problem(name: str) -> Problem | None:
+    """Return why transformers cannot load the folder of a tokenizer on this machine; None for a repository on the hub.
+
+    source: transformers@5.23.0 tokenization_auto.py, tokenization_utils_tokenizers.py.
+    """
+    folder = Path(located(name)).expanduser()
+    if not folder.is_dir():
+        return _unloadable(f"{folder} is not a folder.") if is_local(name) else None
+    if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
+        return _unloadable(f"{folder} has no vocabulary: none of {', '.join(VOCABULARIES)}.")
+    for file in (folder / "tokenizer.json", folder / "tokenizer_config.json"):
+        try:
+            if file.exists() and (code := _own_code(msgspec.json.decode(file.read_bytes()))):
+                return _unloadable(f"{file} names its own program, {code}, which MaxText does not run.")
+        except OSError as failed:
+            return _unloadable(f"{file} cannot be read: {failed.strerror}.")
+        except (UnicodeDecodeError, msgspec.MsgspecError):
+            return _unloadable(f"{file} is not JSON.")
+    return None
+
+
+def _own_code(config: object) -> str:
+    """Return the class that only the folder's own program defines; empty if transformers has it, or a base of it."""
+    named = config.get("auto_map") if isinstance(config, dict) else None
+    slow_and_fast = named.get("AutoTokenizer") if isinstance(named, dict) else None
+    classes = {str(one).rpartition(".")[2] for one in (slow_and_fast if isinstance(slow_and_fast, list) else ())}
+    own = config.get("tokenizer_class") if isinstance(config, dict) else None
+    return str(own) if own in classes else ""
+
+
+def _unloadable(message: str) -> Problem:
+    fix = "Use a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
+    return error("tokenizer-unreadable", "model.tokenizer", message, fix, kind="disputable")
+
+
+def _vocabulary_size(vocabulary: _TokenizerJson) -> int | None:
+    """Return the greatest id plus one: ids may have gaps."""
+    entries = vocabulary.model.vocab
+    ids = entries.values() if isinstance(entries, dict) else range(len(entries))
+    return max((*ids, *(token.id for token in vocabulary.added_tokens)), default=-1) + 1 or None
+
+
+def hub_cache(env: Mapping[str, str]) -> Path:
+    """source: huggingface_hub constants.py [HF_HUB_CACHE]."""
+    if given := env.get("HF_HUB_CACHE"):
+        return Path(given)
+    cache = env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache"
+    return Path(env.get("HF_HOME") or Path(cache) / "huggingface") / "hub"
+
+
+def _tokenizer_folder(name: str, hub_cache: Path) -> Path:
+    path = Path(located(name)).expanduser()
+    if path.is_dir():
+        return path
+    repository = repository_folder(name, hub_cache)
+    return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+
+
+def repository_folder(name: str, hub_cache: Path) -> Path:
+    """source: huggingface_hub@2.4.0 file_download.py [repo_folder_name]."""
+    return hub_cache / f"models--{name.replace('/', '--')}"
+
+
+_VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decoder(_TokenizerConfig)
+"""Each made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
+def _read_vocabulary(file: Path) -> _TokenizerJson:
+    return _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
+
+
+def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _TokenizerConfig:
+    file = folder / "tokenizer_config.json"
+    config = _decode_config(file) if file.exists() or not (folder / "tokenizer.json").exists() else _TokenizerConfig()
+    more = folder / "special_tokens_map.json"
+    if config.added_tokens_decoder is UNSET and more.is_file():
+        special_tokens = _decode_config(more)
+        config = replace(
+            config,
+            **{role: getattr(special_tokens, role) for role in _ROLES if getattr(special_tokens, role) is not UNSET},
+        )
+    if config.pad_token is UNSET and vocabulary.padding:
+        return replace(config, pad_token=vocabulary.padding.pad_token)
+    return config
+
+
+def _decode_config(file: Path) -> _TokenizerConfig:
+    return _CONFIG.decode(file.read_bytes())
+
+
+def _token_of_role(config: _TokenizerConfig, role: str) -> str | None:
+    """Return the token. Empty: it has none. None: the tokenizer's class decides."""
+    value: _ConfiguredToken = getattr(config, role)
+    if value is UNSET:
+        return "" if config.tokenizer_class in _NO_DEFAULTS else None
+    return value.content if isinstance(value, _AddedToken) else value or ""
+
+
+def _template(folder: Path, config: _TokenizerConfig) -> str | None:
+    """Return the chat template. A separate file has priority; of several templates MaxText uses the one named
+    default.
+    """
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    found = config.chat_template
+    if isinstance(found, list):
+        return next((one.template for one in found if one.name == "default"), None)
+    return found

@@ -1,0 +1,94 @@
+"""The step of a run, in the form that the TPU compiler gets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from msgspec.structs import replace
+
+from xsft.fit.alternatives import TunableRun
+from xsft.fit.estimate import estimated_gib
+from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, target_length
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainer.arguments import argument
+from xsft.trainer.trainer import trainer_of
+
+EVAL_BATCH = "eval_per_device_batch_size"
+TUNABLE = ("per_device_batch_size", "max_target_length", "weight_dtype")
+"""Keys that a search may change, and that an override may hold in place of the section `train`."""
+
+
+def step_to_compile(run: Run) -> StepToCompile | None:
+    """Return the step; None for a run of this machine, one without a slice, one of no valid length, or a trainer whose
+    step is not compiled."""
+    trainer = trainer_of(run)
+    keys = trainer.trainer_keys(run)
+    tokens = target_length(keys)
+    if run.spec.on_this_machine or run.slice is None or tokens is None or trainer.STEP is None:
+        return None
+    return StepToCompile(
+        topology=compiler_name(run.slice),
+        num_slices=run.num_slices,
+        devices_per_chip=run.slice.devices // run.slice.chips,
+        arguments=_step_arguments(keys),
+        tokens=tokens,
+        xla_flags=tuple(run.spec.xla_flags),
+        blocks=blocks_at(keys, tokens),
+    )
+
+
+def eval_step(run: Run, step: StepToCompile) -> StepToCompile | None:
+    """Return the step of the run's evaluation; None if it does not evaluate while it trains. `step`: its training's."""
+    keys = trainer_of(run).trainer_keys(run)
+    interval, batch = keys.get("eval_interval"), keys.get(EVAL_BATCH)
+    if not isinstance(interval, int | float) or interval <= 0:
+        return None
+    more = (argument(EVAL_BATCH, batch),) if batch else ()
+    return replace(step, kind="eval", arguments=tuple(sorted((*step.arguments, *more))))
+
+
+def tunable_run(run: Run) -> TunableRun | None:
+    """Return the settings of the run that a search may change; None for a run without a step to compile."""
+    keys, step = trainer_of(run).trainer_keys(run), step_to_compile(run)
+    if step is None or run.slice is None:
+        return None
+    given, model = run.spec.overrides.maxtext, run.model
+    return TunableRun(
+        tpu=run.slice,
+        num_slices=run.num_slices,
+        batch=run.spec.train.per_device_batch_size,
+        tokens=step.tokens,
+        ici={str(axis): size for axis, size in run.spec.parallelism.ici.items()},
+        dcn={str(axis): size for axis, size in run.spec.parallelism.dcn.items()},
+        remat=str(keys.get("remat_policy", "full")),
+        offloaded=keys.get("decoder_layer_input") == "offload",
+        moments=str(keys.get("mu_dtype") or ""),
+        weights=str(keys.get("weight_dtype") or "float32"),
+        optimizer=str(keys.get("opt_type") or "adamw"),
+        lora=run.spec.lora is not None,
+        flash=keys.get("attention") == "flash",
+        model=None if keys.get("override_model_config") else model,
+        paths={key: f"overrides.maxtext.{key}" if key in given else f"train.{key}" for key in TUNABLE},
+    )
+
+
+def estimate(run: Run) -> float:
+    """Return the estimated memory of the run's step as a share of the chip's; 0 if there is no estimate."""
+    keys, tuned = trainer_of(run).trainer_keys(run), tunable_run(run)
+    if tuned is None or tuned.model is None or not tuned.tpu.hbm_gib:
+        return 0.0
+    gib = estimated_gib(
+        model=tuned.model,
+        tpu=tuned.tpu,
+        num_slices=tuned.num_slices,
+        keys=keys,
+        batch=tuned.batch,
+        tokens=tuned.tokens,
+    )
+    return gib / tuned.tpu.hbm_gib
+
+
+def _step_arguments(keys: Mapping[str, Value]) -> tuple[str, ...]:
+    return tuple(argument(key, cast("Value", value)) for key, value in counting(keys).items())

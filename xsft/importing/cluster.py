@@ -1,0 +1,175 @@
+"""Turn flags of the xpk line into place, slices, image and other cluster fields. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from xsft.base.names import ModeName
+from xsft.base.problems import warning
+from xsft.importing.flags import Flags
+from xsft.importing.notes import Notes
+from xsft.launcher.xpk import DRY_RUN_ZONE, STAND_IN_CLUSTER
+from xsft.spec.refused import REFUSALS
+
+Tree = dict[str, object]
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "namespace": "namespace",
+        "docker-image": "image.ref",
+        "docker-image-pull-secret": "image.pull_secret",
+        "tpu-type": "tpu.type",
+        "device-type": "tpu.type",
+        "num-slices": "tpu.num_slices",
+        "priority": "priority",
+        "max-restarts": "restarts.max",
+        "restart-on-exit-codes": "restarts.on_exit_codes",
+        "termination-grace-period-seconds": "restarts.grace_period_s",
+        "ttl-seconds-after-finished": "ttl_seconds_after_finished",
+        "proxy-server-image": "pathways.proxy_image",
+        "server-image": "pathways.server_image",
+        "pathways-gcs-location": "pathways.scratch",
+    }
+)
+"""Flag -> workload field."""
+
+NUMBERS = frozenset({"num-slices", "max-restarts", "termination-grace-period-seconds", "ttl-seconds-after-finished"})
+
+DROPPED: Mapping[str, str] = MappingProxyType(
+    {
+        "project-number": "it only saves xpk a lookup, which xsft does not need",
+        "num-nodes": "it is for GPUs; the slices of a TPU type have a fixed number of hosts",
+        "scheduler": "the cluster's default scheduler and Kueue queue are used",
+        "docker-name": "the container's name is jax-tpu, which status and logs look for",
+        "use-parallel-containers": "it is for tpu7 and tpu7x, whose containers xsft does not split",
+        "output-manifest-file": "`xsft plan --manifest` prints the manifest",
+        "dry-run": "`xsft plan` is the dry run",
+        "skip-validation": "xpk's checks of this machine are not needed to submit",
+        "quiet": "it makes xpk delete a running workload of the same name; xsft neither deletes nor prompts",
+        "sandbox-kubeconfig": "xsft never changes your kubeconfig",
+        "dependency-auto-download": "xsft downloads nothing while it submits",
+        "use-pathways": "xpk rejects it; use mode: pathways",
+    }
+)
+"""Flag -> why the workload does not have it."""
+
+PATHWAYS_LOST = MappingProxyType(
+    {
+        "max-restarts": "xpk ignores it under Pathways, so that run never restarted; xsft sets it in the JobSet",
+        "ttl-seconds-after-finished": "xpk ignores it under Pathways; xsft sets it in the JobSet",
+        "docker-image-pull-secret": "xpk ignores it under Pathways; xsft sets it in the JobSet",
+    }
+)
+
+
+def mode_of(verb: str, flags: Flags) -> ModeName:
+    """Return the mode of an xpk line, which its verb or an older flag names in xpk's words."""
+    return "pathways" if verb == "create-pathways" or flags.get("use-pathways") else "mcjax"
+
+
+def lost_flags(mode: ModeName) -> Mapping[str, str]:
+    """Return the flags that xpk accepts and ignores in this mode, each with the effect of that."""
+    match mode:
+        case "mcjax":
+            return {}
+        case "pathways":
+            return PATHWAYS_LOST
+
+
+def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
+    """Return the fields from cluster flags, without name, environment and trainer."""
+    _say_dropped(flags, mode, notes)
+    tree: Tree = {"place": _read_place(flags, notes)}
+    for flag, field in FIELDS.items():
+        if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
+            _put_field(tree, field, _typed_value(flag, value))
+    _read_capacity(tree, flags)
+    match mode:
+        case "mcjax":
+            pass
+        case "pathways":
+            _server_arguments(tree, flags)
+    return tree
+
+
+def _put_field(tree: Tree, path: str, value: object) -> None:
+    section, _, key = path.rpartition(".")
+    inside = tree.setdefault(section, {}) if section else tree
+    if isinstance(inside, dict):
+        inside[key] = value
+
+
+def _is_empty(flag: str, value: str) -> bool:
+    """Return whether xpk treats the value as not given."""
+    return value == "" or (flag == "max-restarts" and value == "0")
+
+
+def _typed_value(flag: str, value: str) -> object:
+    if flag in NUMBERS:
+        return int(value) if re.fullmatch(r"-?[0-9]{1,12}", value) else value
+    return _parse_exit_codes(value) if flag == "restart-on-exit-codes" else value
+
+
+def _parse_exit_codes(text: str) -> object:
+    """Parse `1,3-5` into [1, 3, 4, 5]; other text is returned unchanged, and validation of the workload rejects it."""
+    codes: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
+        if not found:
+            return text
+        codes.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return codes
+
+
+def _read_place(flags: Flags, notes: Notes) -> Tree:
+    cluster, zone = flags.get("cluster"), flags.get("zone")
+    if cluster == STAND_IN_CLUSTER and zone in (DRY_RUN_ZONE, None):
+        message = "The line was made for a kubeconfig context, and xpk has no flag for its name."
+        notes.problems.append(warning("import-context", "place.context", message, "Write the context's name there."))
+        return {"context": "CHANGE-ME"}
+    named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
+    for name in ("project", "zone"):
+        if name not in named:
+            why = (
+                "xpk takes it from gcloud's configuration; write it here, so that the workload is the same for "
+                "every user"
+            )
+            notes.differ(f"--{name}", why=why)
+    return dict(named)
+
+
+def _read_capacity(tree: Tree, flags: Flags) -> None:
+    for flag in ("on-demand", "spot", "reservation"):
+        if flags.get(flag):
+            _put_field(tree, "tpu.capacity", flag)
+    if flags.get("reservation"):
+        _put_field(tree, "tpu.reservation", flags["reservation"])
+
+
+def _server_arguments(tree: Tree, flags: Flags) -> None:
+    """Move XLA flags at the end of the proxy's arguments to `xla_flags`, where xsft renders them at the same place."""
+    servers = {"server": "server_args", "proxy-server": "proxy_args", "worker": "worker_args"}
+    for server, field in servers.items():
+        words = str(flags.get(f"custom-pathways-{server}-args", "")).split()
+        if server == "proxy-server":
+            xla = next((i for i in range(len(words) + 1) if all(w.startswith("--xla") for w in words[i:])), len(words))
+            if words[xla:]:
+                tree["xla_flags"] = words[xla:]
+            words = words[:xla]
+        if words:
+            _put_field(tree, f"pathways.{field}", words)
+
+
+def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
+    lost = lost_flags(mode)
+    for flag, value in flags.items():
+        given = value if isinstance(value, str) else None
+        refusal = REFUSALS.get(flag.replace("-", "_"))
+        if refusal and value not in ("", "0", []):
+            notes.differ(f"--{flag}", given=given, why=f"refused ({refusal.id}): {refusal.reason}")
+        elif flag in DROPPED and value:
+            notes.differ(f"--{flag}", given=given, why=DROPPED[flag])
+        elif flag in lost and not (isinstance(value, str) and _is_empty(flag, value)):
+            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=lost[flag])

@@ -1,0 +1,111 @@
+"""Parse the flags of a pasted xpk line as xpk does: abbreviations, `=` or a space, the last one wins. Pure.
+
+source: xpk@1.16.0 parser/workload.py, parser/common.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import NoReturn
+
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem, error
+from xsft.base.secrets import redact
+from xsft.spec.keypath import printable, shown_text
+
+Flags = Mapping[str, str | bool | list[str]]
+"""Flags of the line, by full name without dashes: `num-slices` -> "2"."""
+
+_SHARED = """
+    cluster project project-number zone namespace workload tpu-type num-slices priority max-restarts
+    ttl-seconds-after-finished termination-grace-period-seconds docker-name docker-image docker-image-pull-secret
+    base-docker-image script-dir output-manifest-file colocated-python-sidecar-image reservation experiment-name
+    env-file command
+""".split()  # noqa: SIM905 (otherwise one line per name)
+_SWITCHES = ("enable-debug-logs", "on-demand", "spot", "flex", "use-vertex-tensorboard")
+_BOTH_WAYS = (
+    "use-parallel-containers",
+    "dry-run",
+    "skip-validation",
+    "quiet",
+    "sandbox-kubeconfig",
+    "dependency-auto-download",
+)
+_REPEATED = ("env", "storage")
+_OWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "create": (
+            *("device-type", "num-nodes", "scheduler", "ramdisk-directory", "debug-dump-gcs", "restart-on-exit-codes"),
+        ),
+        "create-pathways": (
+            *("proxy-server-image", "server-image", "pathways-gcs-location", "elastic-slices", "max-slice-restarts"),
+            *(f"custom-pathways-{server}-args" for server in ("server", "proxy-server", "worker")),
+        ),
+    }
+)
+_OWN_SWITCHES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"create": ("mtc-enabled", "deploy-stacktrace-sidecar", "use-pathways"), "create-pathways": ("headless",)}
+)
+
+
+def read_flags(verb: str, arguments: Sequence[str]) -> Flags:
+    """Parse the flags. Raises SpecError with every flag that xpk would refuse."""
+    given, unknown = _parser(verb).parse_known_args(list(arguments))
+    if unknown:
+        raise SpecError(tuple(_flag_unknown(verb, word) for word in unknown[:10]))
+    return {name.replace("_", "-"): value for name, value in vars(given).items()}
+
+
+class _XpkParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SpecError((_flag_refused(message),))
+
+
+def _parser(verb: str) -> argparse.ArgumentParser:
+    parser = _XpkParser(add_help=False, argument_default=argparse.SUPPRESS)
+    for name in (*_SHARED, *_OWN[verb]):
+        short = ("-tgps",) if name == "termination-grace-period-seconds" else ()
+        parser.add_argument(*short, f"--{name}", dest=name.replace("-", "_"))
+    for name in _REPEATED:
+        parser.add_argument(f"--{name}", action="append")
+    for name in (*_SWITCHES, *_OWN_SWITCHES[verb]):
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in _BOTH_WAYS:
+        parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
+    return parser
+
+
+def _flag_refused(message: str) -> Problem:
+    """Return the problem without values: argparse quotes all of an ambiguous `--fl=value`."""
+    text = printable(redact(re.sub(r"=\S*", "", message)))
+    return error("import-flag", "", f"xpk would refuse this line: {text}.", "Correct it, then import again.")
+
+
+def _flag_unknown(verb: str, word: str) -> Problem:
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        message = "xpk would refuse this line: an argument belongs to no flag (not shown: it may be a secret)."
+        return error(
+            "import-flag", "", message, "Quote values that contain spaces; check the backslashes at line ends."
+        )
+    mine, other = _flag_names(verb), _flag_names("create" if verb == "create-pathways" else "create-pathways")
+    if name in other:
+        message = f"{name} is not a flag of `xpk workload {verb}`; xpk would refuse this line."
+        return error("import-flag", "", message, "Remove it.")
+    near = get_close_matches(name, mine, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Its flags: {', '.join(sorted(mine))}."
+    return error(
+        "import-flag",
+        "",
+        f"`xpk workload {verb}` has no flag {shown_text(redact(name))}. {hint}",
+        "Correct or remove it.",
+    )
+
+
+def _flag_names(verb: str) -> tuple[str, ...]:
+    plain = (*_SHARED, *_OWN[verb], *_REPEATED, *_SWITCHES, *_OWN_SWITCHES[verb], *_BOTH_WAYS)
+    return tuple(f"--{name}" for name in plain)

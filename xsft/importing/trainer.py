@@ -1,0 +1,157 @@
+"""Parse the trainer's command in `--command`: module, configuration file, `key=value` arguments, surrounding commands.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from xsft.base.errors import SpecError
+from xsft.base.problems import error
+from xsft.base.training import DEFAULT_TRAINER, trainers
+from xsft.catalog import releases
+from xsft.importing.notes import Notes
+from xsft.importing.shell import Shell, SimpleCommand
+from xsft.launcher.encoding import kubernetes_expand
+from xsft.trainer.arguments import yaml_value
+from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
+from xsft.trainer.trainer import trainer_named, trainer_with
+
+SIGTERM_WHY = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly; removed"
+_PYTHON = re.compile(r"python[0-9.]*")
+_CONFIG = re.compile(r"[^=]*\.yml")
+
+
+class PastedTrainer(Struct, frozen=True, kw_only=True):
+    """A trainer's command, as bash in the container would start it."""
+
+    module: str
+    config: str | None
+    """The configuration file, if one is the first argument."""
+    pairs: tuple[tuple[str, str], ...]
+    """`key=value` arguments in order, as given."""
+    env: tuple[tuple[str, str], ...]
+    """Assignments and exports before the command."""
+    copied: TokenizerCopy | None = None
+    """The copy of the tokenizer that xsft's own command makes; `tokenizer_path` is then the original."""
+
+
+def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> PastedTrainer:
+    """Parse the command. Raises SpecError if no registered trainer is in it."""
+    shell = Shell(container_env, notes.holes)
+    commands = shell.run(kubernetes_expand(command, container_env))
+    at = next((i for i, one in enumerate(commands) if _module(one.argv)), None)
+    if at is None:
+        raise _no_trainer(commands, notes)
+    module, arguments = _module(commands[at].argv) or ("", ())
+    _check_module(module, notes)
+    _say_around(commands, at, notes)
+    if not command.lstrip().startswith("exec ") and " exec " not in command:
+        why = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly"
+        notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
+    config, pairs = _split_arguments(arguments, notes)
+    copied, _ = split_copying(commands[at].argv[1:])
+    exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
+    return PastedTrainer(
+        module=module,
+        config=config,
+        pairs=_with_tokenizer(pairs, copied.tokenizer) if copied else pairs,
+        env=(*exports, *commands[at].env),
+        copied=copied,
+    )
+
+
+def _with_tokenizer(pairs: tuple[tuple[str, str], ...], tokenizer: str) -> tuple[tuple[str, str], ...]:
+    return tuple((key, yaml_value(tokenizer) if key == "tokenizer_path" else value) for key, value in pairs)
+
+
+def modules() -> tuple[str, ...]:
+    """Return the modules of the registered trainers."""
+    return tuple(sorted(module for name in trainers() for module in trainer_named(name).MODULES))
+
+
+def releases_starting(module: str) -> tuple[str, ...]:
+    """Return the MaxText releases in which this module trains, the newest first."""
+    trainer = trainer_named(trainer_with(module) or DEFAULT_TRAINER)
+    return tuple(v for v in reversed(releases.versions()) if trainer.module(releases.release(v)) == module)
+
+
+def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """Return (module, arguments) of `python3 [-u] -m MODULE …` or `python3 path/to/module.py …`."""
+    if not argv or not _PYTHON.fullmatch(PurePosixPath(argv[0]).name):
+        return None
+    _, words = split_copying(argv[1:])
+    for at, word in enumerate(words):
+        if word == "-m":
+            return (words[at + 1], words[at + 2 :]) if at + 1 < len(words) else None
+        if word.endswith(".py"):
+            return _as_module(word), words[at + 1 :]
+        if not word.startswith("-"):
+            return None
+    return None
+
+
+def _as_module(path: str) -> str:
+    dotted = path.removesuffix(".py").strip("./").replace("/", ".")
+    return next((module for module in modules() if dotted.endswith(module)), dotted)
+
+
+def _check_module(module: str, notes: Notes) -> None:
+    if module in modules():
+        return
+    message = f"The command starts {notes.printable_text(module)}, which is not a trainer that xsft knows."
+    fix = f"Use {' or '.join(modules())}."
+    raise SpecError((error("import-trainer", "", message, fix),))
+
+
+def _no_trainer(commands: list[SimpleCommand], notes: Notes) -> SpecError:
+    heads = ", ".join(dict.fromkeys(head(one, notes) for one in commands[:5])) or "nothing"
+    message = f"--command starts {heads}; none is a trainer that xsft knows."
+    fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
+    return SpecError((error("import-trainer", "", message, fix),))
+
+
+def head(command: SimpleCommand, notes: Notes) -> str:
+    """Return the start of a command without most arguments, which may contain secrets."""
+    name = PurePosixPath(command.argv[0]).name
+    module = _module(command.argv)
+    return notes.printable_text(f"{name} -m {module[0]}" if module else name)
+
+
+def _say_around(commands: list[SimpleCommand], at: int, notes: Notes) -> None:
+    for one in commands[:at]:
+        why = "only the trainer runs in the container; install what it needs in the image"
+        notes.differ(head(one, notes), given="before the trainer", why=why)
+    for one in commands[at + 1 :]:
+        notes.differ(head(one, notes), given=f"after the trainer ({one.before or 'next line'})", why=SIGTERM_WHY)
+    if commands[at].redirected:
+        notes.differ("redirection", given="> …", why="xsft reads the pod's log; removed")
+    if commands[at].after == "&":
+        notes.differ("&", given="in the background", why="the container ends when its command ends; removed")
+
+
+def _split_arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    config = arguments[0] if arguments and _CONFIG.fullmatch(arguments[0]) else None
+    pairs: list[tuple[str, str]] = []
+    for word in arguments[1:] if config else arguments:
+        name, equals, value = word.partition("=")
+        if equals:
+            pairs.append((name, value))
+        elif pairs and _is_open_list(pairs[-1][1]):
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {word}")
+            why = "bash split this list at spaces, which MaxText would reject; joined again"
+            notes.differ(pairs[-1][0], why=why)
+        else:
+            message = "The trainer's command has an argument without `=` (not shown: it may be a secret); removed."
+            notes.problems.append(
+                error("import-argument", "", message, "MaxText takes key=value; correct the command.")
+            )
+    return config, tuple(pairs)
+
+
+def _is_open_list(value: str) -> bool:
+    return value.startswith("[") and "]" not in value

@@ -1,0 +1,107 @@
+"""Find the xpk line of a paste among other text. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from xsft.base.errors import SpecError
+from xsft.base.problems import Problem, error
+from xsft.importing.notes import Notes
+from xsft.importing.shell import SimpleCommand
+from xsft.importing.trainer import head
+
+VERBS = ("create", "create-pathways")
+MAX_NAMED = 50
+"""Limit on other commands of a paste that are listed."""
+_LAUNCHERS = frozenset({"uv", "uvx", "pipx", "poetry"})
+_FIX = "Paste the command that starts with `xpk workload create` or `xpk workload create-pathways`."
+
+
+class XpkLine(Struct, frozen=True, kw_only=True):
+    verb: str
+    arguments: tuple[str, ...]
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command as `xsft plan` prints it."""
+        return ("xpk", "workload", self.verb, *self.arguments)
+
+
+def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int | None = None) -> XpkLine:
+    """Return the xpk line that begins in `line`, or the only one. Raises SpecError if there is none, or more than one;
+    the other commands go to the notes.
+    """
+    every = [(one, read) for one in commands if (read := _xpk_line(one.argv))]
+    if not every:
+        raise SpecError((_no_line_problem(commands, notes),))
+    found = [(one, read) for one, read in every if line in (None, one.line)]
+    if len(found) != 1:
+        raise SpecError((_not_one(every, line),))
+    ours = found[0][0]
+    for one in [one for one in commands if one is not ours][:MAX_NAMED]:
+        _say_ignored(one, notes)
+    if ours.after in ("|", "|&", "&&", "||", "&"):
+        notes.differ(f"{ours.after} after the xpk line", why="the part after the xpk line is not imported")
+    return found[0][1]
+
+
+def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
+    """Parse `xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …` or `$XPK workload create
+    …`.
+    """
+    at = next((i for i, word in enumerate(argv[:6]) if word == "workload"), None)
+    if at is None or at == 0 or at + 1 >= len(argv) or argv[at + 1] not in VERBS:
+        return None
+    options = [word for word in argv[1:at] if word.startswith("--")]
+    if not _is_xpk([word for word in argv[:at] if word not in options]):
+        return None
+    return XpkLine(verb=argv[at + 1], arguments=(*options, *argv[at + 2 :]))
+
+
+def _is_xpk(words: list[str]) -> bool:
+    last = PurePosixPath(words[-1]).name
+    if len(words) == 1:
+        return last == "xpk" or words[0].startswith("\0")
+    first = PurePosixPath(words[0]).name
+    if first in _LAUNCHERS:
+        return re.fullmatch(r"xpk(==.*)?", last) is not None
+    return first.startswith("python") and last in ("xpk.py", "xpk", "xpk.main", "main.py")
+
+
+def _not_one(every: Sequence[tuple[SimpleCommand, XpkLine]], wanted: int | None) -> Problem:
+    first = every[0][0].line
+    if wanted is not None:
+        message = f"No xpk line begins in line {wanted}; they begin in: {_lines_text(every)}."
+        return error("import-several", "", message, f"Choose one of them: --line {first}.")
+    message = f"{len(every)} xpk workload lines were pasted ({_lines_text(every)}); a workload is made from one."
+    return error("import-several", "", message, f"Choose one by its line: --line {first}.")
+
+
+def _lines_text(every: Sequence[tuple[SimpleCommand, XpkLine]]) -> str:
+    return ", ".join(f"line {one.line}: {read.verb}" for one, read in every)
+
+
+def _no_line_problem(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
+    heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED]))
+    if "gcluster" in heads:
+        message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."
+        return error("import-no-line", "", message, "Start from a template: `xsft init`.")
+    if any(one.argv[0] == "xpk" for one in commands):
+        message = "The xpk line is of another verb than `workload create` and `workload create-pathways`."
+        return error("import-no-line", "", message, _FIX)
+    verbs = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command"
+    return error("import-no-line", "", f"The paste contains no xpk line{verbs}.", _FIX)
+
+
+def _say_ignored(one: SimpleCommand, notes: Notes) -> None:
+    name = head(one, notes)
+    why = "only the xpk line is imported"
+    if "to_maxtext" in name:
+        why += "; with model.hf instead of model.checkpoint `xsft plan` shows a conversion that both modes can read"
+    elif name in ("source", "."):
+        why += "; the values in that file are not imported"
+    notes.differ(name, given=f"another command, line {one.line}", why=why)

@@ -1,0 +1,193 @@
+"""Reads a cluster before anything is created on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from xsft.base.aliases import JsonObject
+from xsft.base.problems import Problem
+from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, read_nodes, shortages_in
+from xsft.checks.cohort_tree import cohort_name
+from xsft.checks.controllers import CONTROLLERS
+from xsft.checks.demand import Demand, demand_of
+from xsft.checks.pod_identity import PodRights, rights_source
+from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
+from xsft.checks.topology import topology_of
+from xsft.cluster.cluster import Cluster
+from xsft.cluster.jobset_fields import jobset_of
+from xsft.cluster.pod_fields import pod_of
+from xsft.launch.permitted import unless_forbidden
+from xsft.machine.parallel import all_answers, start
+from xsft.planning.steps import Planned
+
+T = TypeVar("T")
+
+
+RightsOf = Callable[[str, Demand], PodRights | None]
+"""Function that returns the rights of an account, given as `rights_source` does; None if it cannot read them."""
+
+
+def examine(
+    cluster: Cluster, plan: Planned, *, rights: RightsOf = lambda _source, _demand: None
+) -> tuple[ClusterFacts, tuple[Problem, ...]]:
+    """Return the cluster's facts, and the problems that prevent the plan. Creates nothing. The plan must have a
+    manifest. `rights`: asks for the rights of the account that the pods use.
+
+    Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
+    """
+    if plan.manifest is None:
+        raise ValueError("a plan without a manifest cannot go to a cluster")
+    demand = demand_of(plan.manifest, plan.run)
+    facts = inspect(cluster, demand)
+    nodes = read_nodes(facts)
+    if isinstance(facts.service_account, dict) and (source := rights_source(facts.service_account, nodes, demand)):
+        facts = replace(facts, rights=rights(source, demand))
+    if shortages_in(facts, demand):
+        facts = replace(facts, holders=_holders(cluster))
+    return facts, admission_problems(facts, demand)
+
+
+def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
+    """Return what the cluster holds for the demand. The reads run in parallel; one that needs another's result waits
+    for it. Raises as `Cluster` does.
+    """
+    namespace = demand.namespace
+    local_queue = start(lambda: unless_forbidden(cluster.local_queue, name=demand.queue, namespace=namespace))
+    queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
+    flavors = start(lambda: _flavors(cluster, queue.result()))
+    classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
+    selected = start(lambda: _selected_nodes(cluster, demand, queue.result()) if demand.asks_chips else {})
+    looks: dict[str, Callable[[], Any]] = {
+        "namespace": lambda: unless_forbidden(cluster.namespace, namespace),
+        "local_queue": local_queue.result,
+        "known_queues": lambda: _known_queues(cluster, namespace) if local_queue.result() is None else (),
+        "cluster_queue": queue.result,
+        "flavors": flavors.result,
+        "topologies": lambda: _topologies(cluster, flavors.result()),
+        "priority_classes": classes.result,
+        "known_priorities": lambda: (
+            _names(unless_forbidden(cluster.priority_classes)) if False in classes.result().values() else ()
+        ),
+        "secrets": lambda: _secret_keys(cluster, demand),
+        "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
+        "selected": selected.result,
+        "occupied": lambda: _occupied_nodes(cluster, selected.result()),
+        "cohort": lambda: _cohort(cluster, queue.result()),
+        "controllers": lambda: _controllers(cluster),
+        "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
+        "resource_quotas": lambda: _quotas(cluster, namespace),
+        "jobsets": lambda: cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
+        "same_name": lambda: cluster.get_jobset(name=demand.jobset, namespace=namespace),
+    }
+    found = all_answers(tuple(looks.values()), threads=len(looks))
+    return ClusterFacts(context=cluster.context, **dict(zip(looks, found, strict=True)))
+
+
+def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
+    return _names(unless_forbidden(cluster.local_queues, namespace=namespace))
+
+
+def _cluster_queue(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> JsonObject | UnreadFact | None:
+    if queue is None or isinstance(queue, UnreadFact):
+        return queue
+    name = str(queue.get("spec", {}).get("clusterQueue"))
+    return unless_forbidden(cluster.cluster_queue, name)
+
+
+def _selected_nodes(
+    cluster: Cluster, demand: Demand, queue: JsonObject | UnreadFact | None
+) -> dict[str, tuple[JsonObject, ...] | UnreadFact]:
+    """Return the nodes of each pod set; of none if an admission check of the queue adds nodes before a run starts.
+    source: Kueue's ProvisioningRequest admission check.
+    """
+    spec = queue.get("spec", {}) if isinstance(queue, dict) else {}
+    if spec.get("admissionChecks") or spec.get("admissionChecksStrategy"):
+        return {}
+    return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
+
+
+def _occupied_nodes(
+    cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact]
+) -> dict[str, str] | UnreadFact:
+    """Return the JobSets without a queue that run on these nodes; without those that may not be read."""
+    names = {str(node["metadata"]["name"]) for nodes in selected.values() if isinstance(nodes, tuple) for node in nodes}
+    pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
+    if isinstance(pods, UnreadFact):
+        return pods
+    named = ((str(json["metadata"]["namespace"]), pod_of(json)) for json in pods)
+    held = {pod.node: (space, pod.jobset) for space, pod in named if pod.node in names and pod.phase == "Running"}
+    found = {one: unless_forbidden(cluster.get_jobset, namespace=one[0], name=one[1]) for one in held.values()}
+    without = {one for one, jobset in found.items() if isinstance(jobset, dict) and jobset_of(jobset).queue is None}
+    return {str(node): "/".join(one) for node, one in held.items() if one in without}
+
+
+def _cohort(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> tuple[JsonObject, ...] | UnreadFact | None:
+    """Return the queues that are in a cohort, and all Cohorts, which add quota and may be below others."""
+    if not isinstance(queue, dict):
+        return None
+    if cohort_name(queue) is None:
+        return (queue,)
+    queues = start(lambda: unless_forbidden(cluster.cluster_queues))
+    cohorts = unless_forbidden(cluster.cohorts)
+    found = queues.result()
+    if isinstance(found, UnreadFact) or isinstance(cohorts, UnreadFact):
+        return found if isinstance(found, UnreadFact) else cohorts
+    return (*filter(cohort_name, found), *cohorts)
+
+
+def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
+    found = unless_forbidden(cluster.workloads)
+    return None if isinstance(found, UnreadFact) else tuple(filter(None, map(quota_holder_of, found)))
+
+
+def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
+    """Return the controllers' Deployments that exist and may be read."""
+    found = {
+        name: unless_forbidden(cluster.deployment, name=where.deployment, namespace=where.namespace)
+        for name, where in CONTROLLERS.items()
+    }
+    return {name: deployment for name, deployment in found.items() if isinstance(deployment, dict)}
+
+
+def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
+    """Return the namespace's ResourceQuotas; none if they may not be read, since the dry run of the pods says more."""
+    found = unless_forbidden(cluster.resource_quotas, namespace=namespace)
+    return () if isinstance(found, UnreadFact) else found
+
+
+def _account(cluster: Cluster, demand: Demand) -> JsonObject | UnreadFact | None:
+    return unless_forbidden(cluster.service_account, name=demand.service_account, namespace=demand.namespace)
+
+
+def _flavors(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> dict[str, JsonObject]:
+    """Return the ResourceFlavors that exist and may be read. The quota check skips a group that lacks one."""
+    if queue is None or isinstance(queue, UnreadFact):
+        return {}
+    groups = queue.get("spec", {}).get("resourceGroups") or ()
+    names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
+    found = {name: unless_forbidden(cluster.resource_flavor, name) for name in names}
+    return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
+
+
+def _topologies(cluster: Cluster, flavors: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """Return the Topologies that the flavors name, as far as they exist and may be read."""
+    names = dict.fromkeys(name for flavor in flavors.values() if (name := topology_of(flavor)))
+    found = {name: unless_forbidden(cluster.topology, name) for name in names}
+    return {name: topology for name, topology in found.items() if isinstance(topology, dict)}
+
+
+def _has_class(cluster: Cluster, name: str) -> bool | UnreadFact:
+    found = unless_forbidden(cluster.priority_class, name)
+    return found if isinstance(found, UnreadFact) else found is not None
+
+
+def _secret_keys(cluster: Cluster, demand: Demand) -> dict[str, frozenset[str] | UnreadFact | None]:
+    namespace, names = demand.namespace, [need.name for need in demand.secrets]
+    return {name: unless_forbidden(cluster.secret_keys, name=name, namespace=namespace) for name in names}
+
+
+def _names(found: tuple[JsonObject, ...] | UnreadFact) -> tuple[str, ...]:
+    return () if isinstance(found, UnreadFact) else tuple(str(item["metadata"]["name"]) for item in found)

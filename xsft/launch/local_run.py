@@ -1,0 +1,254 @@
+"""Runs a plan of `target: local`: the real trainer on this machine, monitored, recorded, resumed.
+
+xsft's own files are in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
+MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from xsft.base.errors import AlreadyRunning
+from xsft.base.names import RowOrder
+from xsft.base.problems import Problem
+from xsft.launch.local_end import DONE, ended_then, judge_end, warnings_of
+from xsft.launch.local_folder import RunFolder, admit, recover_losses, run_folder_of
+from xsft.launch.local_machine import Machine, compiled_folder, trainer_command, trainer_environment
+from xsft.launch.local_watch import AttemptWatch, TrainerEnd
+from xsft.launch.stage_record import check_usable, interruption
+from xsft.machine.filelock import exclusive
+from xsft.machine.paths import private_folder
+from xsft.machine.pid_namespace import Containment, refuse_where_harmful
+from xsft.machine.scratch import scratch_folder
+from xsft.machine.signals import as_ctrl_c
+from xsft.machine.watched_process import follow
+from xsft.planning.steps import Plan
+from xsft.records.record import Attempt, Outcome, Receipt, Record
+from xsft.records.record_files import record_store
+from xsft.runs.receipt import whole_receipt
+from xsft.spec.digest import canonical
+from xsft.trainer.kernel_kills import true_status
+from xsft.trainer.lines import TrainerEvent
+from xsft.trainer.shuffling import order_of
+
+
+class LocalResult(Struct, frozen=True, kw_only=True):
+    action: Literal["finished", "created", "attempt"]
+    outcome: Outcome
+    reason: str | None
+    """Why it did not complete; None if it did."""
+    state_reason: str | None = None
+    """As `Attempt.state_reason`."""
+    exit_status: int | None
+    """The trainer's exit status; None if it did not run because the run was finished."""
+    steps_asked: int
+    steps: int
+    """Steps done, over all attempts."""
+    losses: Mapping[int, float]
+    resumed_from: int | None
+    resumed_order: RowOrder | None
+    checkpoints: tuple[Path, ...]
+    """Complete ones, oldest first."""
+    folder: Path
+    """`<output>/<run_name>`."""
+    record: Path
+    log: Path | None
+    private_pids: bool
+    receipt: Receipt | None = None
+    """Receipt of all attempts; None if one has none, because xsft was killed."""
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def first_loss(self) -> float | None:
+        return self.losses[min(self.losses)] if self.losses else None
+
+    @property
+    def last_loss(self) -> float | None:
+        return self.losses[max(self.losses)] if self.losses else None
+
+
+def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent], None]) -> LocalResult:
+    """Train to the plan's last step, resuming from the last checkpoint; a finished run is not run again.
+
+    A run that fails, ends early or is interrupted gives a result that states it; the record is kept in any case.
+    Raises Refused (another workload in this folder, or running now) and EnvironmentMissing (cannot start, disk full).
+    """
+    folder = run_folder_of(plan)
+    with _hold_run(folder):
+        record = recover_losses(admit(plan, folder), folder)
+        if folder.latest_step() >= plan.run.spec.train.steps:
+            return _finished_result(plan, folder, record)
+        found = containment_of(machine, folder)
+        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
+
+
+def already_done(plan: Plan) -> LocalResult | None:
+    """Return the result of a finished run, from its record, or None; starts and writes nothing.
+
+    Raises Refused if the folder holds something else, EnvironmentMissing if it cannot be read, so that nothing is built
+    for a run that may not start.
+    """
+    folder = run_folder_of(plan)
+    with check_usable(folder.own):
+        record = recover_losses(admit(plan, folder), folder)
+        return _finished_result(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
+
+
+@contextmanager
+def _hold_run(folder: RunFolder) -> Iterator[None]:
+    """Hold the run's lock: one submit at a time. The kernel releases it when its holder dies."""
+
+    def refuse() -> None:
+        raise AlreadyRunning(
+            f"{folder.path.name} is already running: another xsft process holds {folder.lock}",
+            fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
+        )
+
+    with check_usable(folder.own):
+        folder.own.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder.lock, waiting=refuse):
+            yield
+
+
+def _finished_result(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
+    """Return the result of a finished run as it ended: a further attempt would train nothing more."""
+    last = record.attempts[-1] if record.attempts else None
+    end = ended_then(last, steps=plan.run.spec.train.steps) if last else DONE
+    return LocalResult(
+        action="finished",
+        outcome=end.outcome,
+        reason=end.reason,
+        state_reason=end.state_reason,
+        exit_status=None,
+        steps_asked=plan.run.spec.train.steps,
+        steps=folder.latest_step(),
+        losses=record.losses,
+        resumed_from=last.resumed_from if last else None,
+        resumed_order=last.order if last else None,
+        checkpoints=folder.checkpoints(),
+        folder=folder.path,
+        record=folder.record,
+        log=Path(last.log) if last else None,
+        private_pids=bool(last and last.private_pids),
+        receipt=whole_receipt(record.attempts),
+    )
+
+
+def _attempt(
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    record: Record,
+    machine: Machine,
+    found: Containment,
+    on_event: Callable[[TrainerEvent], None],
+) -> LocalResult:
+    with scratch_folder("run") as scratch:
+        attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
+        watch = AttemptWatch(
+            folder=folder,
+            record=replace(
+                record,
+                spec=json.loads(canonical(plan.run)),
+                spec_digest=plan.spec_digest,
+                steps=plan.run.spec.train.steps,
+                mode=plan.mode.value,
+                attempts=(*record.attempts, attempt),
+            ),
+            on_event=on_event,
+            starts_from=folder.latest_step(),
+        )
+        watch.save()
+        _index(watch, machine)
+        status: int | None = None
+        try:
+            with as_ctrl_c():
+                status = _train(plan, watch, machine=machine, prefix=found.prefix, scratch=scratch)
+            status = true_status(status, watch.tail)
+            end = judge_end(watch, steps=plan.run.spec.train.steps, status=status)
+        except KeyboardInterrupt as stop:
+            end = TrainerEnd(outcome="interrupted", reason=interruption(stop))
+        except BaseException as failed:
+            watch.close(TrainerEnd(outcome="failed", reason=str(failed)), status=status, at=machine.now())
+            raise
+        watch.close(end, status=status, at=machine.now())
+    return _result(plan, watch, found)
+
+
+def _train(plan: Plan, watch: AttemptWatch, *, machine: Machine, prefix: tuple[str, ...], scratch: Path) -> int:
+    """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
+    do.
+    """
+    attempt, env = watch.record.last, trainer_environment(plan, machine=machine, scratch=scratch)
+    to: dict[str, Any] = {"log": Path(attempt.log), "on_line": watch.line, "grace_s": machine.grace_s}
+    if machine.container is None:
+        return follow((*prefix, *attempt.argv), env=env, **to)
+    hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
+    writable = (watch.folder.path, hub, compiled, scratch)
+    return machine.container.run(plan, argv=attempt.argv, env=env, writable=writable, **to)
+
+
+def _index(watch: AttemptWatch, machine: Machine) -> None:
+    """Add the run to the index at its start, so that `status` finds it. A failure to write is reported at the end, by
+    the caller.
+    """
+    folder = watch.folder
+    record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
+
+
+def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
+    number = 1 + max((a.number for a in record.attempts), default=0)
+    resumes = folder.latest_step() > 0
+    # The rows that an attempt without a checkpoint has read do not count.
+    argv = trainer_command(plan, python=machine.python, attempt=number if resumes else 1)
+    return Attempt(
+        number=number,
+        argv=argv,
+        resumed_order=order_of(argv, earlier=[one.argv for one in record.attempts]) if resumes else None,
+        env=plan.trainer_env,
+        log=str(folder.own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=plan.spec_digest,
+        private_pids=found.private,
+    )
+
+
+def _result(plan: Plan, watch: AttemptWatch, found: Containment) -> LocalResult:
+    attempt = watch.record.attempts[-1]
+    return LocalResult(
+        action="created" if len(watch.record.attempts) == 1 else "attempt",
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        state_reason=attempt.state_reason,
+        exit_status=attempt.exit_status,
+        steps_asked=plan.run.spec.train.steps,
+        steps=watch.last_step,
+        losses=watch.record.losses,
+        resumed_from=watch.logged.resumed_from,
+        resumed_order=attempt.order,
+        checkpoints=watch.folder.checkpoints(),
+        folder=watch.folder.path,
+        record=watch.folder.record,
+        log=Path(attempt.log),
+        private_pids=found.private,
+        receipt=whole_receipt(watch.record.attempts),
+        warnings=(*found.warnings, *warnings_of(watch)),
+    )
+
+
+def containment_of(machine: Machine, folder: RunFolder) -> Containment:
+    """Return how to contain the trainer. Raises Refused if it would end another process, or an earlier one still writes
+    to the folder.
+    """
+    found = machine.contain()
+    refuse_where_harmful(found)
+    if machine.container:
+        machine.container.refuse_where_running(folder.path)
+    return found

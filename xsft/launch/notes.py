@@ -1,0 +1,108 @@
+"""Notes printed with the outcome of a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xsft.base.acceptance import accept_late
+from xsft.base.errors import RunFailed
+from xsft.base.problems import Problem, warning
+from xsft.checks.admission import ClusterFacts
+from xsft.checks.image_contents import image_problems, unread_with_secret
+from xsft.cluster.evidence import Evidence
+from xsft.cluster.jobset_fields import jobset_of
+from xsft.cluster.observation import Observation, RunObject
+from xsft.image.contents import ImageLook
+from xsft.launch.identity import LiveJobSet
+from xsft.machine import clock
+from xsft.planning.steps import Plan, Planned
+from xsft.records.record import ReadBack
+from xsft.runs.causes import explain_state
+from xsft.runs.classify import classify
+
+
+def image_notes(plan: Planned, *, look: Callable[[str], ImageLook]) -> tuple[Problem, ...]:
+    """Return the problems of the image. A problem that the user accepts by its id becomes a note. An image with a pull
+    secret is not looked at: its registry may report it as missing without that login.
+    """
+    image = plan.run.spec.image
+    if image.pull_secret:
+        return (unread_with_secret(plan.run, image.pull_secret),)
+    found = image_problems(look(str(image.ref)), plan.run, trains=isinstance(plan, Plan))
+    return accept_late(found, plan.run.spec.checks)
+
+
+def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
+    fix = "`xsft plan --manifest` prints the plan; `kubectl get jobset -o yaml` prints the JobSet."
+    if read_back is None or read_back.outcome == "same":
+        return ()
+    if read_back.outcome == "not-read":
+        message = "The JobSet was created, but could not be read back."
+        return (warning("not-read-back", "", message, fix),)
+    message = f"The created JobSet differs from the plan: {'; '.join(read_back.differences)}."
+    return (warning("read-back-differs", "", message, fix),)
+
+
+def resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:
+    if latest is None or attempt > 1:
+        return ()
+    message = f"The output has checkpoints up to step {latest}; training resumes from there."
+    return (warning("resumes-unrecorded", "output", message, "To start over, use another name."),)
+
+
+def finished_for_nothing(run_name: str, why: str) -> RunFailed:
+    return RunFailed(
+        f"{run_name} completed all its steps, but failed: {why}. Nothing was sent.",
+        fix=f"Correct the workload and submit it under another name; xsft why {run_name} shows the details.",
+    )
+
+
+def passed_over_note(jobset: LiveJobSet, *, run_name: str) -> Problem:
+    """Return the note that the JobSet `jobset`, which has the name of an attempt of `run_name`, belongs to another run
+    and is left alone.
+    """
+    owner = f"run {jobset.run_name}" if jobset.run_name else "a JobSet that xsft did not create"
+    message = (
+        f"The name {jobset.name} belongs to {owner} (uid {jobset.uid}); this attempt of {run_name} takes the next name."
+    )
+    return warning("name-passed-over", "", message, f"Nothing is lost: {run_name} keeps its output and checkpoints.")
+
+
+def maybe_created(plan: Planned) -> str:
+    """Return the message for Ctrl-C while the create is in progress. The attempt is already recorded, whether or not
+    the create succeeded.
+    """
+    return (
+        f"Interrupted while creating JobSet {plan.jobset}; it may exist. Run the command again: it checks first and"
+        f" never creates it twice. `xsft status {plan.run_name}` only checks."
+    )
+
+
+def held_by(facts: ClusterFacts, uid: str) -> dict[str, Any] | None:
+    """Return the listed JobSet with that UID, or None."""
+    listed = (*facts.jobsets, *((facts.same_name,) if facts.same_name else ()))
+    return next((one for one in listed if one["metadata"].get("uid") == uid), None)
+
+
+def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
+    """Return the notes on a live JobSet that no queue will resume, in the words of `xsft why`, or that is in no
+    queue.
+    """
+    if held is None:
+        return ()
+    jobset = jobset_of(held)
+    if jobset.queue is not None:
+        return ()
+    if jobset.suspended:
+        return (_suspended_warning(jobset),)
+    message = f"The JobSet {jobset.name} has no queue, so Kueue neither admits it nor counts its chips."
+    fix = f"If this is intended, ignore it; otherwise xsft cancel {jobset.name} and resubmit."
+    return (warning("no-queue", "queue", message, fix),)
+
+
+def _suspended_warning(jobset: RunObject) -> Problem:
+    now = clock.now()
+    seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=now, jobset=jobset)
+    cause = explain_state(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause
+    return warning("suspended", "queue", cause.message, cause.fix)

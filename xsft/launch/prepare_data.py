@@ -1,0 +1,246 @@
+"""Builds a prepared data set, once: reads the data in MaxText's environment, writes shards, and marks it complete last.
+
+Each try writes into its own folder, and `prepared.json` is created only when all of its shards exist. So a killed try
+never looks complete, and nothing is deleted or overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.errors import EnvironmentMissing, Refused, SpecError, UsageError, refuse_errors
+from xsft.base.problems import Problem, error
+from xsft.data.preparation import (
+    PREPARED,
+    Preparation,
+    PreparedDataset,
+    Shard,
+    SplitCount,
+    SplitName,
+    address,
+    preparation_problems,
+    shard_count,
+    shard_problems,
+)
+from xsft.launch.local_machine import Machine
+from xsft.launch.prepare_sources import SourceContent, digest, located_source, stamps
+from xsft.launch.prepare_work import Follower, work
+from xsft.machine.chance import random_hex
+from xsft.machine.filelock import exclusive
+from xsft.machine.objects import GcsObjects, Objects, objects_for
+from xsft.machine.scratch import scratch_folder
+from xsft.machine.writable import check_writable
+
+MAX_MANIFEST = 64 * 2**20
+"""100,000 shards take 20 MB."""
+MARGIN = 1.1
+"""Disk space needed, relative to the rows' size in memory: parquet files are smaller, but a small file has its
+footer.
+"""
+
+
+class Workshop(Struct, frozen=True, kw_only=True):
+    """The parts of this machine that preparing uses; tests pass their own."""
+
+    machine: Machine
+    say: Callable[[str], None] = lambda _line: None
+    free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
+
+
+class PreparedFolder(Struct, frozen=True, kw_only=True):
+    """A complete data set and its folder."""
+
+    to: str
+    """The folder of `prepared.json`."""
+    prepared: PreparedDataset
+    found: bool
+    """Whether it existed already."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings: it can be trained on."""
+
+
+def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop: Workshop) -> PreparedFolder:
+    """Return the prepared data set, built now or found. `to`: its folder; None: `<output>/data/<name>-<12 hex>`.
+
+    Raises SpecError if rows cannot be read or trained on, EnvironmentMissing if the disk is full, Refused if `to` holds
+    another data set, Unreachable if a bucket or the hub does not answer.
+    """
+    with scratch_folder("prepare") as scratch:
+        contents = _contents(wanted, scratch, workshop)
+        name = address(wanted, tuple(digest(content, say=workshop.say) for content in contents))
+        root = _root(to or f"{_required_output(output)}/data/{name}")
+        objects = objects_for(root, env=workshop.machine.env)
+        making = _DatasetBuild(
+            wanted=wanted,
+            contents=contents,
+            name=name,
+            root=root,
+            objects=objects,
+            scratch=scratch,
+            workshop=workshop,
+        )
+        if found := making.found():
+            return _with_problems(found, wanted)
+        lock = workshop.machine.cache / "prepare" / f"{hashlib.sha256(root.encode()).hexdigest()[:16]}.lock"
+        with exclusive(lock, waiting=lambda: workshop.say("another xsft prepares this data set; waiting for it")):
+            return _with_problems(making.found() or making.make(), wanted)
+
+
+def _with_problems(made: PreparedFolder, wanted: Preparation) -> PreparedFolder:
+    return replace(made, problems=tuple(shard_problems(made.prepared, wanted)))
+
+
+def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[SourceContent, ...]:
+    """Return the sources with the commit of each data set of the hub, so that all rows are read at one commit."""
+    found = tuple(located_source(source) for source in wanted.sources)
+    paths = sorted({source.path for source in wanted.sources if source.on_hub})
+    if not paths:
+        return found
+    follower = Follower(say=workshop.say, verb="asked", total=None)
+    job = {"action": "resolve", "paths": paths}
+    answer = work(job, machine=workshop.machine, scratch=scratch, follower=follower, online=True)
+    commits = dict(zip(paths, answer["commits"], strict=True))
+    return tuple(
+        replace(content, load={**content.load, "revision": commits[source.path]}) if source.on_hub else content
+        for content, source in zip(found, wanted.sources, strict=True)
+    )
+
+
+def _required_output(output: str | None) -> str:
+    if output is None:
+        raise UsageError("The workload has no output to put the data set under.", fix="Give a folder with --to.")
+    return output.rstrip("/")
+
+
+def _root(to: str) -> str:
+    return to.rstrip("/") if to.startswith("gs://") else str(Path(to).expanduser().absolute())
+
+
+class _DatasetBuild(Struct, frozen=True, kw_only=True):
+    """The inputs for building one data set."""
+
+    wanted: Preparation
+    contents: Sequence[SourceContent]
+    name: str
+    root: str
+    objects: Objects
+    scratch: Path
+    workshop: Workshop
+
+    def found(self) -> PreparedFolder | None:
+        """Return the data set if it is already complete. Raises Refused if something else is in its place."""
+        content = self.objects.read(f"{self.root}/{PREPARED}", limit=MAX_MANIFEST)
+        if content is None:
+            return None
+        try:
+            prepared = msgspec.json.decode(content, type=PreparedDataset)
+        except msgspec.DecodeError:
+            raise Refused(f"{self.root}/{PREPARED} is not xsft's.", fix="Give another folder with --to.") from None
+        if prepared.address != self.name:
+            message = f"{self.root} holds another data set, {prepared.address}; this one is {self.name}."
+            raise Refused(message, fix="Give another folder with --to, or omit --to.")
+        missing = {shard.name for shard in prepared.shards} - set(self.objects.names(f"{self.root}/{prepared.attempt}"))
+        if missing:
+            message = f"{len(missing)} of {len(prepared.shards)} shards of {self.root} are gone, e.g. {min(missing)}."
+            raise Refused(message, fix="Restore them, or prepare to another folder with --to.", id="prepared-torn")
+        return PreparedFolder(to=self.root, prepared=prepared, found=True)
+
+    def make(self) -> PreparedFolder:
+        """Run one try, from the first row to `prepared.json`."""
+        refuse_errors(check_writable(self.root, env=self.workshop.machine.env))
+        before = stamps(self.contents)
+        counted = self._count_rows()
+        if refused := preparation_problems(counted, self.wanted):
+            raise SpecError(refused)
+        attempt = random_hex(4)
+        shards = self._write_shards(counted, attempt=attempt)
+        if stamps(self.contents) != before:
+            message = "The files of the source changed while they were read."
+            raise SpecError((error("data-changed", "data", message, "Run the command again."),))
+        prepared = PreparedDataset(
+            address=self.name,
+            attempt=attempt,
+            format=self.wanted.format,
+            columns=tuple(self.wanted.sources[0].columns.values()),
+            eval_columns=tuple(self.wanted.sources[-1].columns.values()),
+            rows={name: one.rows for name, one in counted.items()},
+            refused=sum(one.refused for one in counted.values()),
+            shards=shards,
+        )
+        created = self.objects.create(f"{self.root}/{PREPARED}", msgspec.json.encode(prepared))
+        first = None if created else self.found()  # another machine was first, or the answer to this try was lost
+        if first and first.prepared.attempt != attempt:
+            return first
+        return PreparedFolder(to=self.root, prepared=prepared, found=False)
+
+    def _count_rows(self) -> Mapping[SplitName, SplitCount]:
+        follower = Follower(say=self.workshop.say, verb="checked", total=None)
+        answer = self._run_worker({"action": "count"}, follower)
+        return msgspec.convert(answer, dict[SplitName, SplitCount])
+
+    def _write_shards(self, counted: Mapping[SplitName, SplitCount], *, attempt: str) -> tuple[Shard, ...]:
+        folder, on_shard = self._place(attempt)
+        _make_folder(folder)
+        self._refuse_small_disk(folder, sum(one.bytes for one in counted.values()))
+        splits = {name: self._split_job(one) for name, one in counted.items()}
+        total = sum(one.rows + one.refused for one in counted.values())
+        follower = Follower(say=self.workshop.say, verb="wrote", total=total, on_shard=on_shard)
+        self._run_worker(
+            {"action": "write", "folder": str(folder), "format": self.wanted.format, "out": splits}, follower
+        )
+        return tuple(follower.shards)
+
+    def _place(self, attempt: str) -> tuple[Path, Callable[[Shard], None]]:
+        """Return the folder that the worker writes to, and what to do with each finished shard."""
+        if isinstance(self.objects, GcsObjects):
+            folder = self.scratch / "shards"
+            return folder, partial(_send, self.objects, folder, f"{self.root}/{attempt}")
+        return Path(self.root, attempt), _stays
+
+    def _split_job(self, one: SplitCount) -> Mapping[str, Any]:
+        shards = shard_count(rows=one.rows, size=one.bytes, hosts=self.wanted.hosts, asked=self.wanted.shards)
+        return {"rows": one.rows, "schema": one.schema, "shards": shards}
+
+    def _run_worker(self, job: Mapping[str, Any], follower: Follower) -> Mapping[str, Any]:
+        sources = [
+            {"load": content.load, "columns": source.columns, "splits": source.splits, "share": self.wanted.eval_share}
+            for content, source in zip(self.contents, self.wanted.sources, strict=True)
+        ]
+        question = {**job, "sources": sources, "rule": self.wanted.rule, "sharegpt": self.wanted.sharegpt}
+        online = any(source.on_hub for source in self.wanted.sources)
+        machine = self.workshop.machine
+        return work(question, machine=machine, scratch=self.scratch, follower=follower, online=online)
+
+    def _refuse_small_disk(self, folder: Path, size: int) -> None:
+        needed, free = int(size * MARGIN), self.workshop.free(folder)
+        if free < needed:
+            message = f"The rows take up to {needed / 1e9:.2f} GB, and {folder} has {free / 1e9:.2f} GB free."
+            fix = f"Free some space (df -h {folder}), or prepare elsewhere with --to."
+            raise EnvironmentMissing(message, fix=fix, id="disk-full")
+
+
+def _stays(_shard: Shard) -> None:
+    """Do nothing: the shard was written in its final place."""
+
+
+def _send(objects: GcsObjects, folder: Path, to: str, shard: Shard) -> None:
+    """Upload a whole shard to the bucket, and free its disk space for the next ones."""
+    objects.create_from(f"{to}/{shard.name}", folder / shard.name)
+    (folder / shard.name).unlink()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as failed:
+        message = f"cannot make the folder {folder}: {failed.strerror}"
+        raise EnvironmentMissing(message, fix=f"Check that you may write in {folder.parent}.") from None

@@ -1,0 +1,211 @@
+"""Fills the fields that a record has beside the plan: user, time, checkout, versions."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.base.targets import registered_launcher
+from xsft.environments import environments
+from xsft.launch.identity import LiveJobSet, attempt_of
+from xsft.launcher.cpujob import CpuJob
+from xsft.launcher.slicejob import SliceJob
+from xsft.machine import clock
+from xsft.machine.chance import random_hex
+from xsft.machine.checkout import checkout
+from xsft.machine.process import user_name
+from xsft.planning import gather
+from xsft.planning.steps import JobPlan, Plan, Planned
+from xsft.records.record import Attempt, Git, Record, RecordedImage
+from xsft.records.run_cluster import address_of
+from xsft.spec.digest import canonical
+from xsft.trainer.shuffling import order_at_first
+
+
+class Provenance(Struct, frozen=True, kw_only=True):
+    """The origin of a submission, gathered once."""
+
+    submitter: str
+    """16 random hex digits."""
+    at: str
+    """UTC, ISO 8601."""
+    user: str
+    git: Git | None
+    versions: Mapping[str, str]
+
+
+def gather_provenance(file: str, *, target: str) -> Provenance:
+    """Return the provenance of a workload at `file`; the git checkout is that of its folder. Never raises: what cannot
+    be determined is left out. `target`: its launcher.
+    """
+    folder = gather.workload_folder(file)
+    found = checkout(folder)
+    return Provenance(
+        submitter=random_hex(8),
+        at=clock.now(),
+        user=user_name(),
+        git=Git(commit=found.commit, dirty=found.dirty) if found else None,
+        versions=_versions(target),
+    )
+
+
+def record_of(
+    plan: Planned, provenance: Provenance, *, number: int = 1, action: str = "created", resumes_from: int | None = None
+) -> Record:
+    """Return the record to begin: one attempt, `submitting`. `action`: what submit is about to do. `resumes_from`: the
+    last saved step.
+    """
+    run = plan.run
+    attempt = Attempt(
+        number=number,
+        spec_digest=plan.spec_digest,
+        started_at=provenance.at,
+        argv=_argv(plan),
+        env=_env(plan),
+        outcome="submitting",
+        problems=tuple(problem for problem in plan.problems if problem.severity != "error"),
+        submitter=provenance.submitter,
+        action=action,
+        jobset=plan.jobset if plan.on_cluster else None,
+        namespace=run.namespace if plan.on_cluster else None,
+        cluster=address_of(plan.run.place) if plan.on_cluster and plan.run.place else None,
+        xpk_argv=plan.xpk_argv,
+        manifest_digest=manifest_digest(plan.manifest) if plan.manifest else None,
+        resolved=_resolved_workload(plan),
+        image=image_of(run.spec.image.ref) if run.spec.image.ref else None,
+        git=provenance.git,
+        versions={**provenance.versions, "maxtext": run.release.version},
+        user=provenance.user,
+        resumed_from=resumes_from,
+        resumed_order=None if resumes_from is None else order_at_first(plan.run),
+    )
+    return Record(
+        run_name=plan.run_name,
+        spec_digest=plan.spec_digest,
+        spec=json.loads(canonical(run)),
+        steps=_steps(plan),
+        target=plan.target,
+        mode=run.mode.value,
+        output=run.output,
+        attempts=(attempt,),
+    )
+
+
+def record_of_found(plan: Planned, provenance: Provenance, found: LiveJobSet) -> Record:
+    """Return the record of a JobSet that an earlier call created, as far as the plan and the cluster show it."""
+    record = record_of(plan, provenance, number=attempt_of(found))
+    last = replace(record.last, outcome="created", jobset=found.name, uid=found.uid)
+    return replace(record, attempts=(last,))
+
+
+def _argv(plan: Planned) -> tuple[str, ...]:
+    match plan:
+        case Plan():
+            return plan.trainer_argv
+        case JobPlan():
+            return plan.job.argv
+
+
+def _env(plan: Planned) -> dict[str, str]:
+    match plan:
+        case Plan():
+            return plan.trainer_env
+        case JobPlan():
+            return plan.job.env
+
+
+def _steps(plan: Planned) -> int:
+    match plan:
+        case Plan():
+            return plan.run.spec.train.steps
+        case JobPlan():
+            return 0
+
+
+def manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """Return the sha256 over sorted keys without spaces, 64 hex digits: equal for equal manifests, whatever their
+    formatting.
+    """
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def image_of(ref: str) -> RecordedImage:
+    _, _, digest = ref.partition("@")
+    return RecordedImage(ref=ref, digest=digest or None)
+
+
+def _resolved_workload(plan: Planned) -> dict[str, Any]:
+    match plan if isinstance(plan, Plan) else plan.job:
+        case Plan() as training:
+            return _resolved_training(training)
+        case CpuJob() as job:
+            return _resolved_cpu_job(job)
+        case SliceJob() as job:
+            return _resolved_slice_job(job)
+
+
+def _resolved_cpu_job(job: CpuJob) -> dict[str, Any]:
+    return {
+        "work": job.work,
+        "for_run": job.training,
+        "writes": job.writes,
+        "memory_bytes": job.memory,
+        "disk_bytes": job.disk,
+        "cpus": job.cpus,
+        "machine": job.run.slice.machine_type if job.run.slice else job.machine.machine,
+        "queue": job.run.queue,
+    }
+
+
+def _resolved_slice_job(job: SliceJob) -> dict[str, Any]:
+    run = job.run
+    return {
+        "work": job.work,
+        "for_run": job.training,
+        "writes": job.writes,
+        "program": job.program,
+        "program_in": "image" if job.is_carried else "command",
+        "limit_s": job.limit_s,
+        "tpu": run.slice.xpk_type if run.slice else None,
+        "num_slices": run.num_slices,
+        "chips": run.chips,
+        "queue": run.queue,
+    }
+
+
+def _resolved_training(plan: Plan) -> dict[str, Any]:
+    run, bound = plan.run, plan.time.bound if plan.time else None
+    document = {
+        "mode_reason": plan.mode.reason,
+        "tpu": run.spec.tpu.type if run.spec.tpu else None,
+        "num_slices": run.num_slices,
+        "chips": run.chips,
+        "devices": run.devices,
+        "queue": run.queue if plan.on_cluster else None,
+        "checkpoint": run.checkpoint,
+        "checkpoint_period": run.checkpoint_period,
+        "conversion_argv": list(plan.conversion_argv) if plan.conversion_argv else None,
+        "step_time_bound": {"seconds": bound.seconds, "compiled": bound.compiled} if bound else None,
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def _versions(target: str) -> dict[str, str]:
+    tools = map(environments.environment_for, registered_launcher(target).tools)
+    pinned = {tool.package: tool.pins[tool.package] for tool in tools}
+    return {"xsft": _own_version(), **pinned, "python": platform.python_version()}
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version("xsft")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

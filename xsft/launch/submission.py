@@ -1,0 +1,417 @@
+"""Submits a plan to its cluster exactly once: read, decide, record, create, read back. Every step is safe to repeat: if
+a submitter is killed at any point, the next call can determine what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.acceptance import accept_late
+from xsft.base.aliases import JsonObject, ShowLine
+from xsft.base.errors import SpecError, XsftError, refuse_errors
+from xsft.base.names import RowOrder, attempt_name
+from xsft.base.problems import Problem, errors_in, warning
+from xsft.checks.admission import ClusterFacts
+from xsft.checks.controllers import unmanaged_problems
+from xsft.cluster.cluster import Cluster
+from xsft.cluster.create import CreatedObject, ExistingObject, is_refusal
+from xsft.cluster.errors import last_net
+from xsft.cluster.queue_fields import JOB_UID_LABEL
+from xsft.effects.images.seen import look_at_image
+from xsft.image.contents import ImageLook
+from xsft.launch import notes
+from xsft.launch.admission import RightsOf, examine
+from xsft.launch.identity import (
+    AdoptJobSet,
+    Decision,
+    KeepFinished,
+    LiveJobSet,
+    RunHistory,
+    StartAttempt,
+    attempt_of,
+    decide,
+    decide_job,
+    seen_of,
+)
+from xsft.launch.ownership import pass_over, recognise_jobset
+from xsft.launch.proposal import Proposal, proposal_of
+from xsft.launch.recording import Provenance, manifest_digest, record_of, record_of_found
+from xsft.launcher.readback import lacking_of_xpk, missing_values
+from xsft.machine import clock
+from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
+from xsft.machine.objects import latest_step
+from xsft.machine.parallel import start
+from xsft.machine.writable import check_writable
+from xsft.planning.steps import JobPlan, Plan, Planned
+from xsft.records import attempt_stem
+from xsft.records.labels import WRITES_ANNOTATION
+from xsft.records.record import AttemptFacts, ReadBack, Record
+from xsft.records.record_files import RecordRef, RecordStore, TakenAttempt, ref_of
+from xsft.runs.classify import true_condition
+from xsft.trainer.shuffling import order_at_first
+from xsft.weights.read_checkpoint import read_checkpoint
+
+SubmissionAction = Literal["created", "adopted", "attempt", "finished"]
+
+
+def create_planned(cluster: Cluster, plan: Planned, mark: str) -> CreatedObject | ExistingObject:
+    """Create exactly the plan's manifest through the cluster's API."""
+    return cluster.create_jobset(manifest_of(plan), mark=mark)
+
+
+def differences_of_planned(plan: Planned, held: JsonObject) -> list[str]:
+    return missing_values(manifest_of(plan), held)
+
+
+def is_whole(path: str) -> bool:
+    """Return whether a complete checkpoint exists at `path`."""
+    return read_checkpoint(path).status == "read"
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """The outcome of `submit`."""
+
+    plan: Planned
+    """The plan of the attempt that was created or adopted."""
+    action: SubmissionAction
+    jobset: str | None
+    uid: str | None
+    record: str | None
+    """The path of the attempt's record."""
+    steps: int | None = None
+    """The step of the last checkpoint, if the run is finished."""
+    resumed_from: int | None = None
+    """For a new JobSet: the step whose checkpoint it resumes from."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def resumed_order(self) -> RowOrder | None:
+        """Return the order of the rows that it reads from that step on."""
+        return None if self.resumed_from is None else order_at_first(self.plan.run)
+
+
+class Submitter(Struct, frozen=True, kw_only=True):
+    cluster: Cluster
+    store: RecordStore
+    provenance: Provenance
+    replan: Callable[[int], Planned]
+    """Return the plan of a later attempt; its JobSet has another name."""
+    progress: ShowLine = lambda _line: None
+    writable: Callable[[str, str | None], tuple[Problem, ...]] = check_writable
+    """Return the problems of an output for a cluster in that zone."""
+    image: Callable[[str], ImageLook] = look_at_image
+    create: Callable[[Cluster, Planned, str], CreatedObject | ExistingObject] = create_planned
+    compare: Callable[[Planned, JsonObject], list[str]] = differences_of_planned
+    """Return the differences between the plan and what the cluster holds."""
+    notes: tuple[Problem, ...] = ()
+    """Notes on how the JobSet is created; they are part of the record."""
+    made: Callable[[str], bool] = is_whole
+    """Return whether the output of a CPU job exists."""
+    rights: RightsOf = lambda _email, _demand: None
+    """Return the rights of the Google service account that the pods use; None if they cannot be read."""
+    parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
+    """Return the answer of MaxText's parser on the command line; the parser runs while the cluster is read."""
+    confirm: Callable[[Proposal], None] = lambda _proposal: None
+    """Called once, just before something is created. Raises Refused if the user declines."""
+
+    def submit(self, plan: Planned) -> Submission:
+        """Submit the plan. Raises as Cluster and RecordStore do, and Refused if something else prevents it."""
+        with when_interrupted(NOTHING_CREATED):
+            return self._submit_decided(plan)
+
+    def _submit_decided(self, plan: Planned) -> Submission:
+        output = str(plan.run.output)
+        self.progress("reading the output, the cluster and the image")
+        of_image = start(lambda: notes.image_notes(plan, look=self.image))
+        zone = plan.run.place.zone if plan.run.place else None
+        of_output = start(lambda: self.writable(output, zone))
+        # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. If
+        # the records were read after the JobSets, a JobSet that another submitter just created would look deleted.
+        records = self.store.read_run(output, plan.run_name)
+        with last_net(self.cluster.context):
+            facts, found = examine(self.cluster, plan, rights=self.rights)
+            listed = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
+            jobsets = tuple(self._with_workload_end(jobset, namespace=plan.run.namespace) for jobset in listed)
+        latest = self._latest_step(plan)
+        unwritable = of_output.result()
+        problems = accept_late(found, plan.run.spec.checks)
+        result = self._result(plan, facts)
+        world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
+        decision, passed_over = self._decide_submission(plan, world)
+        match decision:
+            case None:
+                return self.submit(plan)
+            case AdoptJobSet(jobset=seen):
+                return self._adopt_jobset(plan, seen, facts)
+            case KeepFinished(steps=steps, worthless=worthless):
+                if worthless:
+                    raise notes.finished_for_nothing(plan.run_name, worthless)
+                return self._keep_finished(result or plan, world, steps=steps)
+            case StartAttempt(attempt=attempt):
+                self._settle(plan, world)
+                said = (
+                    *unwritable,
+                    *of_image.result(),
+                    *problems,
+                    *notes.resume_notes(latest, attempt=attempt),
+                    *passed_over,
+                )
+                done = self._start(plan, attempt, world=world, problems=refuse_errors(said))
+                return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
+
+    def _with_workload_end(self, jobset: LiveJobSet, *, namespace: str) -> LiveJobSet:
+        """Return the JobSet as failed if it is suspended and Kueue has finished its Workload: nothing resumes it."""
+        if jobset.state != "live" or not jobset.suspended:
+            return jobset
+        try:
+            owned = self.cluster.reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL}={jobset.uid}")
+        except XsftError:
+            return jobset  # it counts as live, so nothing is created beside it
+        if any(true_condition(one.workload.conditions, "Finished") for one in owned):
+            return replace(jobset, state="failed")
+        return jobset
+
+    def _latest_step(self, plan: Planned) -> int | None:
+        """Return the last saved step; None for a CPU job, which saves no steps."""
+        match plan:
+            case Plan():
+                output = str(plan.run.output)
+                return latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
+            case JobPlan():
+                return None
+
+    def _settle(self, plan: Planned, world: RunHistory) -> None:
+        """Record that earlier attempts of a CPU job failed, before their JobSets are deleted. None is live."""
+        match plan:
+            case Plan():
+                return
+            case JobPlan():
+                for record in world.records:
+                    ended = next((seen for seen in world.jobsets if seen.uid == record.last.uid), None)
+                    if ended is not None and record.last.outcome == "created":
+                        reason = f"its JobSet {ended.state}, and its result is incomplete"
+                        self._finish(ref_of(record), self._facts("failed", reason=reason))
+
+    def _result(self, plan: Planned, facts: ClusterFacts) -> Planned | None:
+        """Return the plan of a CPU job with the folder that holds its complete result. A job that was still writing
+        when the plan was made, which chose another folder then, may have completed since.
+        """
+        match plan:
+            case Plan():
+                return None
+            case JobPlan():
+                ended = (one for one in facts.jobsets if seen_of(one).state == "completed")
+                same = (one for one in ended if seen_of(one).digest == plan.spec_digest)
+                paths = dict.fromkeys((plan.job.writes, *filter(None, map(_written_by, same))))
+                path = next(filter(self.made, paths), None)
+                return replace(plan, job=replace(plan.job, writes=path)) if path else None
+
+    def _decide_submission(self, plan: Planned, world: RunHistory) -> tuple[Decision | None, tuple[Problem, ...]]:
+        """Return the decision, and a note for each JobSet that has the next attempt's name but belongs to another run:
+        that name is skipped. None if the records must be read again: they have changed, and a JobSet without labels has
+        the name; xpk may have created it for this run.
+        """
+        passed_over: list[Problem] = []
+        while True:
+            decision = _decision(plan, world)
+            if not isinstance(decision, StartAttempt):
+                return decision, ()
+            name = attempt_name(plan.run_name, decision.attempt)
+            held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
+            other = seen_of(held) if held is not None else None
+            if other is None or other.run_name == plan.run_name:  # this run's, created since: the create will find it
+                return decision, tuple(passed_over)
+            if other.run_name is None and self._has_changed(plan, world):
+                return None, ()
+            world = pass_over(other, attempt=decision.attempt, world=world)
+            passed_over.append(notes.passed_over_note(other, run_name=plan.run_name))
+
+    def _has_changed(self, plan: Planned, world: RunHistory) -> bool:
+        """Return whether the records have changed since they were read."""
+        return self.store.read_run(str(plan.run.output), plan.run_name) != world.records
+
+    def _unlabelled_jobsets(
+        self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]
+    ) -> Iterator[LiveJobSet]:
+        """Yield the JobSets of this run that have no label of xsft, because xpk created them from the xpk line: the
+        first attempt's, and the last recorded one's.
+        """
+        listed = {found["metadata"]["name"] for found in facts.jobsets}
+        last = records[-1].last.jobset if records else None
+        later = last not in {None, plan.jobset, *listed}
+        jobset = self.cluster.get_jobset(name=str(last), namespace=plan.run.namespace) if later else None
+        for held in (facts.same_name, jobset):
+            if held and held["metadata"]["name"] not in listed:
+                as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
+                seen = recognise_jobset(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
+                if seen.run_name == plan.run_name:
+                    yield seen
+
+    def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
+        plan = first if attempt == 1 else self.replan(attempt)
+        manifest = manifest_of(plan)
+        self.progress("validating the JobSet and its Jobs with a dry run")
+        found = (*problems, *refuse_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
+        self.progress("waiting for MaxText's own parser")
+        found = (*found, *refuse_errors(self.parsed()))
+        self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=found))
+        action: SubmissionAction = "created" if attempt == 1 else "attempt"
+        record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
+        begun = self.store.begin(record)
+        if isinstance(begun, TakenAttempt) and self._has_changed(plan, world):
+            return self.submit(first)  # begun since the records were read, perhaps on another cluster: decide again
+        # A submitter that died, or one that is running, has this record. The unique name of the JobSet decides which is
+        # first.
+        ref = begun.ref if isinstance(begun, TakenAttempt) else begun
+        self.progress(f"creating JobSet {plan.jobset}")
+        return self._create_recorded(plan, ref, action=action, problems=(*found, *ref.problems))
+
+    def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
+        """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
+        with last_net(self.cluster.context):
+            unmanaged = unmanaged_problems(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
+            jobs = self.cluster.dry_run_jobs(manifest)
+            pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
+            return accept_late((*unmanaged, *jobs, *pods), accepted)
+
+    def _create_recorded(
+        self, plan: Planned, ref: RecordRef, *, action: SubmissionAction, problems: tuple[Problem, ...]
+    ) -> Submission:
+        with when_interrupted(notes.maybe_created(plan)):
+            outcome = self._create(plan, ref)
+            seen = seen_of(outcome.object)
+            if not isinstance(outcome, ExistingObject):
+                with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
+                    return self._record_outcome(plan, ref, seen, action=action, problems=problems)
+        if seen.run_name not in (None, plan.run_name):
+            self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.run_name}"))
+        return self.submit(plan)  # another submitter was first: decide again from the start
+
+    def _create(self, plan: Planned, ref: RecordRef) -> CreatedObject | ExistingObject:
+        try:
+            return self.create(self.cluster, plan, self.provenance.submitter)
+        except XsftError as refused:
+            if isinstance(refused, SpecError) or is_refusal(refused):
+                why = "; ".join(problem.message for problem in refused.problems)
+                self._finish(ref, self._facts("not-created", reason=why))
+            raise
+
+    def _record_outcome(
+        self,
+        plan: Planned,
+        ref: RecordRef,
+        seen: LiveJobSet,
+        *,
+        action: SubmissionAction,
+        problems: tuple[Problem, ...],
+    ) -> Submission:
+        read_back = self._read_back(plan)
+        digest = manifest_digest(manifest_of(plan))
+        learnt = {"uid": seen.uid, "manifest_digest": digest, "read_back": read_back, "problems": self.notes}
+        kept = self._finish(ref, self._facts("created", action=action, **learnt))
+        return Submission(
+            plan=plan,
+            action=action,
+            jobset=seen.name,
+            uid=seen.uid,
+            record=ref.path,
+            problems=(*problems, *self.notes, *kept),
+        )
+
+    def _facts(self, outcome: Literal["created", "not-created", "failed"], **known: Any) -> AttemptFacts:
+        return AttemptFacts(outcome=outcome, at=clock.now(), submitter=self.provenance.submitter, **known)
+
+    def _read_back(self, plan: Planned) -> ReadBack:
+        """Return what the cluster now holds of the run. If it cannot be read, that is part of the result, not an
+        error.
+        """
+        try:
+            stored = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+        except XsftError:
+            return ReadBack(outcome="not-read")
+        if stored is None:
+            return ReadBack(outcome="not-read")
+        found = tuple(self.compare(plan, stored))
+        return ReadBack(outcome="differs" if found else "same", differences=found)
+
+    def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
+        """Finish the record. If that fails, the JobSet still exists, so the failure is a warning."""
+        try:
+            problems = self.store.finish(ref, facts).problems
+        except XsftError as failed:
+            message = f"The record {ref.path} was started but could not be completed: {failed}."
+            problems = (
+                warning("record-not-finished", "", message, "Submit again: xsft adopts the run and repeats nothing."),
+            )
+        return (*problems, *notes.read_back_notes(facts.read_back))
+
+    def _adopt_jobset(self, plan: Planned, seen: LiveJobSet, facts: ClusterFacts) -> Submission:
+        attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
+        path = _record_path(plan, attempt_of(seen))
+        held = notes.held_by(facts, seen.uid)
+        # Another machine may have created it, or a submitter that was killed before it wrote the index.
+        unindexed = self.store.index_found(record_of_found(attempt, self.provenance, seen), path)
+        return Submission(
+            plan=_as_held(attempt, held),
+            action="adopted",
+            jobset=seen.name,
+            uid=seen.uid,
+            record=path,
+            problems=(*notes.adopted_notes(held), *unindexed),
+        )
+
+    def _keep_finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
+        last = max(world.jobsets, key=attempt_of, default=None)
+        record = max(world.records, key=lambda record: record.last.number, default=None)
+        if last and not (record and record.output):
+            record = record_of_found(plan, self.provenance, last)
+        path = _record_path(plan, record.last.number) if record else None
+        return Submission(
+            plan=plan,
+            action="finished",
+            jobset=last.name if last else None,
+            uid=last.uid if last else None,
+            record=path if world.records else None,
+            steps=steps,
+            problems=self.store.index_found(record, path) if record and path else (),
+        )
+
+
+def _as_held(plan: Planned, held: JsonObject | None) -> Planned:
+    """Return the plan as the cluster holds it: a running conversion keeps writing to the folder it started with, though
+    this call would have chosen another.
+    """
+    match plan:
+        case Plan():
+            return plan
+        case JobPlan():
+            path = _written_by(held or {})
+            return replace(plan, job=replace(plan.job, writes=path)) if path else plan
+
+
+def _written_by(held: JsonObject) -> str | None:
+    path: str | None = (held.get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
+    return path
+
+
+def _decision(plan: Planned, world: RunHistory) -> Decision:
+    match plan:
+        case Plan():
+            return decide(plan.run, world=world)
+        case JobPlan():
+            return decide_job(plan.run, digest=plan.spec_digest, world=world)
+
+
+def manifest_of(plan: Planned) -> JsonObject:
+    """Return the plan's manifest. Raises SpecError if it has none."""
+    if plan.manifest is None:
+        raise SpecError(errors_in(plan.problems))
+    return plan.manifest
+
+
+def _record_path(plan: Planned, attempt: int) -> str:
+    return f"{attempt_stem(str(plan.run.output), plan.run_name, attempt)}.json"

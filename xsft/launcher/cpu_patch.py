@@ -1,0 +1,187 @@
+"""The JobSet of a CPU job: the changes to xpk's manifest, and the expected content of the final one. Pure.
+
+Unchanged from xpk: `hostNetwork`, so that the pod uses the node's account for the bucket, as the trainer does; and the
+affinity that excludes the nodes of the cluster's own services. source: `xpk workload create
+--device-type=n2-standard-64-1`, xpk@1.16.0, as tests/golden/*.convert.yaml show it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from xsft.base.pointers import JsonValue, NamedEntry, Pointer
+from xsft.catalog.cpu import GIB, cpu_types
+from xsft.launcher.audit import Expectation
+from xsft.launcher.cpujob import SCRATCH, CpuJob
+from xsft.launcher.expect import process_expectations, secret_expectations, slice_expectations
+from xsft.launcher.launcher import Job
+from xsft.launcher.patch import (
+    NODE_TERMS,
+    Change,
+    capacity_changes,
+    identity_changes,
+    identity_labels,
+    pull_secret_changes,
+    token_changes,
+)
+from xsft.records.jobset_paths import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
+from xsft.records.labels import (
+    DIGEST_ANNOTATION,
+    FOR_ANNOTATION,
+    INSTANCE_TYPE,
+    OUTPUT_ANNOTATION,
+    RUN_LABEL,
+    TPU_NODE,
+    WORK_LABEL,
+    WRITES_ANNOTATION,
+)
+
+SCRATCH_VOLUME = "xsft-scratch"
+NODE_DISK = 20 * GIB
+"""Bytes that every node can spare: GKE's boot disks have 100 GiB, of which pods get half, and images are stored there
+too. source: docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes, "Local ephemeral storage
+reservation"."""
+GROUP = 1000
+"""Group that owns a volume with a disk of its own, so that any user of an image can write to it."""
+
+EXCLUSIVE: Pointer = ("metadata", "annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology")
+NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn", "values": ["default-pool"]}
+"""Node selector term that xpk sets; source: xpk@1.16.0 core/scheduling.py get_cpu_affinity."""
+
+
+def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
+    """Return the changes to the manifest for what xpk cannot express."""
+    at = places(job.run.mode.value)
+    place = _slice_changes(job, at) if job.on_tpu else _node_changes(job, at)
+    return (*job_identity(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
+
+
+def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
+    """Return what the job's manifest must hold."""
+    at = places(job.run.mode.value)
+    return (
+        *expected_identity(job, at),
+        *process_expectations(job.run, at, argv=job.process, command=job.command, env=job.env),
+        *_expected_scratch(job, at),
+        *(slice_expectations(job.run, at) if job.on_tpu else _expected_node(job, at)),
+        *_expected_policies(job, at),
+        *secret_expectations(job.run, at),
+    )
+
+
+def _job_labels(job: Job) -> dict[str, str]:
+    return {**identity_labels(job.run), WORK_LABEL: job.work}
+
+
+def _annotations(job: Job) -> dict[str, str]:
+    return {
+        DIGEST_ANNOTATION: job.digest,
+        OUTPUT_ANNOTATION: job.run.output or "",
+        FOR_ANNOTATION: job.training,
+        WRITES_ANNOTATION: job.writes,
+    }
+
+
+def job_identity(job: Job, at: JobSetPaths) -> Iterator[Change]:
+    """Return the changes that identify a run that does not train."""
+    return identity_changes(job.run, at, labels=_job_labels(job), annotations=_annotations(job), whose="job")
+
+
+def _node_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+    alone = "xpk reserves a whole node pool for a CPU job, so no second one and no Pathways head could start"
+    yield Change(path=EXCLUSIVE, action="remove", why=alone)
+    asks = "xpk limits the CPUs to those of the machine type and requests no memory"
+    resources = (*at.trainer, "resources")
+    yield Change(path=(*resources, "requests"), value=_cpu_job_requests(job), why=asks)
+    yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
+    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
+    yield from _scratch(job, at)
+    if job.disk > NODE_DISK:
+        disk = "a disk of its own belongs to root, and an image's user may be another"
+        yield Change(path=(*at.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
+
+
+def _slice_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes of a job on a slice, which it takes whole: Kueue counts all its chips, and no memory."""
+    yield from _scratch(job, at)
+    yield from capacity_changes(job.run, at)
+
+
+def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+    yield Change(
+        path=(*at.trainer, "securityContext"),
+        action="remove",
+        why="xpk makes it privileged, which only TPU containers need",
+    )
+    disk = "xpk has no volume for downloads, and no queue has quota for ephemeral-storage"
+    mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
+    yield Change(path=(*at.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME)), value=_volume(job), why=disk)
+    yield Change(path=(*at.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME)), value=mount, why=disk)
+
+
+def _cpu_job_requests(job: CpuJob) -> dict[str, JsonValue]:
+    return {"cpu": job.cpus, "memory": job.memory_quantity}
+
+
+def _node_terms(job: CpuJob) -> list[JsonValue]:
+    """Return node selector terms that exclude TPU hosts and nodes that are too small. The scheduler counts memory too;
+    auto-provisioning reads these terms."""
+    small = [one.machine for one in cpu_types() if one.memory_gib < job.machine.memory_gib]
+    too_small = [{"key": INSTANCE_TYPE, "operator": "NotIn", "values": small}] if small else []
+    chips = {"key": TPU_NODE, "operator": "DoesNotExist"}
+    return [{"matchExpressions": [NOT_DEFAULT_POOL, chips, *too_small]}]
+
+
+def _volume(job: CpuJob) -> JsonValue:
+    """Return a volume: a folder of the node, or a disk that lives as long as the pod. Kueue counts neither as a
+    request. On a slice it is the memory of the host instead of a disk for each of its hosts."""
+    if job.disk <= NODE_DISK:
+        return {"name": SCRATCH_VOLUME, "emptyDir": {}}
+    if job.on_tpu:
+        return {"name": SCRATCH_VOLUME, "emptyDir": {"medium": "Memory"}}
+    size = {"requests": {"storage": f"{math.ceil(job.disk / GIB)}Gi"}}
+    claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
+    return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
+
+
+def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield what identifies a run that does not train."""
+    labels: Pointer = ("metadata", "labels")
+    run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
+    yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
+    for key, value in (_job_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
+        yield Expectation(field="name", path=(*labels, key), value=value)
+    yield Expectation(field="name", path=(*pod, RUN_LABEL), value=run.run_name)
+    yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
+    yield Expectation(field="queue", path=(*labels, "kueue.x-k8s.io/queue-name"), value=run.queue)
+    for key, value in _annotations(job).items():
+        yield Expectation(field="name", path=("metadata", "annotations", key), value=value)
+
+
+def _expected_scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    volume = (*at.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
+    mount = (*at.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
+    yield Expectation(field="disk", path=volume, value=_volume(job))
+    yield Expectation(field="disk", path=mount, value=SCRATCH)
+
+
+def _expected_node(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    resources = (*at.trainer, "resources")
+    yield Expectation(field="replicas", path=(*at.slices, "replicas"), value=1)
+    yield Expectation(field="replicas", path=(*at.trainer_job, "parallelism"), value=1)
+    yield Expectation(field="memory", path=(*resources, "requests"), value=_cpu_job_requests(job))
+    yield Expectation(field="memory", path=(*resources, "limits"), value={"memory": job.memory_quantity})
+    yield Expectation(field="nodes", path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job))
+
+
+def _expected_policies(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield the policies of a job that is never restarted in place: files of an earlier start would conflict, so the
+    next call begins a new attempt."""
+    spec, policy = job.run.spec, ("spec", "failurePolicy")
+    yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
+    yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
+    yield Expectation(field="restarts", path=(*at.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))
+    ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
+    yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
+    yield Expectation(field="priority", path=(*at.trainer_pod, "priorityClassName"), value=spec.priority)

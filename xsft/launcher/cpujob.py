@@ -1,0 +1,159 @@
+"""Jobs of a training that need no chip: one process in one pod on a CPU node or, on request, on the first host of a TPU
+slice. Pure data."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from xsft.base.names import JOB_MODE, StageWork, attempt_name
+from xsft.catalog.cpu import GIB, CpuType, cpu_type_for, cpu_types
+from xsft.launcher.conversion_command import recorded_argv
+from xsft.launcher.encoding import encode_command
+from xsft.launcher.export_command import exported_argv
+from xsft.launcher.pod_end import noted_end
+from xsft.spec.conversion_inputs import ConversionInputs
+from xsft.spec.conversion_record import ConversionRecord
+from xsft.spec.resolve import Mode, Run
+from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
+from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.export_plan import ExportPlan
+
+SCRATCH = "/xsft-scratch"
+"""Folder in which the pod may write."""
+EXPORTED = f"{SCRATCH}/export"
+"""Folder in which an export is written before it is copied to its destination."""
+OF_CHIPS = ("LIBTPU_", "TPU_", "XLA_", "JAX_")
+"""Prefixes of the training's variables that would stop a process on a CPU, or mean nothing to it."""
+
+
+class CpuJob(Struct, frozen=True, kw_only=True):
+    """One process on one CPU node."""
+
+    work: StageWork
+    run: Run
+    """The workload's run under the job's own name: image, place, queue, Secrets and priority are the workload's."""
+    training: str
+    """run_name of the workload."""
+    digest: str
+    """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
+    argv: tuple[str, ...]
+    memory: int
+    """Bytes of memory."""
+    disk: int
+    """Bytes of scratch space."""
+    writes: str
+    """Path of the job's result."""
+    inputs: ConversionInputs | None = None
+    """Inputs of a conversion; None for other work."""
+    export: ExportPlan | None = None
+    """Plan of an export; None for other work."""
+
+    @property
+    def on_tpu(self) -> bool:
+        """Return whether it takes a TPU slice, whose chips are idle."""
+        return self.run.slice is not None
+
+    @property
+    def cpus(self) -> int:
+        """Return the CPUs to request, in the machine's proportion of 1 to 4 GiB: as many jobs fit as their memory
+        allows."""
+        return max(2, min(math.ceil(self.memory / (4 * GIB)), self.machine.vcpus * 9 // 10))
+
+    @property
+    def machine(self) -> CpuType:
+        """Return the smallest machine that holds the job; the largest that xpk names if none does."""
+        return cpu_type_for(self.memory) or cpu_types()[-1]
+
+    @property
+    def command(self) -> str:
+        """Return the encoded command, as `xsft.launcher.command.command`. Raises ValueError if it cannot be sent."""
+        return encode_command(argv=self.process, env=(), mode=self.run.mode.value)
+
+    @property
+    def process(self) -> tuple[str, ...]:
+        """Return the arguments of the container's process: those of the work, run by one that records its end."""
+        if self.export is not None:
+            return exported_argv(self.export, run=self.run)
+        return self.argv if self.inputs is None else _converting_argv(self, self.inputs)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the variables of the job's container."""
+        own = {name: value for name, value in self.run.spec.env.items() if not name.startswith(OF_CHIPS)}
+        token = self.run.spec.secrets.hf_token
+        at = {"HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/{token.key}"} if token else {}
+        return {"HF_HOME": f"{SCRATCH}/huggingface", "JAX_PLATFORMS": "cpu", **own, **at}
+
+    def attempt(self, number: int) -> CpuJob:
+        """Return the same job under the name of its nth attempt."""
+        own = run_on_slice if self.on_tpu else run_off_slice
+        return replace(self, run=own(self.run, run_name=self.run.run_name, attempt=number))
+
+    @property
+    def memory_quantity(self) -> str:
+        return f"{math.ceil(self.memory / GIB)}Gi"
+
+
+def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate, *, on_tpu: bool = False) -> CpuJob:
+    """Return the conversion job of the workload's run; the pod writes to the output itself, so only the download needs
+    its disk."""
+    own = run_on_slice if on_tpu else run_off_slice
+    return CpuJob(
+        work="convert",
+        run=own(run, run_name=made.run_name, attempt=1),
+        training=made.training,
+        digest=made.digest,
+        argv=made.argv,
+        memory=needs.memory,
+        disk=needs.download,
+        writes=made.checkpoint,
+        inputs=made.inputs,
+    )
+
+
+def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
+    """Return the export job of the workload's run; the model is written to the pod's disk before it is copied."""
+    return CpuJob(
+        work="export",
+        run=run_off_slice(run, run_name=plan.run_name, attempt=1),
+        training=plan.training,
+        digest=plan.digest,
+        argv=plan.argv,
+        memory=needs.memory,
+        disk=needs.disk,
+        writes=plan.writes,
+        export=plan,
+    )
+
+
+def _converting_argv(job: CpuJob, inputs: ConversionInputs) -> tuple[str, ...]:
+    """Return the container's command. A commit that only the hub named is in the record, as on this machine."""
+    run = job.run
+    record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
+    return recorded_argv(job.argv, record=record, end=noted_end(run), checkpoint=job.writes)
+
+
+def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:
+    """Return the workload's run as a job of it: under another name, and in the mode of jobs. `process`: how it
+    runs."""
+    name, mode = attempt_name(run_name, attempt), Mode(value=JOB_MODE, reason=process)
+    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
+
+
+def run_off_slice(run: Run, *, run_name: str, attempt: int) -> Run:
+    """Return the workload's run as its job on a CPU node."""
+    own = job_run(run, run_name=run_name, attempt=attempt, process="one process on a CPU node")
+    return replace(own, slice=None)
+
+
+def run_on_slice(run: Run, *, run_name: str, attempt: int) -> Run:
+    """Return the workload's run as its job on one slice of the workload's TPU type."""
+    tpu = run.spec.tpu.model_copy(update={"num_slices": 1}) if run.spec.tpu else None
+    spec = run.spec.model_copy(update={"tpu": tpu})
+    own = job_run(run, run_name=run_name, attempt=attempt, process="one process on the first host of a slice")
+    return replace(own, spec=spec)

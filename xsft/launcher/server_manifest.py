@@ -1,0 +1,244 @@
+"""The Kubernetes objects of a server: a Deployment of vLLM, and the Service and PodDisruptionBudget that it owns. Pure.
+
+Kueue does not manage it: it has no queue label, and never ends by itself.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xsft.base.pointers import JsonValue
+from xsft.launcher.encoding import escape_expansion
+from xsft.launcher.patch import HF_VOLUME
+from xsft.launcher.server_plan import ServingPlan
+from xsft.records.labels import (
+    DIGEST_ANNOTATION,
+    FOR_ANNOTATION,
+    OUTPUT_ANNOTATION,
+    RUN_LABEL,
+    SERVES_ANNOTATION,
+    WORK_LABEL,
+    target_label,
+)
+from xsft.spec.serving_inputs import CONTAINER, COPIER, PORT, ServingInputs
+from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
+from xsft.workers.sent import text_of
+
+HEALTH = "/health"
+"""Answers 200 only when the engine is loaded, and 503 when it is dead. source: vllm@0.11.0
+vllm/entrypoints/openai/api_server.py health; the server listens after the engine is built (build_async_engine_client).
+"""
+PERIOD_S = 10
+TIMEOUT_S = 5
+"""Seconds of one probe; the engine answers between two steps of its model."""
+
+WEIGHTS = "/weights"
+BUCKETS = "/bucket"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount point in the pod
+SHARED_MEMORY_SIZE = "2Gi"
+"""source: vllm@0.11.0 docs/deployment/k8s.md"""
+HOST_GIB, HOST_GIB_EACH = 8, 4
+"""GiB of the host's memory for the server's processes: in all, and for each accelerator."""
+COPIER_GIB = 2
+
+FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"
+FUSE_ANNOTATION = "gke-gcsfuse/volumes"
+"""source: docs.cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-ephemeral"""
+VPC_ANNOTATION = "networking.gke.io/load-balancer-type"
+"""source: docs.cloud.google.com/kubernetes-engine/docs/concepts/service-load-balancer-parameters"""
+
+
+def serving_plan(
+    inputs: ServingInputs, *, run_name: str, training: str, target: str, namespace: str, output: str, priority: str
+) -> ServingPlan:
+    """Return the plan with all three objects. `target`, `output`: the training's launcher and base_output_directory."""
+    own = {"app.kubernetes.io/managed-by": "xsft", **_selector(run_name)}
+    labels = {**own, **target_label(target)}
+    annotations = {
+        DIGEST_ANNOTATION: inputs.digest,
+        OUTPUT_ANNOTATION: output,
+        FOR_ANNOTATION: training,
+        SERVES_ANNOTATION: inputs.weights,
+    }
+    metadata = {"name": run_name, "namespace": namespace, "labels": labels, "annotations": annotations}
+    pod = {"metadata": _pod_metadata(inputs, own), "spec": _pod(inputs, priority=priority)}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+    return ServingPlan(
+        run_name=run_name,
+        training=training,
+        namespace=namespace,
+        inputs=inputs,
+        manifest={**deployment, "spec": _deployment(inputs, run_name=run_name, pod=pod)},
+        dependents=(_service(inputs, metadata), _disruption_budget(metadata)),
+    )
+
+
+def owned_by(dependent: JsonValue, *, name: str, uid: str) -> JsonValue:
+    """Return the object owned by the Deployment: the garbage collector deletes it after its owner."""
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid}
+    return {**dependent, "metadata": {**dependent["metadata"], "ownerReferences": [owner]}}
+
+
+def vllm_argv(inputs: ServingInputs) -> tuple[str, ...]:
+    """Return the server's command. source: vllm@0.11.0 vllm/entrypoints/openai/cli_args.py, vllm/engine/arg_utils.py"""
+    return (
+        "vllm",
+        "serve",
+        model_path(inputs),
+        *((f"--revision={inputs.commit}", f"--tokenizer-revision={inputs.commit}") if inputs.commit else ()),
+        f"--served-model-name={inputs.served_model_name}",
+        f"--max-model-len={inputs.max_model_len}",
+        f"--tensor-parallel-size={inputs.shape.count}",
+        "--host=0.0.0.0",
+        f"--port={PORT}",
+    )
+
+
+def model_path(inputs: ServingInputs) -> str:
+    """Return the model argument of vLLM: a folder in the pod, or a repository on the hub."""
+    if not inputs.is_in_bucket:
+        return inputs.repository
+    return WEIGHTS if inputs.is_copied else f"{BUCKETS}/{inputs.folder}"
+
+
+def serving_env(inputs: ServingInputs) -> dict[str, str]:
+    """Return the server's variables. Weights that are in the pod are loaded without a network.
+
+    source: vllm@0.11.0 docs/usage/usage_stats.md; huggingface_hub@1.0.0 constants.py
+    """
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    if inputs.is_in_bucket:
+        return {**quiet, "HF_HUB_OFFLINE": "1"}
+    token = {"HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/{inputs.token.key}"} if inputs.token else {}
+    return {**quiet, "HF_HOME": WEIGHTS, **token}
+
+
+def _selector(run_name: str) -> dict[str, str]:
+    return {RUN_LABEL: run_name, WORK_LABEL: "serve"}
+
+
+def _deployment(inputs: ServingInputs, *, run_name: str, pod: JsonValue) -> JsonValue:
+    """Return the spec. `Recreate`: a second pod beside the first would wait for accelerators that are taken."""
+    return {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "progressDeadlineSeconds": inputs.progress_s,
+        "selector": {"matchLabels": _selector(run_name)},
+        "template": pod,
+    }
+
+
+def _pod_metadata(inputs: ServingInputs, labels: dict[str, str]) -> JsonValue:
+    mounts_bucket = inputs.is_in_bucket and not inputs.is_copied
+    return {"labels": labels, **({"annotations": {FUSE_ANNOTATION: "true"}} if mounts_bucket else {})}
+
+
+def _pod(inputs: ServingInputs, *, priority: str) -> JsonValue:
+    toleration = {"key": inputs.shape.resource, "operator": "Exists", "effect": "NoSchedule"}
+    return {
+        "automountServiceAccountToken": False,
+        "priorityClassName": priority,
+        "nodeSelector": inputs.shape.node_selector,
+        "tolerations": [toleration],
+        **({"serviceAccountName": inputs.service_account} if inputs.service_account else {}),
+        **({"imagePullSecrets": [{"name": inputs.pull_secret}]} if inputs.pull_secret else {}),
+        **({"initContainers": [_copier(inputs)]} if inputs.is_copied else {}),
+        "containers": [_server(inputs)],
+        "volumes": [_weights_volume(inputs), *_token_volume(inputs), _shared_memory()],
+    }
+
+
+def _server(inputs: ServingInputs) -> JsonValue:
+    command, *args = vllm_argv(inputs)
+    probe = {"httpGet": {"path": HEALTH, "port": "http"}, "periodSeconds": PERIOD_S, "timeoutSeconds": TIMEOUT_S}
+    return {
+        "name": CONTAINER,
+        "image": inputs.image,
+        "command": [command],
+        "args": [escape_expansion(arg) for arg in args],
+        "env": [{"name": name, "value": value} for name, value in serving_env(inputs).items()],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "resources": server_resources(inputs),
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "startupProbe": {**probe, "failureThreshold": math.ceil(inputs.load_s / PERIOD_S)},
+        "readinessProbe": {**probe, "failureThreshold": 3},
+        "volumeMounts": [_weights_mount(inputs), *_token_mount(inputs), {"name": "shm", "mountPath": SHARED_MEMORY}],
+    }
+
+
+def server_resources(inputs: ServingInputs) -> JsonValue:
+    """Return requests and limits. Half of the machine's processors: GKE and the node's own pods need some."""
+    shape, accelerators = inputs.shape, {inputs.shape.resource: str(inputs.shape.count)}
+    copied = 0 if inputs.is_in_bucket and not inputs.is_copied else inputs.copy_gib
+    memory = copied + HOST_GIB + HOST_GIB_EACH * shape.count
+    return {
+        "requests": {"cpu": str(shape.vcpus // 2), "memory": f"{memory}Gi", **accelerators},
+        "limits": accelerators,
+    }
+
+
+def _copier(inputs: ServingInputs) -> JsonValue:
+    return {
+        "name": COPIER,
+        "image": inputs.copier,
+        "command": ["python3", "-c", escape_expansion(text_of("xsft.workers.copy_weights"))],
+        "args": [escape_expansion(inputs.weights), WEIGHTS],
+        "resources": {"requests": {"cpu": "4", "memory": f"{inputs.copy_gib + COPIER_GIB}Gi"}},
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": [{"name": COPIER, "mountPath": WEIGHTS}],
+    }
+
+
+def _weights_volume(inputs: ServingInputs) -> JsonValue:
+    """Return the volume of the weights. In the host's memory, of which these machines have more than their accelerators
+    hold: no disk is needed, v6e machines attach no persistent disk, and a restarted server finds the weights there.
+    """
+    if inputs.is_in_bucket and not inputs.is_copied:
+        attributes = {"bucketName": inputs.bucket, "mountOptions": "implicit-dirs"}
+        return {"name": COPIER, "csi": {"driver": FUSE_DRIVER, "readOnly": True, "volumeAttributes": attributes}}
+    return {"name": COPIER, "emptyDir": {"medium": "Memory", "sizeLimit": f"{inputs.copy_gib}Gi"}}
+
+
+def _weights_mount(inputs: ServingInputs) -> JsonValue:
+    if not inputs.is_in_bucket:
+        return {"name": COPIER, "mountPath": WEIGHTS}
+    return {"name": COPIER, "mountPath": WEIGHTS if inputs.is_copied else BUCKETS, "readOnly": True}
+
+
+def _token_volume(inputs: ServingInputs) -> list[JsonValue]:
+    """Return the hub's token as a file; only a server that reads the hub has it."""
+    if inputs.token is None or inputs.is_in_bucket:
+        return []
+    secret = {"secretName": inputs.token.secret, "defaultMode": 0o444}
+    return [{"name": HF_VOLUME, "secret": secret}]
+
+
+def _token_mount(inputs: ServingInputs) -> list[JsonValue]:
+    return [{"name": one["name"], "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True} for one in _token_volume(inputs)]
+
+
+def _shared_memory() -> JsonValue:
+    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY_SIZE}}
+
+
+def _service(inputs: ServingInputs, metadata: JsonValue) -> JsonValue:
+    ports = [{"name": "http", "port": PORT, "targetPort": "http"}]
+    kind, annotations = _exposed_service(inputs)
+    spec = {"type": kind, "selector": _selector(metadata["name"]), "ports": ports}
+    own = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": own, "spec": spec}
+
+
+def _exposed_service(inputs: ServingInputs) -> tuple[str, dict[str, str]]:
+    """Return the Service's type and annotations."""
+    match inputs.expose:
+        case "cluster":
+            return "ClusterIP", {}
+        case "vpc":
+            return "LoadBalancer", {VPC_ANNOTATION: "Internal"}
+
+
+def _disruption_budget(metadata: JsonValue) -> JsonValue:
+    """Return a budget that keeps the only pod during a voluntary disruption; GKE respects it for one hour."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": _selector(metadata["name"])}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}

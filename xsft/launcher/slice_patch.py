@@ -1,0 +1,59 @@
+"""The JobSet of a job on a training's slices: the changes to xpk's manifest, and the expected content of the final one.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.base.pointers import Pointer
+from xsft.launcher.audit import Expectation
+from xsft.launcher.cpu_patch import expected_identity, job_identity
+from xsft.launcher.expect import process_expectations, secret_expectations, slice_expectations
+from xsft.launcher.patch import Change, capacity_changes, pull_secret_changes, token_changes
+from xsft.launcher.slicejob import SliceJob
+from xsft.records.jobset_paths import JobSetPaths, places, pod_failure_policy
+
+FAIL_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
+"""JobSet's rule: a second failure, or an exceeded time limit, is not restarted. source: k8s.io/api batch/v1
+JobReasonDeadlineExceeded; jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go onJobFailureReasons."""
+DEADLINE: Pointer = ("activeDeadlineSeconds",)
+RULES: Pointer = ("spec", "failurePolicy", "rules")
+
+
+def slice_changes(job: SliceJob) -> tuple[Change, ...]:
+    """Return the changes to the manifest for what xpk cannot express."""
+    at, run = places(job.run.mode.value), job.run
+    limit = "xpk has no time limit for a workload"
+    return (
+        *job_identity(job, at),
+        *token_changes(run, at),
+        *pull_secret_changes(run, at),
+        *capacity_changes(run, at),
+        Change(path=(*at.trainer_job, *DEADLINE), value=job.limit_s, why=limit),
+        Change(path=RULES, value=[FAIL_RULE], why=limit),
+    )
+
+
+def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
+    """Return what the job's manifest must hold."""
+    at = places(job.run.mode.value)
+    return (
+        *expected_identity(job, at),
+        *process_expectations(job.run, at, argv=job.argv, command=job.command, env=job.env),
+        *slice_expectations(job.run, at),
+        *_policies(job, at),
+        *secret_expectations(job.run, at),
+    )
+
+
+def _policies(job: SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield the policies of a job that starts again from its beginning after a preemption."""
+    spec = job.run.spec
+    yield Expectation(field="restarts.max", path=("spec", "failurePolicy", "maxRestarts"), value=spec.restarts.max)
+    yield Expectation(field="restarts.on_exit_codes", path=RULES, value=[FAIL_RULE])
+    failure = pod_failure_policy(spec.restarts.on_exit_codes)
+    yield Expectation(field="restarts.on_exit_codes", path=(*at.trainer_job, "podFailurePolicy"), value=failure)
+    yield Expectation(field="stages.evaluate.limit_s", path=(*at.trainer_job, *DEADLINE), value=job.limit_s)
+    ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
+    yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
+    yield Expectation(field="priority", path=(*at.trainer_pod, "priorityClassName"), value=spec.priority)

@@ -1,0 +1,81 @@
+"""Jobs of a training that need its slices but do not train: one process per host, as in McJAX. Pure data."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.names import StageWork
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.program import pod_argv
+from xsft.launcher.cpujob import job_run
+from xsft.launcher.encoding import encode_command
+from xsft.launcher.pod_end import noted_end
+from xsft.spec.resolve import Run
+from xsft.trainer.tokenizer_copy import copy_arguments
+from xsft.trainer.trainer import trainer_of
+from xsft.workers.evaluation_archive import program_digest
+
+
+class SliceJob(Struct, frozen=True, kw_only=True):
+    """One process on each host of the training's slices."""
+
+    work: StageWork
+    run: Run
+    """The workload's run under the job's own name."""
+    training: str
+    """run_name of the workload."""
+    digest: str
+    """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
+    plan: EvaluationPlan
+    """Plan of the evaluation."""
+    program: str
+    """sha256 of the program that the process runs, 64 hex digits (`evaluation.program`)."""
+    limit_s: int
+    """Maximum seconds from the start of its pods; afterwards Kubernetes ends them."""
+    writes: str
+    """Path of the job's result."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Return the process on each host, after the copy of the tokenizer if the training makes one."""
+        python, *rest = pod_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
+        return (python, *copy_arguments(self.run), *rest)
+
+    @property
+    def is_carried(self) -> bool:
+        """Return whether the image carries that program; else the command contains it."""
+        return self.run.evaluation_program == self.program
+
+    @property
+    def command(self) -> str:
+        """Return the encoded command, as `xsft.launcher.command.command`. Raises ValueError if it cannot be sent."""
+        env, mode = trainer_of(self.run).command_env(self.run), self.run.mode.value
+        return encode_command(argv=self.argv, env=env, mode=mode)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the variables of the job's container, those of the training."""
+        return trainer_of(self.run).container_env(self.run)
+
+    def attempt(self, number: int) -> SliceJob:
+        """Return the same job under the name of its nth attempt."""
+        return replace(self, run=_run_of(self.run, run_name=self.run.run_name, attempt=number))
+
+
+def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
+    """Return the evaluation of the workload's run on as many slices as the training has."""
+    return SliceJob(
+        work="evaluate",
+        run=_run_of(run, run_name=plan.run_name, attempt=1),
+        training=plan.training,
+        digest=plan.digest,
+        plan=plan,
+        program=program_digest(),
+        limit_s=limit_s,
+        writes=plan.result,
+    )
+
+
+def _run_of(run: Run, *, run_name: str, attempt: int) -> Run:
+    return job_run(run, run_name=run_name, attempt=attempt, process="one process per host")

@@ -1,0 +1,90 @@
+"""Standard streams, where the file descriptors themselves must be changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
+
+from xsft.base.secrets import redact
+from xsft.base.terminal_text import safe_text
+
+
+class ScreenedStream:
+    """A text stream that removes secrets and terminal control characters from all output: of verbs, argparse and
+    tracebacks.
+    """
+
+    def __init__(self, stream: TextIO, *, controls: bool = False) -> None:
+        self.stream = stream
+        self._controls = controls
+
+    def write(self, text: str) -> int:
+        shown = redact(text)
+        self.stream.write(shown if self._controls else safe_text(shown))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def prepare_streams() -> None:
+    """Prepare the standard streams: a closed one becomes empty or discards its output, text that the locale cannot
+    encode is escaped, and neither secrets nor control characters are written.
+
+    Standard input comes first: its descriptor is the lowest, so that no other socket or file gets it.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the whole process
+    sys.stdout = _screen_stream(sys.stdout)
+    sys.stderr = _screen_stream(sys.stderr)
+
+
+def has_terminal() -> bool:
+    """Return whether a terminal is there to ask a question on stderr and read the answer."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def print_if_slow(line: str, *, after_s: float) -> Iterator[None]:
+    """Print the line on stderr if the work below takes longer; on a terminal a spinner shows the wait."""
+    timer = threading.Timer(after_s, lambda: sys.stderr.write(f"{line}\n"))
+    timer.daemon = True
+    if not sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _screen_stream(stream: Any) -> Any:
+    return stream if isinstance(stream, ScreenedStream) else ScreenedStream(_prepare_stream(stream))
+
+
+def _prepare_stream(stream: TextIO | None) -> TextIO:
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")
+    with contextlib.suppress(AttributeError, ValueError):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+    return stream
+
+
+def with_controls(stream: Any) -> Any:
+    """Return the same stream without removing control characters, for code that draws on a terminal or output that was
+    requested raw.
+    """
+    return ScreenedStream(stream.stream, controls=True) if isinstance(stream, ScreenedStream) else stream
+
+
+def silence_stdout() -> None:
+    """Point stdout at /dev/null: after a broken pipe Python would print another error at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

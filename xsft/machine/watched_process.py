@@ -1,0 +1,81 @@
+"""The trainer as a child process: started in its own session, its lines passed on, stopped within seconds."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+from xsft.base.errors import EnvironmentMissing
+from xsft.machine.log_lines import LONGEST, keep_lines
+from xsft.machine.process import stop_session
+
+GRACE_S = 8.0
+"""Seconds from SIGINT to SIGKILL. Python raises KeyboardInterrupt and MaxText ends in 2 to 3 s; a checkpoint being
+written when it is killed is ignored on resume (it is still named `N.orbax-checkpoint-tmp`)."""
+
+SIGNALS_FROM = 128
+
+
+def follow(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    on_line: Callable[[str], None],
+    grace_s: float = GRACE_S,
+) -> int:
+    """Run to the end; every line is written to `log`, then passed to `on_line`. Returns the exit status, 128 + n for
+    signal n.
+
+    If anything is raised meanwhile, above all by Ctrl-C, the child is stopped first. Raises EnvironmentMissing if it
+    cannot be started.
+    """
+    with log.open("wb") as kept:
+        process = _start_trainer(argv, env, output=subprocess.PIPE)
+        try:
+            with process.stdout as output:  # type: ignore[union-attr]
+                keep_lines(_read_available(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
+            status = process.wait()
+        finally:
+            stop_session(process, grace_s=grace_s)
+    return status if status >= 0 else SIGNALS_FROM - status
+
+
+@contextmanager
+def run_process(
+    argv: Sequence[str], *, env: Mapping[str, str], log: Path, grace_s: float = GRACE_S
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the process with its output in `log`; stop it at the end. Raises as `follow`."""
+    with log.open("wb") as kept:
+        process = _start_trainer(argv, env, output=kept.fileno())
+        try:
+            yield process
+        finally:
+            stop_session(process, grace_s=grace_s)
+
+
+def _start_trainer(argv: Sequence[str], env: Mapping[str, str], *, output: int) -> subprocess.Popen[bytes]:
+    """Start it in its own session: Ctrl-C on the terminal reaches only xsft, which then decides."""
+    try:
+        return subprocess.Popen(
+            tuple(argv),
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{argv[0]} could not be started: {failed.strerror}",
+            fix="`xsft doctor` shows what is missing; `xsft setup` installs it",
+        ) from failed
+
+
+def _read_available(output: BufferedReader) -> Iterator[bytes]:
+    """Yield what is available, without waiting for more."""
+    while chunk := output.read1(LONGEST):
+        yield chunk

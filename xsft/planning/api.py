@@ -1,0 +1,309 @@
+"""The Python API: files in, typed values out; the same values the command line prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.acceptance import accept_late, for_submission
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
+from xsft.base.problems import Problem, errors_in
+from xsft.base.secrets import redact_problem
+from xsft.checks.facts import Facts
+from xsft.checks.parsed import parser_problems, question_of
+from xsft.checks.rows import sampled_texts
+from xsft.data.counted_store import counts_kept
+from xsft.data.read_rows import ReadRows, read_rows
+from xsft.data.tokenized import CountTokens, count_tokens
+from xsft.environments import environments
+from xsft.environments.render import render
+from xsft.fit.cache import fit_cache
+from xsft.fit.trainer_step import step_to_compile
+from xsft.launcher.launcher import ReadyRendering, Rendering, XpkRendering
+from xsft.machine import clock
+from xsft.machine.files import STDIN, read_workload_text
+from xsft.machine.parallel import Questions, all_answers
+from xsft.machine.paths import own_cache
+from xsft.planning import gather
+from xsft.planning.counted import address, content_address
+from xsft.planning.hub_reader import HubReader, online_reader
+from xsft.planning.offline import skip_checkpoint, skip_data, skip_names, skip_rows, skip_weights
+from xsft.planning.parsed import ask_parser
+from xsft.planning.planner import make_intent, make_plan
+from xsft.planning.steps import Intent, Plan
+from xsft.planning.templates import template_facts
+from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names
+from xsft.records.record import MeasuredPace
+from xsft.records.record_files import record_store
+from xsft.spec.facts import TemplateFacts
+from xsft.spec.loader import load_yaml
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.reader import read_spec
+from xsft.spec.resolve import resolve
+from xsft.weights.read_checkpoint import read_checkpoint
+
+
+class LoadedWorkload(Struct, frozen=True, kw_only=True):
+    """A workload and the file it came from."""
+
+    file: str
+    spec: WorkloadSpec
+    template: TemplateFacts | None = None
+    """Content of the file that its `data.chat_template` names."""
+    offline: bool = False
+    """Whether only files of this machine are read for it."""
+
+
+def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> LoadedWorkload:
+    """Read and validate one workload. `settings` are `a.b=c`; `-` reads stdin. Raises SpecError with every problem."""
+    name = str(file)
+    try:
+        changes = (*settings, *((f"name={run_name}", "run_name_suffix=none") if run_name else ()))
+        spec = read_spec(read_workload_text(name), settings=changes)
+    except SpecError as e:
+        raise SpecError(tuple(redact_problem(p).in_file(p.file or name) for p in e.problems)) from None
+    return LoadedWorkload(file=name, spec=spec, template=template_facts(spec, file=name))
+
+
+def load_each(
+    files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None, offline: bool = False
+) -> tuple[tuple[LoadedWorkload, ...], tuple[Problem, ...]]:
+    """Return the files that could be read, and the problems of those that could not. `offline`: of `LoadedWorkload`."""
+    _refuse_stdin_twice(files)
+    loaded: list[LoadedWorkload] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            loaded.append(replace(load(file, settings=settings, run_name=run_name), offline=offline))
+        except XsftError as e:
+            problems.extend(p.in_file(p.file or str(file)) for p in e.problems)
+    return tuple(loaded), tuple(problems)
+
+
+def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
+    if [str(file) for file in files].count(STDIN) > 1:
+        raise UsageError("- is given twice; standard input can be read only once.", fix="Give it once.")
+
+
+def intend(
+    workloads: Sequence[LoadedWorkload],
+    *,
+    attempt: int = 1,
+    hub: HubReader | None = None,
+    progress: ShowLine = lambda _line: None,
+) -> tuple[Intent, ...]:
+    """Gather the facts and decide everything, without rendering. Requests run in parallel, and each is sent once.
+
+    `hub`: a replacement for the Hugging Face hub. `progress`: gets the pending requests after a second, and when they
+    change.
+    """
+    questions, today = Questions(), clock.today()
+    looks = _each_once(questions, hub=hub, offline=any(one.offline for one in workloads))
+    intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
+    waiting = partial(_waiting_for, questions)
+    return tuple(all_answers(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
+
+
+WORKLOADS_AT_ONCE = 16
+"""Each workload has at most five requests in progress; requests that they share are sent once."""
+
+
+class _SharedLooks(Struct, frozen=True, kw_only=True):
+    checkpoint: ReadCheckpoint
+    names: ListNames
+    rows: ReadRows
+    hub: HubReader
+    tokens: CountTokens
+
+
+def _each_once(questions: Questions, *, hub: HubReader | None, offline: bool) -> _SharedLooks:
+    if offline:
+        checkpoint, names, rows = skip_checkpoint, skip_names, skip_rows
+        hub = hub or HubReader(skip_data, skip_weights)
+    else:
+        checkpoint, names, rows = read_checkpoint, folder_names, read_rows
+        hub = hub or online_reader()
+    return _SharedLooks(
+        checkpoint=questions.once(checkpoint, subject=str),
+        names=questions.once(names, subject=str),
+        rows=questions.once(rows, subject=lambda pattern, **_of: str(pattern)),
+        hub=HubReader(questions.once(hub.data, subject=str), questions.once(hub.weights, subject=lambda one: one.repo)),
+        tokens=questions.once(count_tokens, subject=lambda _texts, **_of: "the tokenizer"),
+    )
+
+
+def _waiting_for(questions: Questions) -> str:
+    """Return a line on the first questions without an answer; empty if there are none."""
+    waiting = questions.waiting()
+    more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+    return f"waiting for {', '.join(waiting[:3])}{more}" if waiting else ""
+
+
+def _intent(one: LoadedWorkload, *, attempt: int, today: str, looks: _SharedLooks) -> Intent:
+    facts = gather.gather(
+        one.spec, file=one.file, today=today, look=looks.checkpoint, names=looks.names, rows=looks.rows, hub=looks.hub
+    )
+    facts = _with_counts(one.spec, replace(facts, template=one.template, attempt=attempt), looks.tokens)
+    return make_intent(one.spec, _with_fit(one.spec, facts))
+
+
+def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
+    """Return the facts with the TPU compiler's cached verdict for this run's step, if `xsft fit` made one, and with the
+    paces of runs like it."""
+    step = step_to_compile(resolve(spec, facts)[0]) if spec.on_cluster else None
+    return replace(facts, fit=fit_cache().known(step), paces=own_paces(spec)) if step else facts
+
+
+def own_paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
+    """Return the paces of the runs of this model on this TPU type that were submitted from this machine."""
+    paces = (one.pace for one in record_store().local_index().entries)
+    like = (spec.model.name, spec.tpu.type if spec.tpu else "")
+    return tuple(one for one in paces if one and (one.model, one.tpu) == like)
+
+
+def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
+    """Return the facts with the counts of `xsft data inspect` for the same rows and keys, else with the tokens of a
+    sample; of the rows for evaluation always with those.
+    """
+    run = resolve(spec, facts)[0]
+    by_content = content_address(run, facts)
+    counted = counts_kept(address(run, facts)) or (counts_kept(by_content) if by_content else None)
+    if facts.tokenizer is None:
+        return replace(facts, counted=counted)
+    train = () if counted else sampled_texts(run, facts, split="train")
+    evaluated = sampled_texts(run, facts, split="eval")
+    tokens = count((*train, *evaluated), tokenizer=facts.tokenizer.folder)
+    return replace(
+        facts,
+        counted=counted,
+        tokenized=tokens[: len(train)],
+        eval_tokenized=tokens[len(train) :],
+        no_counter=bool(train or evaluated) and not tokens and environments.find_environment("maxtext") is None,
+    )
+
+
+def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], ...]:
+    """Return what the installed MaxText's own parser says of each intent, besides its problems. One process answers all
+    new questions: about 5 s on a quiet machine."""
+    answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])
+    pairs = zip(intents, answers, strict=True)
+    found = ((intent, parser_problems(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
+    return tuple(accept_late(problems, intent.run.spec.checks) for intent, problems in found)
+
+
+def check(workload: LoadedWorkload) -> tuple[Problem, ...]:
+    """Return every problem of the workload, errors first, as `xsft check` finds them; nothing is rendered."""
+    return tuple(p.in_file(workload.file) for p in intend((workload,))[0].problems)
+
+
+def plan(
+    workloads: Sequence[LoadedWorkload], *, attempt: int = 1, progress: ShowLine = lambda _line: None
+) -> tuple[Plan, ...]:
+    """Return one plan per workload; all that xpk has not rendered before goes to one process of xpk's environment.
+
+    `attempt` names the JobSet: 1 unless earlier attempts of the run ended.
+    """
+    return plan_intents(workloads, intend(workloads, attempt=attempt, progress=progress), progress=progress)
+
+
+def plan_intents(
+    workloads: Sequence[LoadedWorkload], intents: Sequence[Intent], *, progress: ShowLine = lambda _line: None
+) -> tuple[Plan, ...]:
+    """Return the plan of each workload, from what `intend` returned for it."""
+    _refuse_secrets(workloads, intents)
+    if any(one.offline for one in workloads):
+        _refuse_download(intents)
+    manifests = render_manifests([intent.rendering for intent in intents], progress=progress)
+    return tuple(
+        make_plan(intent, rendered=manifest, file=loaded.file)
+        for loaded, intent, manifest in zip(workloads, intents, manifests, strict=True)
+    )
+
+
+def accepted_problems(made: Plan) -> tuple[Problem, ...]:
+    """Return the problems of a plan that may be submitted.
+
+    Raises SpecError if an error forbids it, Unreachable if the only errors are facts that could not be read: the
+    workload may be right, and a nightly job can try again.
+    """
+    return admitted_problems(made.problems)
+
+
+def admitted_problems(found: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems as a submission judges them. Raises as `accepted_problems` does."""
+    problems = for_submission(found)
+    errors = errors_in(problems)
+    if errors and all(problem.kind == "unread" for problem in errors):
+        raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
+    if errors:
+        raise SpecError(tuple(map(redact_problem, errors)))
+    return problems
+
+
+def _refuse_secrets(workloads: Sequence[LoadedWorkload], intents: Sequence[Intent]) -> None:
+    """Raise SpecError for a plan with a literal secret: it would be printed, and kept in the render cache."""
+    pairs = zip(workloads, intents, strict=True)
+    holding = [p.in_file(one.file) for one, i in pairs if _has_secret(i.problems) for p in i.problems]
+    if holding:
+        raise SpecError(tuple(redact_problem(p) for p in holding if p.severity == "error"))
+
+
+def _refuse_download(intents: Sequence[Intent]) -> None:
+    """Raise EnvironmentMissing if the plans need xpk and its environment would be downloaded."""
+    if any(one.xpk_argv for one in intents) and environments.find_environment("xpk") is None:
+        raise EnvironmentMissing(
+            "the xpk environment is not built, and --offline downloads nothing",
+            fix="Build it once: xsft setup xpk. xsft check --offline works without it.",
+        )
+
+
+def _has_secret(problems: Sequence[Problem]) -> bool:
+    return any(p.kind == "secret" for p in problems)
+
+
+def render_manifests(
+    renderings: Sequence[Rendering | None], *, progress: ShowLine = lambda _line: None
+) -> tuple[dict[str, Any] | None, ...]:
+    """Return the manifest of each rendering; all that xpk has not rendered before goes to one process of its
+    environment."""
+    by_xpk = _render_by_xpk(renderings, progress=progress)
+    return tuple(_manifest(one, by_xpk) for one in renderings)
+
+
+def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict[str, Any]]) -> dict[str, Any] | None:
+    match rendering:
+        case None:
+            return None
+        case XpkRendering(xpk_argv=argv):
+            return by_xpk[argv]
+        case ReadyRendering(document=document):
+            return cast("dict[str, Any]", document)
+
+
+def _render_by_xpk(
+    renderings: Sequence[Rendering | None], *, progress: ShowLine
+) -> dict[tuple[str, ...], dict[str, Any]]:
+    argvs = tuple(dict.fromkeys(one.xpk_argv for one in renderings if one and one.xpk_argv))
+    if not argvs:
+        return {}
+    xpk = environments.ensure("xpk", progress=progress)
+    texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=own_cache())
+    return {argv: _parse_manifest(text) for argv, text in zip(argvs, texts, strict=True)}
+
+
+def _parse_manifest(manifest: str) -> dict[str, Any]:
+    """Return the parsed manifest; raise an error unless it is one mapping, because xpk never parses its own output."""
+    try:
+        document = load_yaml(manifest)
+    except yaml.YAMLError as e:
+        raise XsftError(f"xpk rendered a manifest that is not YAML: {e}", fix="Please report it.") from None
+    if not isinstance(document, dict):
+        raise XsftError("xpk rendered a manifest that is not one object", fix="Please report it.")
+    return document

@@ -1,0 +1,171 @@
+"""Queries the Hugging Face hub for a repository before a conversion: its commit, its gate, its small files.
+
+source: huggingface_hub@2.4.0 hf_api.py [model_info], file_download.py [hf_hub_url], utils/_http.py
+[hf_raise_for_status] (X-Error-Code). Tested against a stand-in on loopback only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from requests import RequestException
+from requests.exceptions import Timeout
+
+from xsft.base.errors import Unreachable
+from xsft.base.problems import Problem, error
+from xsft.base.secrets import hold_secret
+from xsft.machine.http_session import Session
+from xsft.spec.conversion_inputs import BRANCH, ConversionSource, is_commit
+from xsft.spec.facts import SourceFacts
+from xsft.weights.quantized import language_fields, quantisation_evidence
+from xsft.weights.weights_folder import CONFIG, INDEX, SINGLE, vocabulary
+
+ENDPOINT = "https://huggingface.co"
+TIMEOUT_S = 10.0
+LARGEST = 64 << 20
+"""Maximum bytes read of an answer; the index of a model of 1,000 GB has 10 MB."""
+REPO, REVISION = "model.hf.repo", "model.hf.revision"
+_BITS = re.compile(r"(?:BF|F|I|U)([0-9]+)(?:_|$)")
+"""Width of a type of safetensors, e.g. BF16, F8_E4M3, U8. source: safetensors@0.6 tensor.rs Dtype."""
+
+
+class HubAnswer(Exception):
+    """An answer that is not a success."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(f"{status} {code}".strip())
+        self.status, self.code = status, code
+
+
+def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: str | None) -> SourceFacts:
+    """Return the hub's facts; a problem states why it cannot be converted. Raises Unreachable if the hub does not
+    answer. `token` is sent only to the hub.
+    """
+    endpoint = endpoint_of(env)
+    revision = source.revision or BRANCH
+    with hub_session(token) as session:
+        try:
+            info = read_json(session, f"{endpoint}/api/models/{source.repo}/revision/{quote(revision, safe='')}")
+            return _facts_of_answer(session, f"{endpoint}/{source.repo}/resolve", source, info)
+        except HubAnswer as told:
+            return SourceFacts(problems=(_problem(source, told, has_token=token is not None),))
+        except (RequestException, ValueError) as failed:
+            why = "timed out" if isinstance(failed, Timeout) else type(failed).__name__
+            fix = "Check the network and HF_ENDPOINT, or download the repository and set model.hf.repo to the folder."
+            raise Unreachable(f"{endpoint} could not be read for {source.repo}: {why}", fix=fix) from failed
+
+
+def hub_session(token: str | None) -> Session:
+    """Return a session that sends the token to the hosts it asks, and no other login."""
+    session = Session()
+    if token:
+        session.headers["Authorization"] = f"Bearer {token}"
+    return session
+
+
+def endpoint_of(env: Mapping[str, str]) -> str:
+    """Return the hub's address. Raises Unreachable if the user forbids requests."""
+    if env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        raise Unreachable(
+            "HF_HUB_OFFLINE is set, so the hub was not contacted.", fix="Unset it, or use a folder on this machine."
+        )
+    return (env.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+
+
+def read_token(file: str | None) -> str | None:
+    """Return the token in the file that `hf auth login` wrote: the one the converter will send, and no other."""
+    try:
+        return hold_secret(Path(file).read_text(encoding="utf-8").strip()) or None if file else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _facts_of_answer(session: Session, files: str, source: ConversionSource, info: Mapping[str, Any]) -> SourceFacts:
+    commit = str(info.get("sha"))
+    if not is_commit(commit):
+        raise ValueError("no commit in the answer")
+    siblings = info.get("siblings")
+    names = (
+        {str(one.get("rfilename")) for one in siblings if isinstance(one, dict)} if isinstance(siblings, list) else ()
+    )
+    if CONFIG not in names or not {INDEX, SINGLE} & set(names):
+        return SourceFacts(commit=commit, problems=(_no_model_in_repo(source),))
+    at = f"{files}/{commit}"
+    config = read_json(session, f"{at}/{CONFIG}")
+    index = read_json(session, f"{at}/{INDEX}") if INDEX in names else {}
+    arrays, total = index.get("weight_map"), index.get("metadata")
+    size = total.get("total_size") if isinstance(total, Mapping) else None
+    held = info.get("safetensors")
+    dtypes = held.get("parameters") if isinstance(held, Mapping) else None
+    size = size if isinstance(size, int) else bytes_of(dtypes) if isinstance(dtypes, Mapping) else None
+    return SourceFacts(
+        commit=commit,
+        quantized=quantisation_evidence(
+            config,
+            arrays=arrays if isinstance(arrays, Mapping) else (),
+            dtypes=dtypes if isinstance(dtypes, Mapping) else (),
+        ),
+        weights_bytes=size if isinstance(size, int) else None,
+        vocabulary=vocabulary(config),
+        fields=language_fields(config),
+    )
+
+
+def bytes_of(counts: Mapping[str, Any]) -> int | None:
+    """Return the bytes of so many numbers by their safetensors type; None if a type's width is unknown. source:
+    huggingface_hub@2.4.0 hf_api.py [SafeTensorsInfo.parameters]."""
+    bits = {name: _width_of(name) for name in counts}
+    if not counts or not all(bits.values()) or not all(isinstance(count, int) for count in counts.values()):
+        return None
+    return sum(int(count) * bits[name] // 8 for name, count in counts.items())
+
+
+def _width_of(type: str) -> int:
+    """Return the bits of a number of the safetensors type, e.g. 16 for BF16; 0 if they are unknown."""
+    if type == "BOOL":
+        return 8
+    found = _BITS.match(type)
+    return int(found[1]) if found else 0
+
+
+def read_json(session: Session, url: str) -> dict[str, Any]:
+    with session.get(url, timeout=TIMEOUT_S, stream=True) as answer:
+        if answer.status_code != HTTPStatus.OK:
+            raise HubAnswer(answer.status_code, answer.headers.get("X-Error-Code", ""))
+        content = answer.raw.read(LARGEST + 1, decode_content=True)
+    if len(content) > LARGEST:
+        raise ValueError("the answer is too long")
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - of the answer, not of an argument
+    return found
+
+
+def _problem(source: ConversionSource, answer: HubAnswer, *, has_token: bool) -> Problem:
+    """Return the problem. The hub gives the same answer for a name that does not exist and for a private repository."""
+    login = "Log in with `hf auth login`" if not has_token else "Log in as an account that has access"
+    if answer.code == "RevisionNotFound":
+        message = f"{source.repo} has no revision {source.revision or BRANCH}."
+        return error("hf-revision-unknown", REVISION, message, "Use a branch, a tag or a commit of the repository.")
+    if answer.code == "GatedRepo" or (answer.status == HTTPStatus.FORBIDDEN and has_token):
+        message = f"{source.repo} is gated, and the hub refuses {'this login' if has_token else 'anonymous readers'}."
+        fix = f"Accept its terms at {ENDPOINT}/{source.repo}. {login}; xsft does not pass HF_TOKEN to MaxText."
+        return error("hf-gated", REPO, message, fix)
+    if answer.code == "RepoNotFound" or answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.UNAUTHORIZED):
+        message = f"The hub has no repository {source.repo}, or it is private ({answer})."
+        return error(
+            "hf-repo-unknown", REPO, message, f"Check the spelling. If it is private: {login[0].lower()}{login[1:]}."
+        )
+    raise Unreachable(f"the hub returned {answer} for {source.repo}", fix="Try again in a minute.")
+
+
+def _no_model_in_repo(source: ConversionSource) -> Problem:
+    message = f"{source.repo} has no config.json with model.safetensors or its index at this revision."
+    fix = "Use a repository with safetensors; adapters, GGUF and .bin files are not converted."
+    return error("hf-repo-invalid", REPO, message, fix)

@@ -1,0 +1,142 @@
+"""The index of runs that were submitted from this machine: one small file each, in the state folder.
+
+A convenience only. The records beside each run's output and the cluster are authoritative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from xsft.base.problems import Problem, warning
+from xsft.base.targets import TargetProperties
+from xsft.machine.filelock import exclusive
+from xsft.machine.files import sweep, write_atomic
+from xsft.machine.paths import PRIVATE_FILE
+from xsft.machine.regular import read_text
+from xsft.records.record import MeasuredPace, Record, measured_pace
+from xsft.records.run_cluster import ClusterAddress
+from xsft.records.scrub import scrub
+
+SCHEMA = "xsft.run/1"
+_FAMILY = SCHEMA.partition("/")[0]
+
+
+class IndexEntry(TargetProperties, Struct, frozen=True, kw_only=True):
+    """The location of a run. Its state is not kept here, since it would be outdated."""
+
+    run_name: str
+    target: str
+    output: str
+    """base_output_directory; the run's folder is `<output>/<run_name>`."""
+    record: str = ""
+    """The path of the last attempt's record."""
+    spec_digest: str = ""
+    steps: int = 0
+    mode: str | None = None
+    attempt: int = 1
+    jobset: str | None = None
+    namespace: str | None = None
+    cluster: ClusterAddress | None = None
+    uid: str | None = None
+    work: str | None = None
+    """`naming.StageWork`, if it is not a training."""
+    updated_at: str = ""
+    """UTC, ISO 8601."""
+    pace: MeasuredPace | None = None
+    """Pace of its steps; None until its receipt was computed."""
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    entries: tuple[IndexEntry, ...]
+    """Sorted by time, the oldest first."""
+    problems: tuple[Problem, ...]
+    """Files of the index that could not be read."""
+
+
+def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
+    last = record.last
+    return IndexEntry(
+        run_name=record.run_name,
+        target=record.target,
+        output=record.output or "",
+        record=path,
+        spec_digest=record.spec_digest,
+        steps=record.steps,
+        mode=record.mode,
+        attempt=last.number,
+        jobset=last.jobset,
+        namespace=last.namespace,
+        cluster=last.cluster,
+        uid=last.uid,
+        work=work if isinstance(work := last.resolved.get("work"), str) else None,
+        updated_at=at,
+        pace=measured_pace(record),
+    )
+
+
+def keep_entry(folder: Path, entry: IndexEntry) -> None:
+    """Write the entry. An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing if it
+    cannot be written.
+    """
+    path = folder / _file_name(entry)
+    with exclusive(folder / ".lock", waiting=lambda: None):
+        sweep(folder)
+        before = _read_index_entry(path)
+        if before is None or before.attempt <= entry.attempt:
+            document = {key: value for key, value in to_builtins(entry).items() if value is not None}
+            text = json.dumps({"schema": SCHEMA, **scrub(document)}, indent=1, ensure_ascii=False) + "\n"
+            write_atomic(path, text, mode=PRIVATE_FILE)
+
+
+def read_index(folder: Path) -> Index:
+    entries: list[IndexEntry] = []
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("*.json")):
+        entry = _read_index_entry(path)
+        if entry is None:
+            fix = "Submit the workload again: xsft finds the run by its record and writes the file anew."
+            problems.append(warning("index-unreadable", "", f"{path} is not an entry of the index of runs.", fix))
+        else:
+            entries.append(entry)
+    return Index(entries=tuple(sorted(entries, key=lambda e: e.updated_at)), problems=tuple(problems))
+
+
+def _file_name(entry: IndexEntry) -> str:
+    """Return the entry's file name. Runs of the same name in two outputs are two runs."""
+    where = hashlib.sha256(f"{entry.output.rstrip('/')}/{entry.run_name}".encode()).hexdigest()
+    return f"{entry.run_name[:100]}-{where[:12]}.json"
+
+
+def _read_index_entry(path: Path) -> IndexEntry | None:
+    try:
+        return _entry_of(json.loads(read_text(path)))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _entry_of(document: Any) -> IndexEntry | None:
+    if not isinstance(document, Mapping) or str(document.get("schema", "")).partition("/")[0] != _FAMILY:
+        return None
+    known = {name: document[name] for name in IndexEntry.__struct_fields__ if document.get(name) is not None}
+    values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _field_type(name))}
+    where = document.get("cluster")
+    names = {f.name for f in fields(ClusterAddress)}
+    cluster = ClusterAddress(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
+    return IndexEntry(**{**values, "cluster": cluster, "pace": _pace(document.get("pace"))})
+
+
+def _pace(value: Any) -> MeasuredPace | None:
+    mapping = value if isinstance(value, Mapping) else {}
+    known = {f.name: mapping.get(f.name) for f in fields(MeasuredPace)}
+    return MeasuredPace(**known) if isinstance(known["ratio"], int | float) else None  # type: ignore[arg-type]
+
+
+def _field_type(name: str) -> type:
+    return int if name in {"steps", "attempt"} else str

@@ -1,0 +1,232 @@
+"""Explain a run's state: the cause first, then other observations. Pure and total: a run without a problem also has a
+cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from xsft.base.moments import earliest, with_z
+from xsft.base.names import list_names
+from xsft.base.state_names import ENDED, State
+from xsft.cluster.evidence import Evidence, Neighbour
+from xsft.cluster.observation import Container, seconds_since
+from xsft.runs.cause_rule import Cause, Explanation, Rule, causes
+from xsft.runs.clues_restart import restart_words
+from xsft.runs.failing import failed_in_place, first_failure, place
+from xsft.runs.pod_reasons import current
+from xsft.runs.reasons import BY_SLUG
+from xsft.runs.rules import groups
+
+_BASES = ("direct", "inferred", "state")
+"""The order of the groups. If two causes match, the one that the cluster or the trainer names comes first."""
+
+
+def explain_state(evidence: Evidence, *, now: str) -> Explanation:
+    """Return the cause and the other observations. `now`: UTC, ISO 8601."""
+    *found, (_, last) = _find_causes(evidence, names=words(evidence, now=now))  # the last group matches every run
+    first, *others = _in_order(found, last, evidence.status.state)
+    if looped := _crash_loop(first, evidence):
+        first, others = looped, [first, *others]
+    return Explanation(
+        state=evidence.status.state,
+        reason=evidence.status.reason,
+        cause=first,
+        others=tuple(one for one in others if one.id != first.id),
+    )
+
+
+def found_of(evidence: Evidence, cause: Cause) -> str:
+    """Return the id of a failure that only pods show, else empty; it is stored, because the next restart deletes the
+    pods."""
+    failure, jobset = first_failure(evidence), evidence.seen.jobset
+    if failure is None or jobset is None or cause.where != place(failure.pod) or failure.pod.attempt < jobset.restarts:
+        return ""
+    return f"{cause.message} [{cause.where}, seen at {with_z(evidence.seen.observed_at)}]"
+
+
+def _in_order(found: Sequence[tuple[Rule, Cause]], last: Cause, state: State) -> Iterator[Cause]:
+    """The cause of a restart explains a run that is starting; for a running run it is history."""
+    past = [cause for rule, cause in found if state in rule.history]
+    now = [cause for rule, cause in found if state not in rule.history]
+    now.sort(key=lambda one: _BASES.index(one.basis))
+    if state == "starting":
+        yield from (*now, *past) or (last,)
+    else:
+        yield from (*(now or (last,)), *past)
+
+
+def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tuple[Rule, Cause]]:
+    """Yield the causes with their rules: the likelier group first, and of each group the first rule that matches,
+    direct before inferred."""
+    status = evidence.status
+    anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
+    before = False
+    for group in _cause_groups(evidence):
+        direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
+        applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
+        found = next(((rule, cause) for rule in applying for cause in causes(rule, evidence, words=names)), None)
+        if found is None or (before and "starting" in found[0].history):
+            continue
+        rule, cause = found
+        restart_cause = _of_before(cause, evidence, names)
+        before = before or restart_cause is not cause
+        yield rule, restart_cause
+
+
+def _cause_groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
+    """Return the groups of rules. All but the first and the last are about JobSets, and do not apply to a server."""
+    serves = evidence.seen.jobset is not None and evidence.seen.jobset.serves
+    return (groups()[0], groups()[-1]) if serves else groups()
+
+
+def _begins_anew(evidence: Evidence) -> bool:
+    """Return whether the run was restarted or is about to be: JobSet waits until the pods of the failed Job are gone,
+    or a failed container will be started again by its pod, as Pathways' workers are."""
+    jobset = evidence.seen.jobset
+    ended = any(pod.phase == "Failed" or any(map(_is_down, pod.containers)) for pod in current(evidence.seen))
+    return evidence.status.state == "starting" and jobset is not None and (jobset.restarts > 0 or ended)
+
+
+def _is_down(container: Container) -> bool:
+    return container.state != "running" and failed_in_place(container)
+
+
+def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
+    """The failure of pods from before the last restart, while they exist, is the cause of the restart."""
+    failure, jobset = first_failure(evidence), evidence.seen.jobset
+    if failure is None or jobset is None or failure.pod.attempt >= jobset.restarts or cause.where != place(failure.pod):
+        return cause
+    message = f"It was restarted {names['times']}, the last time for this: {cause.message}"
+    return replace(cause, message=message)
+
+
+def _crash_loop(first: Cause, evidence: Evidence) -> Cause | None:
+    """Return the cause of earlier attempts that ended in the same way without more steps: another attempt will not
+    help."""
+    failure = first_failure(evidence)
+    signature = failure.said.signature if failure and failure.said else ""
+    step = evidence.seen.progress.step if evidence.seen.progress else None
+    same = 0
+    for end in reversed(evidence.earlier):
+        if not signature or end.signature != signature or _got_further(step, end.step):
+            break
+        same += 1
+    if not same:
+        return None
+    message = f"It ended in the same way {same + 1} times without progress. {first.message}"
+    return replace(first, id="crash-loop", message=message)
+
+
+def _got_further(step: int | None, before: int | None) -> bool:
+    return step is not None and before is not None and step > before
+
+
+def words(evidence: Evidence, *, now: str) -> dict[str, str]:
+    """Return the placeholders of rule messages; an unknown value is `unknown` or empty."""
+    seen, progress = evidence.seen, evidence.seen.progress
+    step = str(progress.step) if progress and progress.step is not None else "?"
+    steps = seen.steps_asked
+    known = BY_SLUG.get(evidence.status.reason)
+    return {
+        "run": seen.run_name,
+        "jobset": seen.jobset.name if seen.jobset else seen.run_name,
+        "namespace": seen.jobset.namespace if seen.jobset else "default",
+        "workload": seen.workload.name if seen.workload else seen.run_name,
+        "state": evidence.status.state,
+        "meaning_of_state": f"It is {evidence.status.state}: {known.meaning}." if known else "",
+        "step": step,
+        "steps": str(steps) if steps is not None else "?",
+        "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",
+        "saved": str(progress.saved_step) if progress and progress.saved_step is not None else "?",
+        "no_target_steps": str(progress.no_target_steps) if progress and progress.no_target_steps else "several",
+        "not_finite_steps": str(progress.not_finite_steps) if progress and progress.not_finite_steps else "several",
+        "zero_loss_steps": str(progress.zero_loss_steps) if progress else "",
+        "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {seen.run_name}). ",
+        "observed": with_z(seen.observed_at),
+        "silence": _silence_text(evidence, now=now),
+        "median": _median_text(evidence, now=now),
+        "exits": _exits_text(evidence),
+        "exit_after": _exit_after(evidence),
+        **restart_words(evidence),
+        "holders": _holders_text(evidence),
+        "quotas": _quotas_text(evidence),
+        "queue": _queue_text(evidence),
+    }
+
+
+def _silent_s(evidence: Evidence, *, now: str) -> float | None:
+    """Seconds without output, up to the time the log was read."""
+    progress = evidence.seen.progress
+    until = earliest(now, evidence.seen.observed_at, progress.read_at) if progress else None
+    return seconds_since(progress.said_at, evidence.seen, until) if progress else None
+
+
+def _silence_text(evidence: Evidence, *, now: str) -> str:
+    seconds = _silent_s(evidence, now=now)
+    return "a long time" if seconds is None else f"{seconds / 60:.0f} minutes"
+
+
+def _median_text(evidence: Evidence, *, now: str) -> str:
+    """`, 25 times its median step of 12 s`."""
+    seconds, progress = _silent_s(evidence, now=now), evidence.seen.progress
+    if (
+        seconds is None
+        or progress is None
+        or not progress.step_seconds
+        or progress.step_seconds != progress.step_seconds
+    ):
+        return ""
+    return f", {seconds / progress.step_seconds:.0f} times its median step of {progress.step_seconds:.3g} s"
+
+
+def _exits_text(evidence: Evidence) -> str:
+    """Return what an exit code means to xpk's JobSets, and to Pathways' as xsft patches them. It has no effect in a pod
+    that restarts its container itself (restartPolicy OnFailure)."""
+    jobset, failure = evidence.seen.jobset, first_failure(evidence)
+    if jobset is None or not jobset.ours:
+        return ""
+    if failure is not None and failure.in_place:
+        return f"Its pod restarts the container, {times_text(failure.restarts)} so far, whatever the exit code."
+    if not jobset.max_restarts:
+        return "It is not restarted (restarts.max is 0)."
+    return (
+        f"Exit codes 42 and 127 to 255 restart the run, {jobset.restarts} of {jobset.max_restarts} times so far; "
+        "other exit codes end the run."
+    )
+
+
+def _exit_after(evidence: Evidence) -> str:
+    """Describe the exit of a process that ended after the last step was saved."""
+    failure, record = first_failure(evidence), evidence.seen.record
+    if failure is not None:
+        code = failure.container.exit_code
+        how = f"exit code {'unknown' if code is None else code} ({failure.container.reason or 'Error'})"
+        return f"Afterwards {place(failure.pod)} ended with {how}."
+    return f"Afterwards: {record.reason}." if record and record.reason else "A process failed afterwards."
+
+
+def times_text(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _holders_text(evidence: Evidence) -> str:
+    names = [_neighbour_text(one) for one in evidence.holders or ()]
+    return f"Held by {list_names(names)}." if names else ""
+
+
+def _neighbour_text(one: Neighbour) -> str:
+    facts = [one.holds, f"priority {one.priority}" if one.priority is not None else ""]
+    known = ", ".join(fact for fact in facts if fact)
+    return f"{one.name} ({known})" if known else one.name
+
+
+def _quotas_text(evidence: Evidence) -> str:
+    used = [f"{one.used} of {one.total} {one.resource} of {one.flavor}" for one in evidence.quotas or ()]
+    return f"In use: {list_names(used)}." if used else ""
+
+
+def _queue_text(evidence: Evidence) -> str:
+    names = [_neighbour_text(one) for one in evidence.ahead or ()]
+    return f"Ahead of it: {list_names(names)}." if names else ""

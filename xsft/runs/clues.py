@@ -1,0 +1,312 @@
+"""Clues for the rules of `why`, all but those of a restarted run: what the queue, the pods, a failed process, the state
+itself and a silent log show. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from xsft.base.moments import seconds_between
+from xsft.base.names import list_names
+from xsft.base.problems import errors_in
+from xsft.cluster.evidence import Evidence, Log
+from xsft.runs.cause_rule import Clue
+from xsft.runs.failing import PATHWAYS_HEAD, failed_in_place, first_failure, place
+from xsft.runs.pod_reasons import CONTAINER_START, current, unscheduled
+from xsft.runs.reasons import BY_SLUG
+from xsft.runs.server_states import server_state
+from xsft.runs.worth import ENOUGH, Worthless, is_worthless
+
+
+def kueue(evidence: Evidence) -> Iterator[Clue]:
+    """Yield Kueue's message about quota that is not reserved."""
+    workload = evidence.seen.workload
+    for condition in workload.conditions if workload else ():
+        if condition.type == "QuotaReserved" and condition.status != "True" and condition.message:
+            yield Clue(text=condition.message, where=f"Kueue Workload {workload.name if workload else ''}")
+
+
+def eviction(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `reason: message` of the condition Evicted=True."""
+    workload = evidence.seen.workload
+    for condition in workload.conditions if workload else ():
+        if condition.type == "Evicted" and condition.status == "True":
+            by = f"by {evidence.preemptor}" if evidence.preemptor else "by a run of higher priority"
+            yield Clue(
+                text=f"{condition.reason}: {condition.message}",
+                where=f"Kueue Workload {workload.name if workload else ''}",
+                values={"by": by},
+            )
+
+
+def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `Active=False reason: message` of the ClusterQueue."""
+    found = evidence.cluster_queue
+    if found and found.status != "True":
+        name = evidence.seen.workload.cluster_queue if evidence.seen.workload else None
+        where = f"ClusterQueue {name}" if name else "ClusterQueue"
+        yield Clue(text=f"Active={found.status} {found.reason}: {found.message}", where=where)
+
+
+def behind(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `N higher` or `N before`: the runs ahead in the queue."""
+    workload = evidence.seen.workload
+    mine = workload.priority if workload else None
+    higher = [
+        one for one in evidence.ahead or () if one.priority is not None and mine is not None and one.priority > mine
+    ]
+    kind = "higher" if higher else "before"
+    found = higher or list(evidence.ahead or ())
+    if found:
+        values = {"count": str(len(found)), "names": list_names([one.name for one in found])}
+        yield Clue(text=f"{len(found)} {kind}", quoted=(), values=values)
+
+
+def missing(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `Kind/name` of each object that the run names and the cluster does not have."""
+    for one in evidence.missing or ():
+        yield Clue(text=one, where=one, quoted=())
+
+
+def refused(evidence: Evidence) -> Iterator[Clue]:
+    """Yield the API server's answer to a dry run of the missing Jobs; `taken` if it accepts them, nothing if the user
+    may not ask."""
+    if evidence.dry_run is None:
+        return
+    for one in errors_in(evidence.dry_run):
+        yield Clue(
+            text=f"refused {one.message}",
+            quoted=(one.message,),
+            where=one.where,
+            values={"refused": one.message, "mend": one.fix},
+        )
+    if not evidence.dry_run:
+        yield Clue(text="taken", quoted=())
+
+
+_SCHEDULING = frozenset({"FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"})
+_MAKING = frozenset({"Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"})
+"""Reasons of events about a pod that fits on no node, and about a container that could not be created."""
+
+
+JOB_ENDS = frozenset({"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"})
+"""Reasons of a Job's failure. source: kubernetes@v1.35 staging/src/k8s.io/api/batch/v1/types.go"""
+
+LAST_LINES = 5
+
+
+def unplaced(evidence: Evidence) -> Iterator[Clue]:
+    """Yield the scheduler's message about a pod that fits on no node; only if there is such a pod now."""
+    pods = [pod for pod in current(evidence.seen) if unscheduled(pod)]
+    for pod in pods:
+        for condition in pod.conditions:
+            if condition.type == "PodScheduled":
+                yield Clue(text=condition.message or condition.reason, where=place(pod))
+    if pods:
+        yield from (clue for clue in events(evidence) if clue.values["event"] in _SCHEDULING)
+
+
+def waiting(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `reason: message` of containers that wait or could not be started, and of related events."""
+    pods = current(evidence.seen)
+    for pod in pods:
+        for container in pod.containers:
+            unstarted = container.state == "terminated" and container.reason in CONTAINER_START
+            if unstarted or (container.state == "waiting" and container.reason):
+                yield Clue(
+                    text=f"{container.reason}: {container.message}",
+                    where=place(pod),
+                    values={"image": _image_name(evidence)},
+                )
+    for clue in events(evidence):
+        if clue.values["event"] in _MAKING:
+            yield clue
+
+
+def events(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `reason: message` of events, the latest first."""
+    for event in sorted(evidence.events or (), key=lambda one: one.at, reverse=True):
+        values = {"event": event.reason, "image": _image_name(evidence)}
+        yield Clue(text=f"{event.reason}: {event.message}", where=event.object, values=values)
+
+
+def disrupted(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Empty after a
+    failure, because nodes are also removed when a run has ended."""
+    failure = first_failure(evidence)
+    failed_at = failure.container.finished_at if failure else None
+    for pod in evidence.seen.pods or ():
+        for condition in pod.conditions:
+            later = (seconds_between(failed_at, condition.at) or 0) > 0
+            if condition.type == "DisruptionTarget" and condition.status == "True" and not later:
+                node = f" (node {pod.node})" if pod.node else ""
+                yield Clue(text=f"{condition.reason}: {condition.message}", where=place(pod) + node)
+
+
+def _image_name(evidence: Evidence) -> str:
+    jobset = evidence.seen.jobset
+    return jobset.image or "its image" if jobset else "its image"
+
+
+def server(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `state reason` of a server, with its pod and the last log lines of a container that ended."""
+    held, seen = evidence.seen.jobset, evidence.seen
+    if held is None or not held.serves:
+        return
+    failure, pod = first_failure(evidence), next((one for one in seen.pods or () if not one.deleting), None)
+    lines = failure.log.lines[-LAST_LINES:] if failure and failure.log else ()
+    yield Clue(
+        text=f"{evidence.status.state} {evidence.status.reason}",
+        where=place(pod) if pod else "",
+        quoted=lines or tuple(one.message for one in (evidence.events or ())[-1:]),
+        values={"why": server_state(held, seen.pods).why, "image": held.image or "its image"},
+    )
+
+
+def said(evidence: Evidence) -> Iterator[Clue]:
+    """Yield the `kind` of the process that failed first; if none is known, of all logs, lost peers last.
+
+    A stalled run has no failure while no process has ended: errors in its logs may be old.
+    """
+    failure = first_failure(evidence)
+    if failure is None and evidence.status.state == "stalled":
+        return
+    logs = [failure.log] if failure and failure.log else sorted(evidence.logs or (), key=_log_rank)
+    for log in logs:
+        if log.said is not None and not log.said.earlier:
+            yield Clue(text=log.said.kind, where=place(log), quoted=(log.said.line,), values={"text": log.said.text})
+
+
+def earlier(evidence: Evidence) -> Iterator[Clue]:
+    """Yield a known line of the process that failed first that is not at the end of its log."""
+    failure = first_failure(evidence)
+    if failure is not None and failure.said is not None and failure.said.earlier:
+        yield Clue(text=failure.said.text, where=place(failure.pod), quoted=(), values={"text": failure.said.text})
+
+
+def deadline(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `reason: message` of the latest event about the end of a Job."""
+    ends = [one for one in evidence.events or () if one.object.startswith("Job/") and one.reason in JOB_ENDS]
+    for event in sorted(ends, key=lambda one: one.at)[-1:]:
+        yield Clue(text=f"{event.reason}: {event.message}", where=event.object)
+
+
+def _log_rank(log: Log) -> tuple[bool, int, int, int]:
+    echo = log.said is not None and log.said.lost_peer
+    return (echo, -log.attempt, log.slice_index, log.host)
+
+
+def ended(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `head|worker|job REASON exit CODE`, with the termination message as evidence. `job`: has a memory
+    limit."""
+    failure = first_failure(evidence)
+    if failure is None:
+        return
+    work = evidence.seen.jobset.work if evidence.seen.jobset else None
+    memory = failure.container.memory
+    who = "job" if work and memory else "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
+    code = failure.container.exit_code
+    last = (*failure.container.message.strip().splitlines()[-3:], *(failure.log.lines[-3:] if failure.log else ()))
+    yield Clue(
+        text=f"{who} {failure.container.reason or 'Error'} exit {'unknown' if code is None else code}",
+        where=place(failure.pod),
+        quoted=tuple(dict.fromkeys(last)),  # the message may be the log's end
+        values={"work": work or "", "memory": memory, "container": failure.container.name},
+    )
+
+
+def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `REASON exit CODE` of failed containers that their pods started again: out-of-memory first, then the
+    latest."""
+    found = [
+        (pod, one, one.last)
+        for pod in current(evidence.seen)
+        for one in pod.containers
+        if one.last is not None and failed_in_place(one)
+    ]
+    latest_first = sorted(found, key=lambda ended: ended[2].finished_at or "", reverse=True)
+    for pod, one, last in sorted(latest_first, key=lambda ended: ended[2].reason != "OOMKilled"):
+        code = "unknown" if last.exit_code is None else last.exit_code
+        yield Clue(
+            text=f"{last.reason or 'Error'} exit {code}",
+            where=place(pod),
+            quoted=tuple(last.message.strip().splitlines()[-3:]),
+            values={"count": str(one.restarts), "pods": str(len({pod.name for pod, *_ in found}))},
+        )
+
+
+def jobset(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `type reason: message` of each condition that is True, and of the end of its Workload."""
+    held, workload = evidence.seen.jobset, evidence.seen.workload
+    conditions = [(f"JobSet {held.name}", condition) for condition in held.conditions] if held else []
+    if workload is not None:
+        ends = (condition for condition in workload.conditions if condition.type == "Finished")
+        conditions += [(f"Kueue Workload {workload.name}", condition) for condition in ends]
+    for where, condition in conditions:
+        if condition.status == "True":
+            yield Clue(text=f"{condition.type} {condition.reason}: {condition.message}", where=where)
+
+
+def reason(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `state reason`, for rules that need nothing else."""
+    yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", quoted=())
+
+
+def silence(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `state reason` and the worker whose log became silent first: the others wait for it in a collective."""
+    logs = [log for log in evidence.logs or () if log.said_at]
+    first: Log | None = min(logs, key=lambda log: (log.said_at or "", log.slice_index, log.host), default=None)
+    yield Clue(
+        text=f"{evidence.status.state} {evidence.status.reason}",
+        where=place(first) if first else "",
+        quoted=first.lines[-2:] if first else (),
+        values={"first": f"{place(first)} stopped printing first." if first and len(logs) > 1 else ""},
+    )
+
+
+def worth(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `state reason` and the last step's line that shows it."""
+    status = evidence.status
+    line, where = _last_line(evidence, _SHOWS[status.reason]) if is_worthless(status.reason) else ("", "")
+    yield Clue(text=f"{status.state} {status.reason}", where=where, quoted=(line,) if line else ())
+
+
+def zero_loss(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `zero` if the loss is 0.000 repeatedly."""
+    progress = evidence.seen.progress
+    if progress is not None and progress.zero_loss_steps >= ENOUGH:
+        line, where = _last_line(evidence, _SHOWS_ZERO)
+        yield Clue(text="zero", where=where, quoted=(line,) if line else ())
+
+
+def recorded(evidence: Evidence) -> Iterator[Clue]:
+    """Yield the record's text, if the state comes from the record."""
+    record = evidence.seen.record
+    if record and record.reason and evidence.status.evidence == ("record",):
+        yield Clue(text=record.reason, where="record", quoted=(), values={"said": record.reason})
+
+
+def meaning(evidence: Evidence) -> Iterator[Clue]:
+    """Yield the reason's meaning from the table of reasons."""
+    known = BY_SLUG.get(evidence.status.reason)
+    yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
+
+
+_SHOWS: dict[Worthless, re.Pattern[str]] = {
+    "no-target-tokens": re.compile(r"completed .*step: .*total_weights: 0(\.0*)?,"),
+    "loss-not-finite": re.compile(r"completed .*step: .*(?<![_a-z])loss: [-+]?(nan|inf)"),
+}
+_SHOWS_ZERO = re.compile(r"completed .*step: .*(?<![_a-z])loss: 0\.0*,")
+"""The line of such a step; source: maxtext@0.2.5 common/metric_logger.py."""
+
+
+def _last_line(evidence: Evidence, shows: re.Pattern[str]) -> tuple[str, str]:
+    """Return the last line and its process; empty if no log has a line."""
+    found = ((line, place(log)) for log in evidence.logs or () for line in reversed(log.lines))
+    return next(((line, where) for line, where in found if shows.search(line)), ("", ""))
+
+
+def unread(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `what: why` of each source that could not be read."""
+    for one in evidence.seen.unread:
+        yield Clue(text=f"{one.what}: {one.why}")

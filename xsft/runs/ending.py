@@ -1,0 +1,200 @@
+"""Decide how a run ended, and whether it completed its steps. Pure.
+
+MaxText exits 0 when its data runs out, so a completed JobSet proves nothing about steps: the last step must equal the
+requested one.
+"""
+
+from __future__ import annotations
+
+from xsft.base.state_names import ENDED, State
+from xsft.cluster.observation import UNENDED, Observation, Status, seconds_since
+from xsft.runs.pod_reasons import current, oom_killed
+from xsft.runs.worth import is_worthless, worthless
+from xsft.trainer.progress import Progress
+
+_TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
+"""source: jobset@v0.10.1 pkg/constants/constants.go"""
+
+
+def steps_done(progress: Progress | None) -> int | None:
+    """Return the highest step that any source proves; a run that starts from its last checkpoint prints no step."""
+    known = (progress.step, progress.saved_step, progress.resumed_from) if progress else ()
+    return max((step for step in known if step is not None), default=None)
+
+
+def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
+    """Return the state of a run whose processes exited with 0."""
+    asked, progress = seen.steps_asked, seen.progress
+    if seen.jobset is not None and seen.jobset.work is not None:
+        return _status_of_work(seen, work=seen.jobset.work, told_by=told_by)
+    if progress is not None and (failure := _failure_reason(progress, asked=asked)):
+        return Status(state="failed", reason=failure, evidence=(told_by, progress.source))
+    if asked is None:
+        return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
+    if progress is None:
+        return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
+    state, reason = _by_steps(seen, progress, asked=asked, ended_at=ended_at)
+    return Status(state=state, reason=reason, evidence=(told_by, progress.source))
+
+
+def _status_of_work(seen: Observation, *, work: str, told_by: str) -> Status:
+    """Return the state of work without steps. An evaluation exits with 0 whatever its verdict, which its record has."""
+    if work == "evaluate" and seen.record is not None and seen.record.outcome == "failed":
+        return Status(state="failed", reason=_VERDICT_FAILED, evidence=(told_by, "record"))
+    if seen.known_end is not None:
+        return seen.known_end  # its record is not read again
+    unread = any(one.what == "record" or one.passed_over for one in seen.unread)
+    if work == "evaluate" and seen.record is None and unread:
+        return Status(state="unknown", reason="record-not-read", evidence=(told_by,))
+    return Status(state="succeeded", evidence=(told_by,))
+
+
+def _by_steps(seen: Observation, progress: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
+    done = steps_done(progress)
+    if done is not None and done >= asked:
+        return "succeeded", ""
+    if progress.data_ended:
+        return "failed", "data-ended"
+    if done is not None and _proves_short_end(seen, progress, done=done, asked=asked, ended_at=ended_at):
+        return "failed", "ended-short"
+    return "unknown", "steps-not-read"
+
+
+def _failure_reason(progress: Progress, *, asked: int | None) -> str | None:
+    """Return a reason to call the run failed, from the trainer's lines, whatever its exit status."""
+    return "aborted" if progress.aborted is not None else worthless(progress, asked=asked)
+
+
+def _proves_short_end(seen: Observation, progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
+    """Return whether a last step below the requested one proves that the run ended short.
+
+    It does not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
+    common/metric_logger.py flushes at steps - 1), and a record may be older.
+    """
+    after = seconds_since(ended_at, seen, progress.read_at)
+    if (after is not None and after < 0) or progress.source == "record":
+        return False
+    return done < asked - 1 if progress.source == "metrics" else True
+
+
+def status_of_failed(seen: Observation, reason: str, *, told_by: str) -> Status:
+    """Return the state of a failed JobSet. `reason`: the condition's; pods and the trainer's log name the cause better,
+    if they were read.
+
+    If the checkpoint of the last step is saved, the result is complete whatever ended the processes later: the run
+    succeeded, also after its JobSet is gone.
+    """
+    progress, asked = seen.progress, seen.steps_asked
+    from_trainer = _failure_reason(progress, asked=asked) if progress else None
+    if progress and from_trainer is None and _is_last_step_saved(progress, asked=asked):
+        return Status(state="succeeded", reason="after-last-step", evidence=(told_by, progress.source))
+    if oom_killed(current(seen)):
+        return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
+    if seen.known_end and seen.known_end.state == "failed" and "pods" in seen.known_end.evidence:
+        return seen.known_end  # only its pods showed it, which may be gone or unreadable now
+    if progress and from_trainer:
+        return Status(state="failed", reason=from_trainer, evidence=(told_by, progress.source))
+    if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
+        return Status(state="failed", reason="restarts-used-up", evidence=(told_by,))
+    slug = "trainer-failed" if reason in _TRAINER_FAILED else "jobset-failed"
+    return Status(state="failed", reason=slug, evidence=(told_by,))
+
+
+def status_of_unreachable(seen: Observation) -> Status:
+    """Return the state of a run on a cluster that does not answer, without earlier information. Never `failed`."""
+    if seen.record and seen.record.outcome == "cancelled":
+        return Status(state="cancelled", evidence=("record",))
+    saved = _last_step_saved(seen)
+    return saved if saved and saved.state == "succeeded" else Status(state="unknown", reason="unreachable")
+
+
+def status_of_gone(seen: Observation) -> Status:
+    """Return the state of a run without a JobSet on a cluster that answered: deleted, past its TTL, or never
+    created.
+    """
+    if seen.last_known and seen.last_known.state in ENDED:
+        return seen.last_known
+    if seen.record is None:
+        return _last_step_saved(seen) or Status(state="unknown", reason="not-found")
+    if seen.record.outcome == "cancelled":
+        return Status(state="cancelled", evidence=("record",))
+    return _last_step_saved(seen) or _recorded_end(seen) or _never_seen_to_end(seen.record.outcome)
+
+
+def _never_seen_to_end(outcome: str) -> Status:
+    if outcome == "submitting":
+        return Status(state="unknown", reason="submitting", evidence=("record",))
+    known = outcome in UNENDED
+    return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
+
+
+def status_of_record(seen: Observation) -> Status | None:
+    """Return the state of a local run from its record; None while it is running."""
+    if seen.record is None:
+        unread = any(one.what == "record" for one in seen.unread)
+        nothing = Status(state="unknown", reason="record-not-read" if unread else "not-found")
+        return seen.last_known or nothing if unread else nothing
+    if ended := _recorded_end(seen):
+        return ended
+    if seen.record.outcome not in UNENDED:
+        return Status(state="unknown", reason="record-unknown", evidence=("record",))
+    if seen.record.alive:
+        return None
+    return _last_step_saved(seen) or Status(state="failed", reason="killed", evidence=("record",))
+
+
+_VERDICT_FAILED = "verdict-failed"
+_RECORDED: dict[str, tuple[State, str]] = {
+    "completed": ("succeeded", ""),
+    "short": ("failed", "ended-short"),
+    "failed": ("failed", "trainer-failed"),
+    "not-created": ("failed", "not-created"),
+    "interrupted": ("cancelled", "interrupted"),
+    "cancelled": ("cancelled", ""),
+}
+
+
+def _recorded_end(seen: Observation) -> Status | None:
+    """Return the end in the record, or None. The log names the cause better, if it still has it."""
+    record, progress = seen.record, seen.progress
+    if record is None or record.outcome not in _RECORDED:
+        return None
+    state, reason = _RECORDED[record.outcome]
+    if state == "cancelled":
+        return Status(state=state, reason=reason, evidence=("record",))
+    if record.outcome == "failed" and progress and progress.aborted is not None:
+        return Status(state=state, reason="aborted", evidence=("record",))
+    if nothing := _taught_nothing(seen):
+        return nothing
+    if (state == "succeeded" and record.reason) or (
+        state == "failed" and progress and _is_last_step_saved(progress, asked=seen.steps_asked)
+    ):
+        return Status(state="succeeded", reason="after-last-step", evidence=("record",))
+    if record.outcome == "failed" and record.work == "evaluate" and (record.reason or "").startswith("verdict "):
+        reason = _VERDICT_FAILED  # else a process of the evaluation failed
+    if record.outcome == "short" and progress and progress.data_ended:
+        reason = "data-ended"
+    return Status(state=state, reason=reason, evidence=("record",))
+
+
+def _last_step_saved(seen: Observation) -> Status | None:
+    """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
+    progress, asked = seen.progress, seen.steps_asked
+    if progress is None or not _is_last_step_saved(progress, asked=asked):
+        return None
+    return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
+
+
+def _is_last_step_saved(progress: Progress, *, asked: int | None) -> bool:
+    """Return whether the checkpoint of the last step is saved."""
+    return asked is not None and progress.saved_step is not None and progress.saved_step >= asked
+
+
+def _taught_nothing(seen: Observation) -> Status | None:
+    """Return the status of a run whose steps trained nothing, from the record or from the log; else None."""
+    if seen.record and is_worthless(seen.record.state_reason):
+        return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
+    if nothing := worthless(seen.progress, asked=seen.steps_asked):
+        evidence = ("record", *((seen.progress.source,) if seen.progress else ()))
+        return Status(state="failed", reason=nothing, evidence=tuple(dict.fromkeys(evidence)))
+    return None

@@ -1,0 +1,120 @@
+"""Find the cause in what a process printed, by the rules with `log` in xsft/states/rules.toml. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from xsft.cluster.evidence import Diagnosis
+from xsft.runs.cause_rule import LogPattern
+from xsft.runs.rules import LogRule, log_rules
+from xsft.trainer.log_end import PREFIX, LogEnd, log_end, records
+from xsft.trainer.plain import plain_line
+
+MAX_LINE = 400
+"""Maximum characters of a quoted line."""
+MAX_REASON = 600
+"""Maximum characters of a reason."""
+
+NO_ROWS = "the data set has no rows"
+"""The text of the rule `data-empty`."""
+
+_LINKS = re.compile(r"\s*For further information visit https://errors\.pydantic\.dev\S*|\s+")
+
+
+class _Match(Struct, frozen=True, kw_only=True):
+    rank: int
+    """Position of the rule; a smaller one is likelier."""
+    kind: str
+    rule: LogPattern
+    found: re.Match[str]
+
+    @property
+    def line(self) -> str:
+        """The line in which the match begins, without its prefix."""
+        printed = self.found.string
+        begin = printed.rfind("\n", 0, self.found.start()) + 1
+        return printed[begin:].partition("\n")[0]
+
+    @property
+    def text(self) -> str:
+        words = {name: _LINKS.sub(" ", group or "").strip() for name, group in self.found.groupdict().items()}
+        return self.rule.text.format_map(words) or PREFIX.sub("", self.line).strip()
+
+
+def diagnose(lines: Sequence[str], *, rules: Sequence[LogRule] | None = None) -> Diagnosis | None:
+    """Return the cause that the end of the log shows; else the likeliest line before it, as `earlier`; else None.
+
+    A process's own failure comes before the loss of another one, because a process that fails also loses its peers.
+    Colours are ignored. `rules`: those to try; None: all.
+    """
+    rules = log_rules() if rules is None else rules
+    printed = tuple(plain_line(line) for line in lines)
+    shown = _likeliest(_matches_at_end(log_end(printed), printed, rules))
+    if shown is not None:
+        return _diagnosis(shown, lost_peer=shown.rule.echo)
+    before = _likeliest(_matches_anywhere(printed, rules))
+    return None if before is None else _diagnosis(before, earlier=True)
+
+
+def reason(lines: Sequence[str]) -> str | None:
+    """Return the cause that the end of the log shows, in one or two sentences."""
+    shown = diagnose(lines)
+    return None if shown is None or shown.earlier else shown.text
+
+
+def signature(line: str) -> str:
+    """Return the line without its prefix, numbers, addresses and quoted names: equal for the same failure of two
+    attempts."""
+    bare = PREFIX.sub("", line)
+    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
+
+
+def _matches_at_end(end: LogEnd, printed: Sequence[str], rules: Sequence[LogRule]) -> Iterator[_Match]:
+    for text in end.exceptions:
+        yield from _first_match(text, ("exception", "end"), end, rules)
+    for text in end.lines:
+        yield from _first_match(text, ("end", "final"), end, rules)
+    for text in records(printed):
+        yield from _first_match(text, ("final",), end, rules)
+
+
+def _first_match(text: str, printed: Sequence[str], end: LogEnd, rules: Sequence[LogRule]) -> Iterator[_Match]:
+    """Yield the match of the first rule that fits: what it finds in the text is not another rule's."""
+    for rank, (kind, rule) in enumerate(rules):
+        fits = rule.printed in printed and _fits(rule.frames, end.frames) and _fits(rule.before, end.before)
+        if fits and (found := rule.pattern.search(text)):
+            yield _Match(rank=rank, kind=kind, rule=rule, found=found)
+            return
+
+
+def _fits(pattern: re.Pattern[str] | None, text: str) -> bool:
+    return pattern is None or pattern.search(text) is not None
+
+
+def _matches_anywhere(printed: Sequence[str], rules: Sequence[LogRule]) -> Iterator[_Match]:
+    for rank, (kind, rule) in enumerate(rules):
+        found = next((match for line in reversed(printed) if (match := rule.pattern.search(line))), None)
+        if found and not (rule.echo or rule.frames or rule.before):
+            yield _Match(rank=rank, kind=kind, rule=rule, found=found)
+
+
+def _likeliest(matches: Iterator[_Match]) -> _Match | None:
+    return min(matches, key=lambda match: (match.rule.echo, match.rank), default=None)
+
+
+def _diagnosis(match: _Match, *, lost_peer: bool = False, earlier: bool = False) -> Diagnosis:
+    return Diagnosis(
+        kind=match.kind,
+        line=_cut(match.line, MAX_LINE),
+        text=_cut(match.text, MAX_REASON),
+        signature="" if earlier else signature(match.line),
+        lost_peer=lost_peer,
+        earlier=earlier,
+    )
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

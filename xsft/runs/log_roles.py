@@ -1,0 +1,72 @@
+"""The processes of a run that have a log, by their positions in its JobSet. Pure."""
+
+from __future__ import annotations
+
+from xsft.base.errors import UsageError
+from xsft.catalog.tpu import parse_tpu_type
+from xsft.cluster.observation import RunObject
+from xsft.cluster.pod_fields import slice_job, trainer_job
+from xsft.runs.logstream import ProcessRole
+
+
+def chosen_roles(
+    jobset: RunObject, *, slice_index: int | None, host: int | None, every: bool
+) -> tuple[ProcessRole, ...]:
+    """Return the process that prints steps, or those that are named. A slice without a host means its host 0.
+
+    Under Pathways the slices' processes are the workers; without a slice the head is shown. Raises UsageError for a
+    slice or host that the run does not have.
+    """
+    known = all_roles(jobset)
+    if known and every and (slice_index, host) == (None, None):
+        return known
+    if not every and (slice_index, host) == (None, None):
+        return (ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0),)
+    slices = [role for role in known if role.replicated_job == slice_job(jobset)]
+    wanted = [role for role in slices if slice_index in (None, role.slice_index)]
+    hosts = [role for role in wanted if (every and host is None) or role.host == (host or 0)]
+    if slice_index is None:
+        hosts = [role for role in hosts if every or role.slice_index == 0]
+    if not hosts:
+        raise UsageError(f"That run has no such process: {_extent(slices)}.", fix="Slices and hosts count from 0.")
+    return tuple(hosts)
+
+
+def all_roles(jobset: RunObject) -> tuple[ProcessRole, ...]:
+    """Return every process that writes a log, the one that prints steps first."""
+    first = trainer_job(jobset)
+    rows = sorted(jobset.jobs, key=lambda job: (job.name != first, job.name))
+    return tuple(
+        ProcessRole(replicated_job=job.name, slice_index=index, host=host)
+        for job in rows
+        for index in range(job.replicas)
+        for host in range(_hosts(jobset, job.name))
+    )
+
+
+def role_text(jobset: RunObject, role: ProcessRole) -> str:
+    """Return the process as text: `head`, `server`, or `slice 1 host 37`."""
+    if jobset.serves:
+        return role.replicated_job
+    if role.replicated_job == slice_job(jobset):
+        return f"slice {role.slice_index} host {role.host}"
+    return "head" if role.replicated_job == trainer_job(jobset) else role.replicated_job
+
+
+def _hosts(jobset: RunObject, job: str) -> int:
+    if jobset.serves or job != slice_job(jobset):
+        return 1  # a server has one machine, whatever slices of its topology have
+    try:
+        return parse_tpu_type(jobset.tpu).hosts if jobset.tpu else 1
+    except ValueError:
+        return 1
+
+
+def _extent(slices: list[ProcessRole]) -> str:
+    if not slices:
+        return "none is known"
+    return "; ".join(_of_slice(slices, index) for index in sorted({role.slice_index for role in slices}))
+
+
+def _of_slice(slices: list[ProcessRole], index: int) -> str:
+    return f"slice {index} has hosts 0 to {max(role.host for role in slices if role.slice_index == index)}"

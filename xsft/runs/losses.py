@@ -1,0 +1,112 @@
+"""The loss of a run by step, from every place that holds it: the record of a local run, the metrics beside a run's
+output, the log of the process that prints steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.base.errors import XsftError
+from xsft.base.names import RowOrder
+from xsft.cluster.observation import Observation
+from xsft.records.record_files import RecordStore
+from xsft.runs.metrics import read_metrics
+from xsft.runs.rows import order_of
+from xsft.trainer.lines import CheckpointRestored, trainer_event
+from xsft.trainer.losses import LossFold
+from xsft.trainer.metrics import losses_of
+
+MAX_FILES = 1000
+"""Maximum number of metrics files; each holds 100 steps."""
+
+ReadLines = Callable[[Observation], Iterable[str]]
+"""Return the lines of the process that prints steps. Raises XsftError if they cannot be read."""
+
+
+class LossCurve(Struct, frozen=True, kw_only=True):
+    run_name: str
+    points: Mapping[int, float]
+    """Loss by step."""
+    resumed: Mapping[int, RowOrder | None] = {}
+    """Steps from which the run is known to have resumed, and the order of the rows since then."""
+    sources: tuple[str, ...] = ()
+    """The sources that gave points: record, metrics, log."""
+    problems: tuple[str, ...] = ()
+    """`source: why`, one for each source that could not be read."""
+    spec: Mapping[str, Any] = {}
+    """The workload from its last record (`spec.digest.canonical`); empty if there is no such record."""
+
+
+class LossSource(Struct, frozen=True, kw_only=True):
+    """The points of one source."""
+
+    points: Mapping[int, float] = {}
+    resumed: Mapping[int, RowOrder | None] = {}
+    spec: Mapping[str, Any] = {}
+
+
+def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
+    """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
+    than the metrics.
+    """
+    readers: dict[str, Callable[[], LossSource]] = {"record": lambda: _recorded_losses(store, output, seen.run_name)}
+    if seen.on_cluster:
+        readers["metrics"] = lambda: LossSource(points=_losses_in_metrics(store, output, seen.run_name))
+        readers["log"] = lambda: _logged_losses(lines(seen), order=order_of(seen.jobset))
+    return _join_sources(seen.run_name, readers)
+
+
+def _join_sources(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> LossCurve:
+    points: dict[int, float] = {}
+    resumed: dict[int, RowOrder | None] = {}
+    sources: list[str] = []
+    problems: list[str] = []
+    spec: Mapping[str, Any] = {}
+    for source, read in readers.items():
+        try:
+            found = read()
+        except XsftError as failed:
+            problems.append(f"{source}: {failed.message}")
+            continue
+        points |= found.points
+        resumed |= found.resumed
+        spec = found.spec or spec
+        sources += [source] if found.points else []
+    return LossCurve(
+        run_name=run_name,
+        points=points,
+        resumed=resumed,
+        sources=tuple(sources),
+        problems=tuple(problems),
+        spec=spec,
+    )
+
+
+def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> LossSource:
+    """Return the losses in the records of a local run, and the attempts of any run. A cluster's log has only the latest
+    start.
+    """
+    records = store.read_run(output, run_name) if output else ()
+    attempts = [attempt for record in records for attempt in record.attempts]
+    resumed = {one.resumed_from: one.order for one in attempts if one.resumed_from is not None}
+    last = records[-1] if records else None
+    return LossSource(points=last.losses if last else {}, resumed=resumed, spec=last.spec if last else {})
+
+
+def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
+    """Return the losses in the metrics files. A file that a resumed run wrote again counts with its current content."""
+    return losses_of(read_metrics(store, output=output, run_name=run_name, at_most=MAX_FILES)) if output else {}
+
+
+def _logged_losses(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:
+    found = LossFold()
+    resumed: dict[int, RowOrder | None] = {}
+    for line in lines:
+        event = trainer_event(line)
+        found.take(event)
+        if isinstance(event, CheckpointRestored):
+            resumed[event.step] = order
+    return LossSource(points=found.losses, resumed=resumed)

@@ -1,0 +1,60 @@
+"""Pictures of losses and of the lengths of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from xsft.data.summary import Summary
+from xsft.trainer.losses import drawable
+
+PictureFormat = Literal["png", "svg"]
+
+
+def loss_picture(losses: Mapping[int, float], *, title: str) -> bytes:
+    """Return a PNG of 800 x 450 pixels."""
+    return _draw_losses({"": losses}, title=title, kind="png")
+
+
+def comparison_picture(curves: Mapping[str, Mapping[int, float]], *, kind: PictureFormat = "png") -> bytes:
+    """Return a PNG of 800 x 450 pixels or an SVG, with a legend of the names."""
+    return _draw_losses(curves, title="loss", kind=kind)
+
+
+def _draw_losses(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: PictureFormat) -> bytes:
+    """Return the picture. A curve without a name is not in the legend."""
+
+    def draw(axes: Any) -> None:
+        for name, losses in curves.items():
+            points = drawable(losses)
+            marker = "." if len(points) <= 100 else ""
+            axes.plot(list(points), list(points.values()), linewidth=1.5, marker=marker, label=name or None)
+        axes.set(title=title, xlabel="step", ylabel="loss")
+        axes.grid(visible=True, alpha=0.3)
+        if any(curves):
+            axes.legend()
+
+    return _drawn_picture(draw, kind=kind, whole_steps=True)
+
+
+def lengths_picture(summary: Summary, *, limit: int, title: str) -> bytes:
+    """Return a PNG of 800 x 450 pixels: examples by their tokens, and the length at which MaxText cuts."""
+    width = summary.histogram[0][0] if summary.histogram else 1
+    edges = [to - width for to, _count in summary.histogram]
+
+    def draw(axes: Any) -> None:
+        axes.bar(edges, [count for _to, count in summary.histogram], width=width, align="edge", edgecolor="white")
+        if edges and limit <= edges[-1] + width:
+            axes.axvline(limit, color="tab:red", label=f"max_target_length {limit}")
+            axes.legend()
+        which = f"all {summary.sampled:,} rows" if summary.everything else f"the first {summary.sampled:,} rows"
+        axes.set(title=f"{title}, {which}", xlabel="tokens before the cut", ylabel="examples")
+        axes.grid(visible=True, axis="y", alpha=0.3)
+
+    return _drawn_picture(draw, kind="png")
+
+
+def _drawn_picture(draw: Callable[[Any], None], *, kind: PictureFormat, whole_steps: bool = False) -> bytes:
+    from xsft.runs.figures import draw_figure  # through matplotlib
+
+    return draw_figure(draw, kind=kind, whole_steps=whole_steps)

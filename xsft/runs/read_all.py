@@ -1,0 +1,198 @@
+"""Reads the runs on the clusters of places.yaml, on the clusters of runs that were submitted from here, and on this
+machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import Unreachable, XsftError
+from xsft.base.problems import Problem
+from xsft.cluster.cluster import Cluster, connect
+from xsft.cluster.delete import DeleteOutcome
+from xsft.cluster.lists import PATIENCE, NamespaceLists, ask_lists
+from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.sources import PlaceQuery, RunSource, known_places, source_at, sources
+from xsft.machine.lock_holder import interrupt_holder
+from xsft.machine.objects import latest_step
+from xsft.machine.parallel import StartedCall, start
+from xsft.machine.process import user_name
+from xsft.records.record_files import RecordStore, record_store
+from xsft.records.run_cluster import ClusterAddress
+from xsft.runs.classify import classify
+from xsft.runs.lastknown import newly_failed_jobs, remember
+from xsft.runs.local_runs import lock_of
+from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
+from xsft.runs.losing import SavedSteps
+from xsft.runs.read_progress import progress_in_metrics
+from xsft.runs.read_runs import PendingLists, read_runs
+from xsft.runs.read_scope import ReadLimits, ReadScope
+from xsft.runs.record_end import cancelled, record_cancel, record_failed_jobs, record_worthless
+from xsft.runs.rows import Row
+
+if TYPE_CHECKING:
+    from xsft.records.record import Record
+    from xsft.spec.place import Place  # its models need pydantic
+
+
+class Runs(Struct, kw_only=True, eq=False):
+    """The runs that the user asked about. Mutable: connections are kept for the next read."""
+
+    sources: tuple[RunSource, ...]
+    store: RecordStore
+    names: tuple[str, ...] = ()
+    """Names of runs or JobSets; empty: all."""
+    everything: bool = False
+    """Also read the progress of runs that ended long ago."""
+    local: bool = True
+    """Also read the runs on this machine."""
+    limits: ReadLimits = ReadLimits()
+    connect: Callable[[ClusterAddress], Cluster] = lambda where: connect(where, patience=PATIENCE)
+    connected: dict[str, Cluster] = field(default_factory=dict)
+    """Connections by the cluster's name."""
+    refused: dict[str, Unreachable] = field(default_factory=dict)
+    """Clusters whose connection just failed, as in `connected`; the next read does not wait for them again."""
+    say: ShowLine = lambda _line: None
+    """Called with a line that names the cluster being waited for."""
+
+    def listen(self, say: ShowLine) -> None:
+        self.say = say
+
+    def now(self) -> str:
+        return self.store.now()
+
+    def read(self) -> RunsRead:
+        """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
+        return self._read(names=self.names, limits=self.limits)
+
+    def look(self) -> RunsAnswer:
+        """Read all sources at once, and save the states. Raises Unreachable if none answers."""
+        found = answer_of(self.read(), classify=classify, now=self.now())
+        self.keep((one.seen, one.status) for one in found.rows)
+        return replace(found, known=self._known) if self.names else found
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
+        """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
+        read beside their runs.
+        """
+        pairs = tuple(seen)
+        record_failed_jobs(self.store, newly_failed_jobs(self.store.state, pairs))
+        remember(self.store.state, pairs, now=self.store.now())
+
+    def cluster(self, name: str) -> Cluster:
+        """Return the connection to a cluster that was read. Raises as connecting does."""
+        if name in self.refused:
+            raise self.refused.pop(name)
+        if name not in self.connected:
+            self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
+        return self.connected[name]
+
+    def delete(self, seen: Observation, jobset: RunObject) -> DeleteOutcome:
+        """Delete the JobSet or the server's Deployment, unless the run ended since it was read: the user may have taken
+        minutes to agree. Raises as `Cluster.delete_jobset`.
+        """
+        cluster = self.cluster(seen.cluster or "")
+        now = cluster.reads.again(jobset)
+        if now is not None and now.uid == jobset.uid and now.terminal:
+            return "ended"
+        delete = cluster.servers.delete if jobset.serves else cluster.delete_jobset
+        return delete(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
+
+    def record_cancel(self, seen: Observation, jobset: RunObject) -> tuple[Problem, ...]:
+        """Record the cancellation beside the run and on this machine: the output may not be readable at the next `xsft
+        status` of this machine.
+        """
+        self.keep((cancelled(seen, jobset, now=self.store.now()),))
+        return record_cancel(self.store, jobset, user=user_name())
+
+    def record_worthless(self, row: Row) -> tuple[Problem, ...]:
+        return record_worthless(self.store, row)
+
+    def stop_local(self, seen: Observation) -> bool:
+        """Stop a run on this machine. Return False unless its folder is known and the kernel names the process that
+        holds its lock.
+        """
+        output = self.output_of(seen)
+        return output is not None and interrupt_holder(lock_of(output, seen.run_name)) is not None
+
+    def output_of(self, seen: Observation) -> str | None:
+        """Return the run's base_output_directory; None if neither the run nor exactly one index entry has it."""
+        if said := seen.output or (seen.held.output if seen.held else None):
+            return said
+        entries = self.store.local_index().entries
+        found = {e.output for e in entries if (e.target, e.run_name) == (seen.target, seen.run_name)}
+        return found.pop() if len(found) == 1 else None
+
+    def records(self, seen: Observation) -> tuple[Record, ...]:
+        """Return the records of the run's attempts, the first one first. Raises Unreachable if they cannot be read."""
+        output = self.output_of(seen)
+        return self.store.read_run(output, seen.run_name) if output else ()
+
+    def saved(self, seen: Observation) -> SavedSteps:
+        """Return the checkpoints and the last step in the metrics that are beside the run's output now. Never raises:
+        if they cannot be read, the result says that they are unknown.
+        """
+        output = self.output_of(seen)
+        if output is None:
+            return SavedSteps(why="its output folder is unknown")
+        try:
+            step = latest_step(self.store.objects_at(output), output=output, run_name=seen.run_name)
+            metrics = progress_in_metrics(output, seen.run_name, self.store)
+        except XsftError as failed:
+            return SavedSteps(why=failed.message)
+        if step is None and seen.on_cluster and not output.startswith("gs://"):
+            return SavedSteps(why=f"{output} is not a bucket; it may be a folder in its pods")
+        return SavedSteps(step=step, reached=metrics.step if metrics else None)
+
+    def _known(self) -> tuple[str, ...]:
+        found = self._read(names=(), limits=ReadLimits(progress_s=0)).observations
+        return tuple({name for seen in found for name in seen.names})
+
+    def _read(self, *, names: tuple[str, ...], limits: ReadLimits) -> RunsRead:
+        index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
+        scope = ReadScope(names=frozenset(names), everything=self.everything, limits=limits, now=self.now())
+        return read_runs(self._ask_lists(), scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+
+    def _ask_lists(self) -> tuple[PendingLists, ...]:
+        """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""
+        clusters = {name: start(partial(self.cluster, name)) for name in {one.name for one in self.sources}}
+        asked = ((one, start(partial(_ask_source, one, clusters[one.name]))) for one in self.sources)
+        return tuple(PendingLists(source=one, lists=lists) for one, lists in asked)
+
+
+def _ask_source(source: RunSource, connecting: StartedCall[Cluster]) -> tuple[Cluster, NamespaceLists]:
+    cluster = connecting.result()
+    return cluster, ask_lists(cluster, namespace=source.namespace)
+
+
+def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
+    """Return the runs for a query. Raises UsageError for a place that is not in places.yaml, SpecError if that file is
+    invalid. If a place or a context is named, also raises what prevents connecting to it: UsageError,
+    EnvironmentMissing.
+    """
+    places, file = ({}, None) if asked.context is not None else known_places()
+    store = record_store()
+    runs = Runs(
+        sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
+        store=store,
+        names=tuple(names),
+        everything=everything,
+        local=asked.place is None and asked.context is None,
+    )
+    if not runs.local:
+        try:
+            runs.cluster(runs.sources[0].name)
+        except Unreachable as failed:  # the next request may succeed
+            runs.refused[runs.sources[0].name] = failed
+    return runs
+
+
+def runs_at_place(place: Place, *, namespace: str, name: str) -> Runs:
+    """Return the runs with one name, on one cluster, in one namespace."""
+    return Runs(sources=(source_at(place, namespace),), store=record_store(), names=(name,), local=False)

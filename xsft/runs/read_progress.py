@@ -1,0 +1,281 @@
+"""Progress of runs: from their trainers' log lines, else from the files beside their output; read in parallel, with a
+deadline.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from xsft.base.errors import Unreachable, XsftError
+from xsft.base.moments import seconds_between
+from xsft.cluster.cluster import Cluster
+from xsft.cluster.errors import last_net
+from xsft.cluster.logs import ContainerLogRequest, read_log
+from xsft.cluster.observation import Observation, Pod, Recorded, RunObject, Unread, What
+from xsft.cluster.pod_fields import prints_steps, trainer_container
+from xsft.launcher.encoding import XPK_START
+from xsft.machine.objects import latest_step
+from xsft.machine.parallel import SoftDeadline, answers
+from xsft.records.record_files import RecordStore
+from xsft.runs.first_pods import FirstPods, printer_of
+from xsft.runs.forgotten import recorded_of
+from xsft.runs.list_runs import unread_of
+from xsft.runs.metrics import read_metrics
+from xsft.runs.pod_reasons import by_server_clock, oom_killed, started_at, trouble
+from xsft.runs.read_scope import lacks_progress, may_have_progress
+from xsft.trainer.metrics import progress_of_metrics
+from xsft.trainer.progress import LoggedLine, Progress, progress_of
+
+T = TypeVar("T")
+NOT_READ = "not read in time"
+NOT_ASKED = "not read: only the newest active runs are read; name the run to read it"
+ClusterNamespace = tuple[str, str]
+"""The cluster's name and the namespace."""
+
+TAIL = 80
+"""Lines read of a log. A step prints two, a save some twenty. Parsing them is most of the cost of reading a run."""
+LONG_TAIL = 800
+"""Lines read if the short tail has no step: the run is starting, or another writer fills the log. Also read for runs
+that are named on the command line, so that the last save is included, which may be hundreds of steps ago.
+"""
+ROTATED_AFTER_S = 600.0
+"""A container that has run for less has its whole log, also if another program than xpk's script began it."""
+THREADS = 8
+"""Maximum number of threads. Each has its own connection, whose TLS handshake costs both sides more than a log."""
+
+
+class ProgressSource(Struct, frozen=True, kw_only=True):
+    """The sources from which progress is read."""
+
+    clusters: Mapping[str, Cluster]
+    """The connections, by the name that an Observation has for the cluster."""
+    store: RecordStore
+    outputs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """base_output_directory of runs that were submitted from this machine, by the names of the cluster and the run."""
+    first_pods: Mapping[ClusterNamespace, FirstPods] = field(default_factory=dict)
+    """Pod lists that were already requested."""
+
+    def output(self, seen: Observation) -> str | None:
+        """Return the run's base_output_directory, or None if it is unknown."""
+        said = seen.jobset.output if seen.jobset else None
+        return said or self.outputs.get((seen.cluster or "", seen.run_name)) or (seen.was.output if seen.was else None)
+
+    def recorded(self, seen: Observation) -> Recorded | None:
+        """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
+        place = self.output(seen)
+        records = self.store.read_run(place, seen.run_name) if place else ()
+        return recorded_of(records, seen.uid)
+
+
+def read_progress(
+    observations: Sequence[Observation],
+    *,
+    source: ProgressSource,
+    deadline_s: float,
+    tail: int = TAIL,
+    hurry: SoftDeadline | None = None,
+) -> tuple[Observation, ...]:
+    """Return the same observations, with their progress, the first ones first. What was not read in time is in
+    `unread`. `tail`: number of lines of each log. Never raises.
+    """
+    under_way = [_begin_reading(seen) for seen in observations]
+    looks = _progress_reads(under_way, source=source, tail=tail)
+    read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
+    found = []
+    for place, (begun, answer) in enumerate(zip(under_way, read, strict=True)):
+        late = NOT_READ if hurry is None or place < hurry.first else NOT_ASKED
+        found.append(answer or _passed_over(begun.seen, late, what=begun.what))
+    return tuple(found)
+
+
+def not_asked(seen: Observation) -> Observation:
+    """Return the observation, marked as not read if it can have progress."""
+    return _passed_over(seen, NOT_ASKED, what=_begin_reading(seen).what) if lacks_progress(seen) else seen
+
+
+class _ProgressRequest(Struct, kw_only=True):
+    """The state of one read: written by the thread that reads, and read by the thread that stops waiting."""
+
+    seen: Observation
+    """The observation, with the parts read so far."""
+    what: What
+    """The part that is being read."""
+
+
+def _begin_reading(seen: Observation) -> _ProgressRequest:
+    return _ProgressRequest(seen=seen, what="record" if seen.jobset is None else "log")
+
+
+def _progress_reads(
+    asked: Sequence[_ProgressRequest], *, source: ProgressSource, tail: int
+) -> list[Callable[[], Observation]]:
+    first_pods = _list_printers([one.seen for one in asked], source)
+    return [partial(_read_one_progress, one, first_pods, source, tail=tail) for one in asked]
+
+
+def _read_one_progress(
+    doing: _ProgressRequest, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
+) -> Observation:
+    """Return the observation with its progress: from the log first; from the files beside the output if there is no log
+    or it does not reach the end of the run.
+    """
+    seen = doing.seen
+    said, missing, pod = _progress_in_log(seen, first_pods, source, tail=tail)
+    if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
+        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
+    if said is not None and not _falls_short(seen, said):
+        return replace(seen, progress=said)
+    if said is None and not may_have_progress(seen):
+        return replace(seen, unread=(*seen.unread, *missing))  # its output is of an earlier start
+    if seen.jobset is None or seen.jobset.work == "evaluate":
+        seen = _with_record(seen, source)
+    doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
+    written, lacking = _progress_in_output(seen, source, doing)
+    if said is not None and written is not None:
+        said = replace(said, saved_step=max_of(said.saved_step, written.saved_step))
+    return replace(seen, progress=said or written, unread=(*seen.unread, *missing, *lacking))
+
+
+def _falls_short(seen: Observation, said: Progress) -> bool:
+    """Return whether the run has ended, and its log does not show whether the last step was done and saved: a run that
+    finds its last checkpoint prints no step, and one that fails after its last step may not print that it was saved.
+    """
+    if seen.jobset is not None and seen.jobset.terminal is None:
+        return False
+    done = max_of(said.step, said.saved_step)
+    if seen.jobset is not None and seen.jobset.terminal == "Failed":
+        return seen.steps is not None and done is not None and done >= seen.steps - 1 and said.saved_step != seen.steps
+    return done is None or seen.steps is None or done < seen.steps
+
+
+def _progress_in_log(
+    seen: Observation, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
+) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
+    """Return the progress in the log, what could not be read, and the pod that prints the steps, if it exists."""
+    jobset, pod = seen.jobset, None
+    if jobset is None:
+        return None, (), None
+    try:
+        with last_net(seen.cluster or ""):
+            pod = _find_printer(seen, jobset, first_pods)
+            said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
+    except XsftError as failed:
+        return None, (unread_of("log", failed),), pod
+    if (pod is None or said is None) and not may_have_progress(seen):
+        return None, (), pod  # it has no log yet
+    if pod is None or said is None:
+        return None, (Unread(what="log", why="the pod that prints the steps is gone, and so is its log"),), pod
+    return said, (), pod
+
+
+def _progress_in_tail(
+    pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, tail: int
+) -> Progress | None:
+    """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
+    no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
+    """
+    wanted = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
+    lines = read_log(source.clusters[cluster].reads.api, wanted)
+    if lines is None:
+        return None
+    now = source.store.now()
+    began_at = by_server_clock(min(started_at([pod]), default=None), pod)
+    whole = len(lines) < tail
+    rotated = _is_rotated(lines, began_at=began_at, now=now)
+    said = progress_of(lines, read_at=now, from_start=whole and not rotated)
+    if whole and rotated and jobset.ours and said.phase is None and said.step is None:
+        raise Unreachable(
+            "the log was rotated, and has no line of the trainer since then", fix="Try again in a minute."
+        )
+    said = replace(said, began_at=began_at, said_at=by_server_clock(said.said_at, pod))
+    if said.step is not None or whole or tail >= LONG_TAIL:
+        return said
+    return _progress_in_tail(pod, jobset, source, cluster, tail=LONG_TAIL) or said
+
+
+def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) -> bool:
+    """Return whether the lines, all that a container's log has now, do not begin with the container's first line. The
+    kubelet begins a new file when a log has 10 MiB, and serves only that.
+    """
+    if lines and lines[0].text.startswith(XPK_START):
+        return False
+    return (seconds_between(began_at, now) or 0.0) > ROTATED_AFTER_S
+
+
+def _find_printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
+    there = seen.pods or ()
+    if any(prints_steps(pod, jobset) for pod in there):
+        return printer_of(jobset, there)
+    return printer_of(jobset, first_pods[seen.cluster or "", jobset.namespace].pods())
+
+
+def _list_printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
+    """Return the first pods, with one list per cluster and namespace, whatever the number of runs."""
+    names: dict[ClusterNamespace, set[str]] = defaultdict(set)
+    for seen in asked:
+        if seen.jobset is not None:
+            names[seen.cluster or "", seen.jobset.namespace].add(seen.jobset.name)
+    return {where: _of_all(where, several, source) for where, several in names.items()}
+
+
+def _of_all(where: ClusterNamespace, jobsets: AbstractSet[str], source: ProgressSource) -> FirstPods:
+    cluster, namespace = where
+    there = source.first_pods.get(where, FirstPods())
+    return there.also_of(jobsets, reads=source.clusters[cluster].reads, namespace=namespace)
+
+
+def _with_record(seen: Observation, source: ProgressSource) -> Observation:
+    """Return the observation with its record: what `submit` or `cancel` wrote beside the output, else the index
+    entry.
+    """
+    record, missing = _try_reading("record", lambda: source.recorded(seen))
+    return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
+
+
+def _progress_in_output(
+    seen: Observation, source: ProgressSource, doing: _ProgressRequest
+) -> tuple[Progress | None, tuple[Unread, ...]]:
+    """Return the progress from the metrics and the checkpoints beside the output, and what could not be read."""
+    output = source.output(seen)
+    if output is None:
+        return None, ()
+    doing.what = "metrics"
+    metrics, no_metrics = _try_reading("metrics", lambda: progress_in_metrics(output, seen.run_name, source.store))
+    doing.what = "checkpoints"
+    saved, no_saved = _try_reading(
+        "checkpoints", lambda: latest_step(source.store.objects_at(output), output=output, run_name=seen.run_name)
+    )
+    missing = (*no_metrics, *no_saved)
+    if metrics is not None:
+        return replace(metrics, saved_step=saved), missing
+    if saved is None:
+        return None, missing
+    return Progress(source="checkpoints", read_at=source.store.now(), saved_step=saved), missing
+
+
+def progress_in_metrics(output: str, run_name: str, store: RecordStore) -> Progress | None:
+    """Return the progress from the last two files: the very last may hold no step. Raises Unreachable."""
+    rows = read_metrics(store, output=output, run_name=run_name, at_most=2)
+    return progress_of_metrics(rows, read_at=store.now())
+
+
+def _try_reading(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
+    try:
+        return look(), ()
+    except XsftError as failed:
+        return None, (unread_of(what, failed),)
+
+
+def _passed_over(seen: Observation, why: str, *, what: What) -> Observation:
+    return replace(seen, unread=(*seen.unread, Unread(what=what, why=why, passed_over=True)))
+
+
+def max_of(*numbers: int | None) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)

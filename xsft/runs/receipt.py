@@ -1,0 +1,194 @@
+"""The receipt of a run: the time of its chips by state and the trained tokens, from the trainer's lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+from msgspec import Struct, field
+
+from xsft.records.record import Attempt, Receipt
+from xsft.trainer.lines import (
+    EvaluationBegun,
+    EvaluationLoss,
+    LoopFinished,
+    PhaseStarted,
+    SaveBegun,
+    Step,
+    StepLoss,
+    TrainerEvent,
+)
+from xsft.trainer.progress import FIRST_WORDS, middle
+
+ReceiptState = Literal["queued", "starting", "compiling", "training", "evaluating", "saving", "lost"]
+"""`queued`: before the chips were given, so not held. `lost`: steps that a later process trained again, and the time
+between two processes."""
+SPENT: tuple[ReceiptState, ...] = get_args(ReceiptState)
+
+
+class TrainedStep(Struct, frozen=True, kw_only=True):
+    """One finished step, as the last process that did it printed it."""
+
+    lasted: float | None = None
+    """Seconds since the event before it; None if that time is compiling or saving in part."""
+    printed: float = 0.0
+    """Seconds that MaxText prints of it."""
+    tokens: float | None = None
+    """Tokens per device, padding included: the product of two rounded figures."""
+    targets: int | None = None
+    tflops: float | None = None
+    """Model TFLOP/s of one device."""
+
+
+class ReceiptFold(Struct, kw_only=True):
+    """The time so far; a new process gives the time of the steps that it repeats to `lost`."""
+
+    at: float
+    """Time of the latest event in seconds, of any clock; at first when the chips were given."""
+    state: ReceiptState = "starting"
+    seconds: dict[str, float] = field(default_factory=dict)
+    steps: dict[int, TrainedStep] = field(default_factory=dict)
+    mixed: list[tuple[ReceiptState, float]] = field(default_factory=list)
+    """Intervals that hold one step beside compiling or saving."""
+    paces: list[float] = field(default_factory=list)
+    """Seconds of steps that neither compile nor save."""
+    fresh: bool = True
+    """Whether the process has not finished a step yet."""
+
+    def take(self, event: TrainerEvent | None, *, at: float) -> None:
+        match event:
+            case PhaseStarted(name=name):
+                if name == FIRST_WORDS:
+                    self._begin(at)
+                else:
+                    self._enter_state("compiling", at)
+            case StepLoss(step=step):
+                self._note_step(step, at)
+            case Step():
+                self._measure(event, at)
+            case SaveBegun() | LoopFinished():
+                self._enter_state("saving", at)
+            case EvaluationBegun():
+                self._enter_state("evaluating", at)
+            case EvaluationLoss():
+                self._enter_state("training", at)
+            case _:
+                return
+
+    def receipt(self, *, until: float) -> Receipt:
+        """Return the receipt of the lines so far, with the time since the last one."""
+        pace = middle(self.paces) or 0.0
+        seconds: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), **self.seconds}
+        seconds[self.state] += max(0.0, until - self.at)
+        for state, lasted in self.mixed:
+            step = min(lasted, pace)
+            seconds["training"] += step
+            seconds[state] += lasted - step
+        done = self.steps.values()
+        return Receipt(
+            seconds=seconds,
+            steps=len(self.steps),
+            tokens_per_device=self._tokens(),
+            target_tokens=_rounded_or_none(_total(one.targets for one in done)),
+            tflops_per_device=middle(one.tflops for one in done if one.lasted is not None),
+        )
+
+    def _tokens(self) -> float | None:
+        """Return the tokens of all steps, which have equally many: the longest step's product is the most precise."""
+        known = [one for one in self.steps.values() if one.tokens is not None]
+        longest = max(known, key=lambda one: one.printed, default=None)
+        return round(longest.tokens) * len(self.steps) if longest and longest.tokens is not None else None
+
+    def _begin(self, at: float) -> None:
+        """Begin a process: the time since an earlier one is lost."""
+        if self.steps or not self.fresh:
+            self.state = "lost"
+        self._enter_state("starting", at)
+        self.fresh = True
+
+    def _enter_state(self, state: ReceiptState, at: float) -> None:
+        self.seconds[self.state] = self.seconds.get(self.state, 0.0) + max(0.0, at - self.at)
+        self.state, self.at = state, max(at, self.at)
+
+    def _note_step(self, step: int, at: float) -> None:
+        lasted, alone = max(0.0, at - self.at), self.state == "training" and not self.fresh
+        if self.fresh:
+            self._repeat(step)
+        if alone or self.state == "evaluating":
+            self._enter_state("training", at)
+        else:
+            self.mixed.append(("compiling" if self.state == "starting" else self.state, lasted))
+        self.paces += [lasted] if alone else []
+        self.steps[step] = TrainedStep(lasted=lasted if alone else None)
+        self.state, self.at, self.fresh = "training", max(at, self.at), False
+
+    def _measure(self, event: Step, at: float) -> None:
+        """Add MaxText's line about a step, which is printed one step later than Tunix's loss."""
+        if event.step not in self.steps:
+            self._note_step(event.step, at)
+        rate, seconds = event.tokens_per_second, event.seconds
+        self.steps[event.step] = TrainedStep(
+            lasted=self.steps[event.step].lasted,
+            printed=seconds or 0.0,
+            tokens=rate * seconds if rate is not None and seconds is not None else None,
+            targets=event.target_tokens,
+            tflops=event.tflops_per_device,
+        )
+
+    def _repeat(self, first: int) -> None:
+        """Count the steps from `first` on as lost: this process does them again."""
+        again = [step for step in self.steps if step >= first]
+        pace = middle(self.paces) or 0.0
+        lost = sum(one.lasted if (one := self.steps.pop(step)).lasted is not None else pace for step in again)
+        self.seconds["training"] = self.seconds.get("training", 0.0) - lost
+        self.seconds["lost"] = self.seconds.get("lost", 0.0) + lost
+
+
+def whole_receipt(attempts: Sequence[Attempt]) -> Receipt | None:
+    """Return the receipt of all attempts of a run; None if one of them has none. Steps that a later attempt repeats are
+    lost, with their share of the training."""
+    receipts = [_kept_receipt(one, later=attempts[place + 1 :]) for place, one in enumerate(attempts)]
+    known = [one for one in receipts if one is not None]
+    if not known or len(known) < len(attempts):
+        return None
+    return Receipt(
+        seconds={state: sum(one.seconds.get(state, 0.0) for one in known) for state in SPENT},
+        steps=sum(one.steps for one in known),
+        tokens_per_device=_total(one.tokens_per_device for one in known),
+        target_tokens=_rounded_or_none(_total(one.target_tokens for one in known)),
+        tflops_per_device=middle(one.tflops_per_device for one in known),
+        notes=tuple(dict.fromkeys(note for one in known for note in one.notes)),
+    )
+
+
+def _kept_receipt(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | None:
+    """Return the attempt's receipt without the steps that a later attempt repeats."""
+    receipt = attempt.receipt
+    if receipt is None or not receipt.steps:
+        return receipt
+    last = attempt.last_step or (attempt.resumed_from or 0) + receipt.steps
+    first = min((one.resumed_from or 0 for one in later if one.receipt and one.receipt.steps), default=last)
+    lost = min(receipt.steps, max(0, last - first)) / receipt.steps
+    repeated = receipt.seconds.get("training", 0.0) * lost
+    seconds = {**receipt.seconds, "training": receipt.seconds.get("training", 0.0) - repeated}
+    return Receipt(
+        seconds={**seconds, "lost": seconds.get("lost", 0.0) + repeated},
+        steps=round(receipt.steps * (1 - lost)),
+        tokens_per_device=_times_share(receipt.tokens_per_device, 1 - lost),
+        target_tokens=_rounded_or_none(_times_share(receipt.target_tokens, 1 - lost)),
+        tflops_per_device=receipt.tflops_per_device,
+        notes=receipt.notes,
+    )
+
+
+def _times_share(value: float | None, share: float) -> float | None:
+    return None if value is None else value * share
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _rounded_or_none(value: float | None) -> int | None:
+    return None if value is None else round(value)

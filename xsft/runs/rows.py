@@ -1,0 +1,292 @@
+"""The rows of `xsft status`, one per run. Pure."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.moments import seconds_between, with_z
+from xsft.base.names import RowOrder
+from xsft.base.stage import STAGES, StageName
+from xsft.base.state_names import ENDED, RUNNING, State
+from xsft.base.targets import TargetProperties
+from xsft.catalog.tpu import parse_tpu_type
+from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.spec.keypath import printable
+
+
+class ProgressRead(Struct, frozen=True, kw_only=True):
+    """The source of step, loss and other progress."""
+
+    read: bool
+    """Whether the trainer's output was read; if not, step and loss are None and mean nothing."""
+    why: str
+    """Why it was not read; empty if it was, or if there is nothing to read yet."""
+    source: str | None = None
+    """Source: log, metrics, record or checkpoints."""
+    said_at: str | None = None
+    """Time of the trainer's last output; UTC, ISO 8601."""
+    saved_step: int | None = None
+    """Latest complete checkpoint; None if it was not read or there is none."""
+    resumed_from: int | None = None
+    """Step of the checkpoint it resumed from."""
+    resumed_order: RowOrder | None = None
+    """Order of the rows it reads since then, starting with the first row: another order than before, or the same; None
+    if it has not resumed, or it is unknown."""
+    no_target_steps: int = 0
+    """Longest series of steps without a token to learn from; among the steps that were read, as for the next two."""
+    not_finite_steps: int = 0
+    """Steps whose loss was NaN or infinite."""
+    zero_loss_steps: int = 0
+    """Longest series of steps whose loss was printed as 0.000 although they had tokens to learn from."""
+
+
+class Row(TargetProperties, Struct, frozen=True, kw_only=True):
+    """One run, all its attempts folded into the newest. None: not read, or the run has none. Times are UTC with a Z."""
+
+    run_name: str
+    pipeline: str | None
+    """run_name of the training that the run belongs to, its own for a training; None for a run of another tool."""
+    stage: StageName | None
+    """Its stage of a pipeline; None for a run of another tool."""
+    jobset: str | None
+    """JobSet of the newest attempt; None for a run on this machine."""
+    namespace: str | None
+    cluster: str | None
+    """Project/zone/cluster, or the kubeconfig context; None for a run on this machine."""
+    target: str
+    """`local`, or the launcher that puts it on a cluster: `xpk`."""
+    mode: str | None
+    """Mode: mcjax or pathways."""
+    tpu: str | None
+    """TPU type of one slice, e.g. `v6e-256`."""
+    num_slices: int | None
+    state: State
+    """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
+    reason: str
+    """Stable id of the reason (docs/states.md); empty if the state needs no reason."""
+    step: int | None
+    """The last finished step."""
+    steps: int | None
+    """Requested steps."""
+    loss: float | None
+    """Loss of `step`; in JSON None also if it is not a number."""
+    step_seconds: float | None
+    """Median seconds per step, without compilation."""
+    mfu: float | None
+    """Share of the chips' bfloat16 peak, 0 … 1; None off a TPU."""
+    tokens_per_second: float | None
+    """Tokens per second and device, padding included."""
+    eta_s: float | None
+    """Seconds until the last step, at the present pace; only while it runs."""
+    restarts: int | None
+    """Restarts of the whole JobSet."""
+    max_restarts: int | None
+    created_at: str | None
+    """Time of creation; UTC, ISO 8601, as all times."""
+    ended_at: str | None
+    age_s: float | None
+    """Seconds since `created_at`."""
+    queue: str | None
+    """Kueue LocalQueue."""
+    queue_position: int | None
+    """Workloads ahead of it in the queue; None if Kueue does not report it."""
+    evidence: tuple[str, ...]
+    """Sources of the state: jobset, workload, pods, log, metrics, checkpoints, record."""
+    observed_at: str
+    """Time when they were read."""
+    evidence_age_s: float | None
+    """Seconds since `observed_at`; large if a cluster does not answer and its last known state is shown."""
+    progress: ProgressRead
+    unread: tuple[str, ...]
+    """`what: why` of evidence that could not be read."""
+    attempts: int
+    """Number of known submissions of this run."""
+    output: str | None
+    """base_output_directory."""
+    tensorboard: str | None
+    """Folder of the TensorBoard files; None for work without steps, and if the output is unknown."""
+    spec_digest: str | None
+    uid: str | None
+    """UID of the JobSet."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def chips(self) -> int | None:
+        """Return the number of chips of all slices."""
+        chips = _chips(self.tpu)
+        return chips * (self.num_slices or 1) if chips else None
+
+
+def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
+    """Return the row of a run. One line per column, so that each column is next to its source."""
+    jobset, workload, progress = seen.jobset, seen.workload, seen.progress
+    held = seen.held
+    steps = seen.steps or (held.steps if held else None)
+    step = progress.step if progress else None
+    pace = progress.step_seconds if progress else None
+    created = created_at(seen)
+    stage = stage_of(seen)
+    output = (held.output if held else None) or seen.output
+    return Row(
+        run_name=seen.run_name,
+        pipeline=_pipeline_name(seen.run_name, stage),
+        stage=stage,
+        jobset=seen.jobset_name,
+        namespace=jobset.namespace if jobset else None,
+        cluster=seen.cluster,
+        target=seen.target,
+        mode=seen.mode or (held.mode if held else None),
+        tpu=_row_tpu(seen),
+        num_slices=held.num_slices if held else (seen.record.num_slices if seen.record else None),
+        state=status.state,
+        reason=status.reason,
+        step=step,
+        steps=steps,
+        loss=progress.loss if progress else None,
+        step_seconds=pace,
+        mfu=_mfu(seen),
+        tokens_per_second=progress.tokens_per_second if progress else None,
+        eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
+        restarts=held.restarts if held else None,
+        max_restarts=held.max_restarts if held else None,
+        created_at=_time_text(created),
+        ended_at=_time_text(ended_at(seen)),
+        age_s=_age(created, now, ahead_s=seen.ahead_s),
+        queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
+        queue_position=workload.position if workload else None,
+        evidence=status.evidence,
+        observed_at=with_z(seen.observed_at),
+        evidence_age_s=_age(seen.observed_at, now),
+        progress=_progress(seen),
+        unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
+        attempts=attempts,
+        output=output,
+        # source: maxtext@0.2.5 configs/types.py tensorboard_dir
+        tensorboard=f"{output.rstrip('/')}/{seen.run_name}/tensorboard" if output and steps else None,
+        spec_digest=held.spec_digest if held else None,
+        uid=seen.uid,
+    )
+
+
+def aged(row: Row, *, now: str) -> Row:
+    """Return the same row at a later time without a new reading: its ages grow, its state stays."""
+    evidence_age_s = _age(row.observed_at, now)
+    passed = max(0.0, (evidence_age_s or 0.0) - (row.evidence_age_s or 0.0))
+    age_s = None if row.age_s is None else row.age_s + passed  # its cluster's clock may differ
+    return replace(row, age_s=age_s, evidence_age_s=evidence_age_s)
+
+
+def stage_of(seen: Observation) -> StageName | None:
+    """Return the stage of the run; None if xsft did not create it."""
+    held = seen.held
+    if held is not None and not held.ours:
+        return None
+    work = (held.work if held else None) or (seen.record.work if seen.record else None)
+    return next((name for name in STAGES if name == work), "train")
+
+
+def _pipeline_name(run_name: str, stage: StageName | None) -> str | None:
+    if stage is None:
+        return None
+    return run_name if stage == "train" else run_name.removesuffix(f"-{stage}")
+
+
+def created_at(seen: Observation) -> str | None:
+    if held := seen.held:
+        return held.created_at
+    return seen.record.started_at if seen.record else None
+
+
+def _row_tpu(seen: Observation) -> str | None:
+    """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
+    held = seen.held
+    return held.tpu if held else (seen.record.tpu if seen.record else None)
+
+
+def ended_at(seen: Observation) -> str | None:
+    """Return the time of the JobSet's or its Workload's end, else the record's; None while it exists."""
+    conditions = [c for held in (seen.jobset, seen.workload) if held is not None for c in held.conditions]
+    ends = [c for c in conditions if c.type in ("Completed", "Failed", "Finished")]
+    written = [c.at for c in ends if c.status == "True" and c.at]
+    return max(written) if written else (seen.record.finished_at if seen.record else None)
+
+
+def _time_text(time: str | None) -> str | None:
+    return None if time is None else with_z(time)
+
+
+def _age(since: str | None, now: str, *, ahead_s: float = 0.0) -> float | None:
+    """Return the age in seconds, never negative: a server's clock may be a little ahead."""
+    passed = seconds_between(since, now)
+    return None if passed is None else max(0.0, passed + ahead_s)
+
+
+def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | None:
+    if step is None or steps is None or pace is None:
+        return None
+    seconds = max(0, steps - step) * pace
+    return seconds if isfinite(seconds) else None
+
+
+def _mfu(seen: Observation) -> float | None:
+    """Return maxtext@0.2.5's `TFLOP/s/device` divided by a device's peak; None without a TPU, or if its peak is
+    unknown."""
+    reached = seen.progress.tflops_per_device if seen.progress else None
+    tpu = _row_tpu(seen)
+    if reached is None or tpu is None:
+        return None
+    try:
+        peak = parse_tpu_type(tpu).device_tflops
+    except ValueError:
+        return None
+    return reached / peak if peak else None
+
+
+def _chips(tpu: str | None) -> int | None:
+    try:
+        return parse_tpu_type(tpu).chips if tpu else None
+    except ValueError:
+        return None
+
+
+def _progress(seen: Observation) -> ProgressRead:
+    progress = seen.progress
+    if progress is None:
+        why = "; ".join(one.why for one in seen.unread if one.what in ("log", "metrics", "checkpoints", "record"))
+        return ProgressRead(read=False, why=why)
+    return ProgressRead(
+        read=True,
+        why="",
+        source=progress.source,
+        said_at=_time_text(progress.said_at),
+        saved_step=progress.saved_step,
+        resumed_from=progress.resumed_from,
+        resumed_order=None if progress.resumed_from is None else progress.resumed_order or order_of(seen.held),
+        no_target_steps=progress.no_target_steps,
+        not_finite_steps=progress.not_finite_steps,
+        zero_loss_steps=progress.zero_loss_steps,
+    )
+
+
+def order_of(held: RunObject | None) -> RowOrder | None:
+    """Return the order in which a resumed run reads its rows. The seed does not count Kueue's evictions and replaced
+    pods: if only these restarted the run, it repeats rows.
+    """
+    if held is None or not held.ours:
+        return None
+    counted = held.restarts > 0 or held.name != held.run_name
+    return "reshuffled" if held.data_on_restart == "reshuffle" and counted else "repeated"
+
+
+def state_line(row: Row) -> str:
+    """Return a run's state as one line, e.g. `gemma  training  step 120/1000  loss 2.346`."""
+    reason = f" ({row.reason})" if row.reason else ""
+    step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
+    loss = "" if row.loss is None else f"  loss {row.loss:.4g}"
+    return f"{printable(row.run_name)}  {row.state}{printable(reason)}{step}{loss}"

@@ -1,0 +1,222 @@
+"""Read a run repeatedly until it reaches a goal; shared by `wait` and `submit --wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, TypeVar
+
+from msgspec import Struct
+
+from xsft.base.aliases import ShowLine
+from xsft.base.amounts import duration_text
+from xsft.base.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.base.problems import Problem
+from xsft.machine.parallel import start
+from xsft.runs.folding import named
+from xsft.runs.lookup import RunsAnswer, missing_run, one_run, runs_unread, silent
+from xsft.runs.rows import Row, state_line
+from xsft.runs.wait_goals import Goal, beyond, verdict
+from xsft.runs.worth import zero_loss
+
+MISSES = 3
+"""Complete answers in a row without the run until it counts as gone: one may fall between two objects."""
+
+T = TypeVar("T")
+LookAtRuns = Callable[[], RunsAnswer]
+"""Function that reads the runs now. Raises Unreachable if nothing could be read."""
+RecordWait = Callable[[Row], tuple[Problem, ...]]
+"""Function that records beside the run how it ended; returns warnings if that cannot be written."""
+
+
+WaitEnd = Literal["reached", "ended", "lost", "unreachable"]
+"""Reasons other than the time limit to stop waiting."""
+
+
+GRACE_S = 0.5
+"""Seconds left for a read in progress after the timeout; a timeout of 0 is one read."""
+NO_ANSWER = Unreachable("No answer so far.", fix="Check the network and the login, or wait longer.")
+
+
+class WaitLimits(Struct, frozen=True, kw_only=True):
+    timeout_s: float | None
+    """Maximum seconds to wait; None: no limit."""
+    poll_s: float
+    began_at: float | None = None
+    """Start of the wait by the clock's `monotonic`; None: the first read."""
+
+
+class Clock(Struct, frozen=True, kw_only=True):
+    monotonic: Callable[[], float]
+    pause: Callable[[float], None]
+
+
+class WaitResult(Struct, frozen=True, kw_only=True):
+    """The result of waiting."""
+
+    outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
+    row: Row | None
+    """The run as it was read last; None if it was never found."""
+    seconds: float
+    silence: XsftError | None = None
+    """The error when nothing answered last."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings about the result."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether waiting ended while the run still runs."""
+        return self.outcome == "ended" and self.row is not None and not self.row.ended
+
+
+def note_result(waited: WaitResult, record: RecordWait) -> tuple[Problem, ...]:
+    """Return warnings about the result; record how the run ended, or that it will not reach the goal."""
+    if waited.row is None:
+        return ()
+    over = waited.outcome == "ended" or (waited.outcome == "reached" and waited.row.ended)
+    return (*zero_loss(waited.row), *(record(waited.row) if over else ()))
+
+
+def wait_for(
+    name: str, *, goal: Goal, look: LookAtRuns, patience: WaitLimits, clock: Clock, say: ShowLine, known: bool = False
+) -> WaitResult:
+    """Wait for the goal. `known`: the run was created just now, so it exists.
+
+    Raises UsageError if the run is not `known` and the first answer lacks it, or if it will never do that many steps.
+    """
+    watch = _RunWait(name=name, goal=goal, look=look, say=say, known=known)
+    began = clock.monotonic() if patience.began_at is None else patience.began_at
+    left = _seconds_to_wait(patience, clock.monotonic() - began)
+    while True:
+        ended = in_time(watch.look_again, left)
+        passed = clock.monotonic() - began
+        if ended is not None:
+            return WaitResult(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
+        left = _seconds_to_wait(patience, passed)
+        if left is not None and left <= 0:
+            outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
+            return WaitResult(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
+        in_time(partial(clock.pause, patience.poll_s if left is None else min(patience.poll_s, left)), left)
+        left = _seconds_to_wait(patience, clock.monotonic() - began)
+
+
+def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
+    """Return the result of `act`; None on a timeout. A call in DNS, TLS or a login program is then abandoned, because
+    its own timeouts are longer."""
+    if left_s is None:
+        return act()
+    started = start(act)
+    return started.result() if started.ended(max(0.0, left_s) + GRACE_S) else None
+
+
+def _seconds_to_wait(patience: WaitLimits, passed: float) -> float | None:
+    return None if patience.timeout_s is None else patience.timeout_s - passed
+
+
+class _RunWait(Struct, kw_only=True):
+    name: str
+    goal: Goal
+    look: LookAtRuns
+    say: ShowLine
+    known: bool
+    row: Row | None = None
+    misses: int = 0
+    silence: XsftError | None = None
+    said: str = ""
+
+    def look_again(self) -> WaitEnd | None:
+        try:
+            found = self.look()
+        except Unreachable as failed:
+            return self._note_silence(failed)
+        if not named(found.rows, self.name):
+            if not found.whole:
+                return self._note_silence(
+                    runs_unread(found.problems, f"{self.name} was not found on the clusters that answered")
+                )
+            if self.row is None and not self.known:
+                raise missing_run(self.name, found)
+            return self._count_miss()
+        hit = one_run(self.name, found)
+        if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
+            message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
+            return self._note_silence(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
+        return self._judge_row(hit.row)
+
+    def _judge_row(self, row: Row) -> WaitEnd | None:
+        self.silence = None
+        first, self.row = self.row is None, row
+        lost = row.state == "unknown" and not row.unread
+        if first or not lost or self.misses:  # cancel deletes before it records: one such read is no proof
+            self._tell(state_line(row))
+        if first and beyond(self.goal, row):
+            raise UsageError(
+                f"{self.name} has {row.steps} steps and will never reach {self.goal.step}.",
+                fix="Wait for an earlier step, or for done.",
+            )
+        found = verdict(self.goal, row)
+        if found != "waiting":
+            return found
+        if lost:
+            return self._count_miss()
+        self.misses = 0
+        return None
+
+    def _count_miss(self) -> Literal["lost"] | None:
+        self.misses += 1
+        return "lost" if self.misses >= MISSES else None
+
+    def _note_silence(self, why: XsftError) -> Literal["unreachable"] | None:
+        """Report that the run's state is unknown now, which does not count as gone; stop if the error is permanent."""
+        self.silence = why
+        if why.again == "never":
+            return "unreachable"
+        self._tell(f"{self.name}: {why.message} Still waiting.")
+        return None
+
+    def _tell(self, line: str) -> None:
+        if line != self.said:
+            self.said = line
+            self.say(line)
+
+
+def error_of(name: str, goal: Goal, waited: WaitResult) -> XsftError | None:
+    """Return the error for the result of waiting; None if the goal was reached."""
+    row, after = waited.row, duration_text(waited.seconds)
+    seen = state_line(row) if row else name
+    match waited.outcome:
+        case "reached":
+            return None
+        case "ended":
+            still = f". It still runs: xsft cancel {name} ends it." if waited.goes_on else ""
+            end = "will not reach" if waited.goes_on else "ended without reaching"
+            return RunFailed(f"{seen}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
+        case "lost":
+            message = f"{name} ended or is gone, and its result is unknown. Last seen: {seen}."
+            return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
+        case "unreachable":
+            return _unreachable(name, waited)
+        case "timeout" if row is not None and row.state == "unknown":
+            return Unknown(f"Timed out after {after}; the state of {name} is unknown: {seen}.", fix=f"xsft why {name}")
+        case "timeout":
+            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {seen}.", fix=f"xsft why {name}")
+
+
+def _unreachable(name: str, waited: WaitResult) -> Unreachable:
+    why = waited.silence or NO_ANSWER
+    if why.again != "never":
+        return Unreachable(
+            f"Timed out after {duration_text(waited.seconds)}: {name} was not found. {why.message}", fix=why.fix
+        )
+    last = f" Last seen: {state_line(waited.row)}." if waited.row else ""
+    message = f"Waiting for {name} will not help: {why.message}{last}"
+    return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)
+
+
+def row_of_waited(name: str, goal: Goal, waited: WaitResult) -> Row:
+    """Return the run that reached the goal. Raises as `error_of` says."""
+    if failed := error_of(name, goal, waited):
+        raise failed
+    if waited.row is None:
+        raise Unknown(f"Run {name} was not found.")
+    return waited.row

@@ -1,1 +1,0 @@
-"""Serve an export on a cluster: the server's inputs, their digest, and the plan. Pure."""

@@ -1,0 +1,170 @@
+"""Convert a workload's Hugging Face weights on this machine, and plan the conversion for a cluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from xsft.base.errors import Unreachable, UsageError, refuse_errors
+from xsft.base.problems import Problem, warning
+from xsft.catalog.releases import DEFAULT
+from xsft.checks.facts import Facts
+from xsft.launch.environments import maxtext_machine
+from xsft.launch.listener import ActionListener
+from xsft.machine import clock
+from xsft.machine.hub_login import hub_token
+from xsft.machine.paths import own_cache
+from xsft.machine.process import own_environment
+from xsft.planning import api
+from xsft.planning.hub import read_repository, read_token
+from xsft.planning.hub_reader import answered_reader
+from xsft.planning.steps import Intent
+from xsft.spec.conversion_inputs import BRANCH
+from xsft.spec.facts import SourceFacts
+from xsft.spec.resolve import resolve
+from xsft.stages.convert import Conversion, ConversionResult, convert_here
+from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.conversion_progress import BytesDone
+from xsft.weights.weights_folder import read_folder
+
+NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "image.ref", "image.name", "queue")
+"""Sections whose errors do not affect a conversion."""
+
+
+def converted_here(workload: api.LoadedWorkload, listener: ActionListener) -> ConversionResult:
+    """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
+    _read_weights(workload, listener)
+    with listener.waiting("convert", "looking for an earlier conversion"):
+        plan, problems = look(workload)
+    _refuse_other_release(plan)
+    listener.warn(p for p in problems if p.severity == "warning" and p.kind != "unmade")
+    return convert_now(workload, plan, listener)
+
+
+def _read_weights(workload: api.LoadedWorkload, listener: ActionListener) -> None:
+    """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
+    run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
+    if run.conversion is None or not run.conversion.source.is_folder:
+        return
+    with listener.reading() as display:
+
+        def on_read(done: int, of: int) -> None:
+            display.on_event(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
+
+        read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
+
+
+def look_for_cluster(
+    workload: api.LoadedWorkload, listener: ActionListener
+) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
+    """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
+    conversion does not ask the hub."""
+    (intent,) = api.intend((workload,))
+    plan = planned_conversion(workload, intent)
+    problems: tuple[Problem, ...] = ()
+    if plan.whole is None and not plan.inputs.source.is_folder:
+        source, problems = read_source_for_pods(plan, listener, has_secret=workload.spec.secrets.hf_token is not None)
+        (intent,) = api.intend((workload,), hub=answered_reader(source))
+        plan = planned_conversion(workload, intent)
+    return plan, intent, (*intent.problems, *problems)
+
+
+def read_source_for_pods(
+    plan: ConversionPlan, listener: ActionListener, *, has_secret: bool
+) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
+    """Return what the hub says of the weights that a pod will read; the pod's Secret may give access that this machine
+    lacks."""
+    try:
+        source = ask_hub(plan, listener)
+    except Unreachable as failed:
+        return None, (_not_asked(failed.message),)
+    if source is not None and source.commit is None and source.problems and has_secret:
+        return None, (_not_asked(source.problems[0].message),)
+    return source, ()
+
+
+def _not_asked(why: str) -> Problem:
+    message = f"Unknown: whether the weights are quantised. No commit is pinned. {why}"
+    fix = (
+        "The pod asks the hub again, with the workload's Secret. Set model.hf.revision to a commit to pin the weights."
+    )
+    return warning("hub-not-asked", "model.hf.repo", message, fix)
+
+
+def _refuse_other_release(plan: ConversionPlan) -> None:
+    """Raise if the workload's release is not the one that converts: the record would name the wrong one."""
+    if plan.whole is None and plan.inputs.release != DEFAULT:
+        raise UsageError(
+            f"the workload needs MaxText {plan.inputs.release}, but this machine converts with {DEFAULT}.",
+            fix=f"Write image.maxtext: {DEFAULT}, or convert in the workload's image and name model.checkpoint.",
+            id="conversion-release",
+        )
+
+
+def look(workload: api.LoadedWorkload, source: SourceFacts | None = None) -> tuple[ConversionPlan, tuple[Problem, ...]]:
+    """Return what is converted and what exists already, and the other problems.
+
+    Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
+    """
+    (intent,) = api.intend((workload,), hub=answered_reader(source))
+    problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
+    plan = planned_conversion(workload, intent)
+    refuse_errors(problems)
+    if plan.unread:  # it may exist already: do not convert twice
+        message = f"{plan.first} could not be read, so these weights may be converted already: {plan.why_not}"
+        raise Unreachable(message, fix="Make it readable from here, then convert.", id="checkpoint-unread")
+    return plan, problems
+
+
+def planned_conversion(workload: api.LoadedWorkload, intent: Intent) -> ConversionPlan:
+    """Return the planned conversion. Raises UsageError for a workload without Hugging Face weights."""
+    if intent.conversion is None:
+        raise UsageError(
+            f"{workload.file} names no Hugging Face weights: there is nothing to convert.",
+            fix="Set model.hf: {repo: owner/name}; a model.checkpoint is converted already.",
+        )
+    return intent.conversion
+
+
+def ask_hub(plan: ConversionPlan, listener: ActionListener) -> SourceFacts | None:
+    """Return what the hub says now; None for a folder. Raises Unreachable if it does not answer and there is no
+    converted checkpoint."""
+    if plan.inputs.source.is_folder:
+        return None
+    env = own_environment()
+    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    try:
+        with listener.waiting("convert", f"asking the hub about {plan.inputs.source.repo}"):
+            return read_repository(plan.inputs.source, env=env, token=token)
+    except Unreachable:
+        if plan.whole:
+            return None
+        raise
+
+
+def moved_warning(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ...]:
+    """Return a warning if the branch or tag points to other weights than those that were converted."""
+    then, now = plan.recorded.commit if plan.recorded else None, source.commit if source else None
+    if plan.whole is None or then is None or now is None or then == now:
+        return ()
+    named = plan.inputs.source.revision or BRANCH
+    message = f"{plan.inputs.source.repo} was converted at commit {then}; {named} is {now} now."
+    fix = f"To train from the newer weights, name them: model.hf.revision: {now}."
+    return (warning("hf-revision-moved", "model.hf.revision", message, fix),)
+
+
+def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: ActionListener) -> ConversionResult:
+    source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan, listener)
+    listener.warn(moved_warning(plan, source))
+    if plan.whole is None:
+        look(workload, source)  # raises an error if the hub's answer forbids it
+    with listener.converting(plan) as display:
+        conversion = Conversion(
+            look=lambda: look(workload, None if plan.whole else source)[0],
+            machine=partial(maxtext_machine, listener),
+            cache=own_cache(),
+            on_event=display.on_event,
+            waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
+            accepted=workload.spec.checks,
+        )
+        return convert_here(conversion)

@@ -1,0 +1,63 @@
+"""Plans the evaluation of a workload; reads the file of its prompts, if it names one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from xsft.base.errors import SpecError
+from xsft.base.problems import error
+from xsft.evaluation.inputs import Conversation, turn
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.trainer_plan import WHERE, evaluation_plan, unfit
+from xsft.machine.files import system_words
+from xsft.machine.regular import read_text
+from xsft.planning.gather import workload_folder
+from xsft.spec.resolve import Run
+
+MAX_BYTES = 1 << 24
+FIX = 'Write one JSON object per line: {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}.'
+
+
+def plan_evaluate(run: Run, *, digest: str, file: str | Path) -> EvaluationPlan:
+    """Return the plan for the training's last step. `digest`: the training's spec_digest; `file`: the workload.
+
+    Raises SpecError if the evaluation cannot be planned.
+    """
+    stage = run.spec.stages.evaluate
+    named = stage.prompts if stage and isinstance(stage.prompts, str) else None
+    prompts = read_prompts(workload_folder(file) / named) if named else None
+    if problems := tuple(unfit(run, prompts=prompts)):
+        raise SpecError(tuple(problem.in_file(str(file)) for problem in problems))
+    return evaluation_plan(run, digest=digest, prompts=prompts)
+
+
+def read_prompts(path: Path) -> tuple[Conversation, ...]:
+    """Return the prompts in a file of JSON lines. Raises SpecError for a file that cannot be read, or holds none."""
+    try:
+        lines = [line for line in read_text(path, limit=MAX_BYTES).splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as failed:
+        raise _prompts_refused(f"{path} cannot be read: {system_words(failed)}.") from failed
+    if not lines:
+        raise _prompts_refused(f"{path} contains no prompt.")
+    return tuple(_prompt(line, number, path) for number, line in enumerate(lines, start=1))
+
+
+def _prompt(line: str, number: int, path: Path) -> Conversation:
+    try:
+        found: Any = json.loads(line)
+        if isinstance(found, dict) and isinstance(found.get("prompt"), str):
+            return turn(found["prompt"])
+        messages = msgspec.convert(found["messages"], Conversation)
+    except (ValueError, TypeError, KeyError, RecursionError) as wrong:
+        raise _prompts_refused(f"{path}:{number} is not a prompt.") from wrong
+    if not messages or messages[-1].role != "user":
+        raise _prompts_refused(f"{path}:{number}: the last message of a prompt must be the user's.")
+    return messages
+
+
+def _prompts_refused(message: str) -> SpecError:
+    return SpecError((error("evaluate-prompts", f"{WHERE}.prompts", message, FIX),))

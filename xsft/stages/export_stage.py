@@ -1,0 +1,180 @@
+"""The export stage on this machine and on a cluster, and on this machine the command that serves its result."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+
+from msgspec.structs import replace
+
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import RunFailed, SpecError, Unknown, UsageError
+from xsft.base.names import stage_name
+from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
+from xsft.launch.environments import engine_environment, maxtext_machine
+from xsft.launch.listener import ActionListener
+from xsft.launcher.cpujob import EXPORTED, CpuJob
+from xsft.planning import api
+from xsft.planning.steps import Intent, JobPlan
+from xsft.spec.export_inputs import destination
+from xsft.spec.stages import ExportStage
+from xsft.stages import export_upload, jobs
+from xsft.stages.cluster_stages import ClusterCall, ClusterStage, SharedIntent, job_plan
+from xsft.stages.export import ExportWork, export_found, stage_end
+from xsft.stages.export_here import intended_training
+from xsft.stages.export_on_cluster import no_logits, plan_for_pod
+from xsft.stages.export_upload import ExportRoute, export_by
+from xsft.stages.exported import plan_ahead
+from xsft.stages.local_stages import watch_here
+from xsft.weights.export_plan import ExportPlan
+from xsft.weights.exporter import ExportRequest
+
+
+class ExportHere:
+    """Export of the last checkpoint to a folder of this machine."""
+
+    name: StageName = "export"
+
+    def __init__(self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> None:
+        self._workload, self._listener = workload, listener
+        self._asked = workload.spec.stages.export or ExportStage()
+        self.run_name = stage_name(run_name=training, stage=self.name)
+
+    def plan(self) -> StagePlan:
+        route, (hub, output) = self._route(), destination(self._asked.to)
+        local_plan = plan_ahead(
+            route.trained, route.asked, step=self._steps, output=None if route.is_remote else output
+        )
+        request = replace(route.asked, hub=hub)
+        made = plan_ahead(route.trained, request, step=self._steps, output=output, folder=local_plan.first)
+        return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
+
+    def find(self) -> StageFound:
+        try:
+            made = self._route().plan()
+        except UsageError as unsaved:
+            return StageFound(state="missing", why=unsaved.message)
+        found, verified = (
+            export_upload.find_upload(self._route()),
+            made.recorded.verification if made.recorded else None,
+        )
+        compared = verified is not None and (verified.logits or verified.logits_skipped)
+        if found.state == "done" and self._asked.verify == "logits" and not compared:
+            return StageFound(state="missing", why="the export exists, but its logits were not compared")
+        return replace(found, digest=made.digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        route = self._route()
+        compared = partial(engine_environment, self._listener) if self._asked.verify == "logits" else None
+        machine = partial(maxtext_machine, self._listener)
+        work = ExportWork(look=route.here, machine=machine, say=progress, engine=compared)
+        return stage_end(export_by(route, work))
+
+    @property
+    def folder(self) -> str:
+        """Return the folder on this machine, from which a remote destination gets its files."""
+        return self._route().here().directory
+
+    def watch(self, timeout_s: float | None) -> None:
+        watch_here(output=self._route().here().output, run_name=self.run_name, timeout_s=timeout_s)
+
+    @property
+    def _steps(self) -> int:
+        return self._workload.spec.train.steps
+
+    def _route(self) -> ExportRoute:
+        request = ExportRequest(form=self._asked.what, step=self._steps)
+        (intent,) = api.intend((self._workload,))
+        return ExportRoute(trained=intended_training(intent), asked=request, to=self._asked.to)
+
+
+class ExportOnCluster(ClusterStage):
+    """Export of the last checkpoint by a CPU job of the workload's cluster."""
+
+    name: StageName = "export"
+
+    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
+        super().__init__(asked, training=training, call=call)
+        self._asked = asked.workload.spec.stages.export or ExportStage()
+
+    def plan(self) -> StagePlan:
+        """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
+        if self._asked.verify == "logits":
+            raise no_logits()
+        intent = self.asked.now()
+        hub, output = destination(self._asked.to)
+        request = ExportRequest(form=self._asked.what, hub=hub)
+        steps = self.asked.workload.spec.train.steps
+        made = plan_ahead(intended_training(intent), request, step=steps, output=output, folder=EXPORTED)
+        planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
+        return replace(planned, digest=None)
+
+    def find(self) -> StageFound:
+        """Return what the records in the output say; the cluster is not asked."""
+        intent = self.asked.now()
+        try:
+            made = self._export_plan(intent)
+        except SpecError:
+            raise
+        except UsageError as unsaved:
+            return StageFound(state="missing", why=unsaved.message)
+        if made.whole:
+            self.record_end(str(intent.run.output), self.run_name, failed=None)
+        return replace(export_found(made, result=made.served), digest=made.digest)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        intent = self.asked.now()
+        made = self._export_plan(intent)
+        plan = self._plan_job(made, intent, progress=progress)
+        why = export_found(made, result=made.served).why
+        return self.submit(plan, connect=partial(jobs.submitter_for, plan), why=why)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end; a job that failed after its export was complete is done."""
+        try:
+            super().watch(timeout_s)
+        except (RunFailed, Unknown) as failed:
+            intent = self.asked.now()
+            made = self._export_plan(intent)
+            if made.whole is None:
+                why = (made.recorded and made.recorded.reason) or failed.message
+                self.record_end(str(intent.run.output), self.run_name, failed=why)
+                raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
+
+    def _export_plan(self, intent: Intent) -> ExportPlan:
+        request = ExportRequest(form=self._asked.what, step=self.asked.workload.spec.train.steps)
+        return plan_for_pod(intended_training(intent), request, to=self._asked.to)
+
+    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
+        file = self.asked.workload.file
+        return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
+
+
+class ServeHere:
+    """The command that serves the export: a server would end with this process, so it is not started."""
+
+    name: StageName = "serve"
+
+    def __init__(self, exported: ExportHere) -> None:
+        self._exported = exported
+        self.run_name = exported.run_name.removesuffix("export") + self.name
+
+    def plan(self) -> StagePlan:
+        return StagePlan(
+            name=self.name,
+            run_name=self.run_name,
+            digest=None,
+            writes="http://127.0.0.1",
+            notes=("on this machine the server is started by hand, by the command that xsft run prints",),
+        )
+
+    def find(self) -> StageFound:
+        return StageFound(state="missing", why="on this machine it is started by hand")
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        del progress
+        command = shlex.join(("xsft", "serve", self._exported.folder))
+        return StageEnd(action="skipped", state="missing", why=f"start it by: {command}")
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Return at once: nothing runs."""

@@ -1,0 +1,212 @@
+"""Plans an export from the training's checkpoints and the folders of earlier attempts. Reads small files only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from xsft.base.errors import SpecError, UsageError
+from xsft.base.names import attempt_number, next_attempt, stage_name
+from xsft.checks.export import weights_problems, whole_weights
+from xsft.machine.objects import latest_step
+from xsft.machine.process import own_environment
+from xsft.machine.storage import GcsStorage, Storage, storage_for
+from xsft.records.record_files import RecordStore
+from xsft.spec import conversion_record
+from xsft.spec.conversion_inputs import items
+from xsft.spec.export_inputs import ExportInputs, ExportSource, content_of, directory_of
+from xsft.weights.checkpoint_files import METADATA, OCDBT_MANIFEST, SHARDING
+from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import FILE, MAX_BYTES, ExportRecord, from_json, missing_files
+from xsft.weights.exporter import (
+    STAGE,
+    ExportRequest,
+    TrainedRun,
+    export_argv,
+    export_inputs,
+    trained_run,
+    weights_path,
+    words_of,
+)
+from xsft.weights.read_checkpoint import read_checkpoint
+
+SMALL = (METADATA, SHARDING, OCDBT_MANIFEST)
+"""The files that identify a save; the manifest of an OCDBT store has the time of the commit."""
+LARGEST = 64 << 20
+
+
+def training_of(run_name: str, store: RecordStore) -> TrainedRun:
+    """Return the training of this name. Raises UsageError for a name that no training has."""
+    entries = [one for one in store.local_index().entries if one.run_name == run_name and one.output]
+    output = entries[-1].output.rstrip("/") if entries else ""
+    records = store.read_run(output, run_name) if entries else ()
+    if not records or not records[-1].attempts:
+        raise UsageError(
+            f"Run {run_name} was not submitted from this machine.",
+            fix="Give a name that `xsft status --all` shows.",
+        )
+    record = records[-1]
+    if not any(word.startswith("run_name=") for word in record.last.argv):
+        raise UsageError(
+            f"Run {run_name} is not a training: it has no weights to export.", fix="Give the name of a training."
+        )
+    return trained_run(record, output=output)
+
+
+def plan_export(
+    trained: TrainedRun,
+    request: ExportRequest,
+    store: RecordStore,
+    *,
+    output: str | None = None,
+    folder: str | None = None,
+) -> ExportPlan:
+    """Return the plan of the next attempt, or of the complete one. `output`: of the export; None: the training's.
+    `folder`: that the exporter writes in a pod; None: on this machine.
+
+    Raises UsageError if there is no such checkpoint, Refused for what cannot be exported, Unreachable if the output
+    cannot be read.
+    """
+    step = _choose_step(trained, request, store)
+    path = weights_path(trained, step=step)
+    storage = storage_for(path, env=own_environment())
+    inputs = export_inputs(
+        trained, request, step=step, content=_content(path, storage), converted=_converted_source(trained)
+    )
+    refuse_wrong_weights(inputs)
+    at = output or trained.output
+    own = at if folder else str(Path(at).expanduser().absolute())
+    return _with_attempts(trained, inputs, output=own.rstrip("/"), size=_bytes_read(inputs), folder=folder)
+
+
+def plan_ahead(
+    trained: TrainedRun, request: ExportRequest, *, step: int, output: str | None = None, folder: str | None = None
+) -> ExportPlan:
+    """Return the plan before the training has saved `step`: its folder is named by what will be saved, and unknown."""
+    inputs = export_inputs(trained, request, step=step, content="")
+    at = (output or trained.output).rstrip("/")
+    first = f"{at}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
+    return _plan(trained, inputs, output=at, first=first, directory=first, folder=folder)
+
+
+def _converted_source(trained: TrainedRun) -> ExportSource | None:
+    """Return the Hugging Face model that the conversion of the initial checkpoint recorded; None without a record."""
+    base = words_of(trained.argv).text("load_parameters_path") or ""
+    directory = base.removesuffix(items(""))
+    if directory == base:
+        return None
+    storage = storage_for(directory, env=own_environment())
+    content = storage.read(f"{directory}/{conversion_record.FILE}", limit=conversion_record.MAX_BYTES)
+    record = conversion_record.from_json(content or b"")
+    source = record.inputs.get("source") if record is not None else None
+    if not isinstance(source, dict):
+        return None
+    return ExportSource(repo=source["repo"], revision=source.get("commit") or source.get("revision"))
+
+
+def refuse_wrong_weights(inputs: ExportInputs) -> None:
+    """Raise SpecError for a checkpoint that is cut off, or of another model, by its small files."""
+    path = whole_weights(inputs)
+    if path is not None and (problems := tuple(weights_problems(inputs, read_checkpoint(path)))):
+        raise SpecError(problems)
+
+
+def _bytes_read(inputs: ExportInputs) -> int | None:
+    """Return the bytes of the checkpoints; None if one of them has too many files to add up."""
+    paths = (inputs.weights, *((inputs.base,) if inputs.form == "merged" and inputs.base else ()))
+    sizes = [storage_for(path, env=own_environment()).size(path) for path in paths]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _choose_step(trained: TrainedRun, request: ExportRequest, store: RecordStore) -> int:
+    objects = store.objects_at(trained.output)
+    newest = latest_step(objects, output=trained.output, run_name=trained.run_name)
+    if newest is None:
+        raise UsageError(
+            f"run {trained.run_name} has no complete checkpoint.",
+            fix=f"Check its progress: xsft status {trained.run_name}",
+        )
+    if request.step is None or request.step == newest:
+        return newest
+    names = objects.names(f"{trained.output}/{trained.run_name}/checkpoints")
+    if f"{request.step}/" not in names:
+        saved = ", ".join(sorted((n.rstrip("/") for n in names if n.rstrip("/").isdecimal()), key=int))
+        raise UsageError(
+            f"run {trained.run_name} has no checkpoint of step {request.step}.", fix=f"Saved steps: {saved}."
+        )
+    return request.step
+
+
+def _content(path: str, storage: Storage) -> str:
+    return content_of({name: storage.read(f"{path}/{name}", limit=LARGEST) or b"" for name in SMALL})
+
+
+def _plan(
+    trained: TrainedRun, inputs: ExportInputs, *, output: str, first: str, directory: str, folder: str | None
+) -> ExportPlan:
+    return ExportPlan(
+        run_name=stage_name(run_name=trained.run_name, stage=STAGE),
+        output=output,
+        inputs=inputs,
+        first=first,
+        directory=directory,
+        folder=folder or directory,
+        argv=export_argv(inputs, directory=folder or directory),
+        trainer_argv=trained.argv,
+    )
+
+
+def _with_attempts(
+    trained: TrainedRun, inputs: ExportInputs, *, output: str, size: int | None, folder: str | None
+) -> ExportPlan:
+    first = directory_of(inputs, output=output)
+    storage = storage_for(first, env=own_environment())
+    tried = _tried_folders(first, storage)
+    records = {path: _export_record(path, storage) for path in tried}
+    whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
+    directory = whole or next_attempt(first, taken=tried)
+    return replace(
+        _plan(trained, inputs, output=output, first=first, directory=directory, folder=folder),
+        weights_bytes=size,
+        whole=whole,
+        recorded=records[whole] if whole else next((records[path] for path in reversed(tried)), None),
+        broken=tuple(path for path in tried if path != whole),
+    )
+
+
+def _tried_folders(first: str, storage: Storage) -> tuple[str, ...]:
+    """Return the folders of the attempts, oldest first."""
+    parent = first.rpartition("/")[0]
+    paths = (f"{parent}/{name.rstrip('/')}" for name in storage.names(parent) if name.endswith("/"))
+    found = sorted((number, path) for path in paths if (number := attempt_number(path, first=first)))
+    return tuple(path for _, path in found)
+
+
+def _export_record(folder: str, storage: Storage) -> ExportRecord | None:
+    return from_json(storage.read(f"{folder}/{FILE}", limit=MAX_BYTES) or b"")
+
+
+def _is_whole(folder: str, record: ExportRecord | None, inputs: ExportInputs, storage: Storage) -> bool:
+    """Return whether the attempt is complete: its record says so, and its files have their sizes. Files on the hub are
+    believed from the record."""
+    if record is None or record.outcome != "completed" or record.digest != inputs.digest:
+        return False
+    return inputs.hub is not None or not missing_files(record, sizes=_sizes(folder, storage))
+
+
+def _sizes(folder: str, storage: Storage) -> dict[str, int]:
+    if not isinstance(storage, GcsStorage):
+        return sizes_in(Path(folder))
+    return {one.path.removeprefix(f"{folder}/"): one.size for one in storage.objects(f"{folder}/")}
+
+
+def is_exported(directory: str, *, digest: str) -> bool:
+    """Return whether a pod's export in this folder is complete. Raises Unreachable if it cannot be read."""
+    record = _export_record(directory, storage_for(directory, env=own_environment()))
+    return record is not None and record.outcome == "completed" and record.digest == digest
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the bytes of each file of a model, without xsft's own."""
+    return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}

@@ -1,0 +1,55 @@
+"""Serve a model on this machine: a folder, or the export of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from xsft.base.errors import RunFailed
+from xsft.environments import environments
+from xsft.launch.environments import maxtext_machine
+from xsft.launch.listener import ActionListener
+from xsft.machine.scratch import scratch_folder
+from xsft.machine.signals import as_ctrl_c
+from xsft.machine.sockets import free_port
+from xsft.records.record_files import record_store
+from xsft.stages.engine_server import Server, serve
+from xsft.stages.export import ExportWork, export_here, stage_end
+from xsft.stages.export_upload import ExportRoute
+from xsft.stages.exported import training_of
+from xsft.stages.served_model import served_model
+from xsft.weights.exporter import ExportRequest
+
+
+def serve_here(given: str, *, port: int | None, listener: ActionListener, ready: Callable[[Server], None]) -> None:
+    """Serve the folder, or the run's export, until Ctrl-C. `ready`: called when the server answers.
+
+    Raises UsageError for a port that is taken and a model that the engine cannot read, and as `training_of` and
+    `export_here` do; RunFailed if the export or the server fails.
+    """
+    free_port(port)  # before an export that takes minutes
+    with listener.working("setting up") as progress:
+        engine = environments.ensure("engine", progress=progress)
+    model = served_model(_folder_to_serve(given, listener), engine=engine)
+    server = Server(model=model, port=free_port(port))
+    with as_ctrl_c(), scratch_folder("serve") as scratch:
+        serve(server, engine=engine, scratch=scratch, ready=lambda: ready(server))
+
+
+def _folder_to_serve(given: str, listener: ActionListener) -> Path:
+    """Return the folder of the given name; a name without a file is a run's, whose export is made if it is missing.
+
+    Raises as `serve_here` does.
+    """
+    if "/" in given or Path(given).exists():
+        return Path(given)
+    trained = training_of(given, record_store())
+    with listener.working("export") as say:
+        route = ExportRoute(trained=trained, asked=ExportRequest())
+        end = stage_end(export_here(ExportWork(look=route.here, machine=partial(maxtext_machine, listener), say=say)))
+    if end.interrupted:
+        raise KeyboardInterrupt
+    if end.result is None:
+        raise RunFailed(f"{given} could not be exported: {end.why}", fix=end.fix, id="export-failed")
+    return Path(end.result)

@@ -1,0 +1,125 @@
+"""The metrics MaxText writes beside a run: JSON lines, one object per step. Pure.
+
+`{base_output_directory}/{run_name}/metrics/metrics_step_000100_to_step_000199.txt` with `gcs_metrics`, and whatever
+`metrics_file` names. Traps, all of maxtext@0.2.5 common/metric_logger.py, write_metrics_for_gcs:
+* a file is written when (step + 1) is a multiple of log_period, or step = steps - 1. SFT counts 1 … steps, so the last
+  row is never uploaded unless (steps + 1) is a multiple: the files may lack the newest steps.
+* an eval at step = steps - 1 writes the same name again, with its own row alone: a newer file may hold fewer steps.
+* a resumed run writes the same names again, without the rows of before; the step is a float.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import Any
+
+from xsft.trainer.lines import Step
+from xsft.trainer.progress import Progress, middle
+from xsft.trainer.tally import Tally
+
+FOLDER = "metrics"
+LOSS = "learning/loss"
+"""Key that only rows of training have; rows of eval are in the same files, some under the number of the eval's own
+step."""
+
+_OTHER_LOSSES = ("learning/moe_lb_loss", "learning/mtp_loss", "learning/indexer_loss")
+_FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
+
+
+def newest_files(written: Mapping[str, float | None], *, at_most: int) -> tuple[str, ...]:
+    """Return the last files in the folder, the earliest first.
+
+    `written`: name -> time in seconds. After a resume from an earlier checkpoint, files of the previous process have
+    higher steps. So the time decides, and the steps only if a file has no time.
+    """
+    found = [
+        (at, int(match[2]), int(match[1]), name) for name, at in written.items() if (match := _FILE.fullmatch(name))
+    ]
+    timed = all(at is not None for at, *_ in found)
+    ordered = sorted((at or 0.0 if timed else 0.0, last, first, name) for at, last, first, name in found)
+    return tuple(name for *_, name in ordered[-at_most:])
+
+
+def metric_rows(text: str) -> tuple[Step, ...]:
+    """Return the steps of one file, in its order; torn lines, and those of an eval, are skipped."""
+    return tuple(row for line in text.splitlines() if (row := _metric_row(line)) is not None)
+
+
+def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | None:
+    """Return the progress, or None without rows. `rows`: in the order in which they were written (`_standing_rows`)."""
+    by_step = _standing_rows(rows)
+    if not by_step:
+        return None
+    last = by_step[max(by_step)]
+    steady = [row for row in by_step.values() if row.step != 1]
+    tally = _tally_steps(by_step)
+    return Progress(
+        source="metrics",
+        read_at=read_at,
+        step=last.step,
+        loss=last.loss,
+        step_seconds=middle(row.seconds for row in steady),
+        tflops_per_device=middle(row.tflops_per_device for row in steady),
+        tokens_per_second=middle(row.tokens_per_second for row in steady),
+        no_target_steps=tally.no_target_steps,
+        not_finite_steps=tally.not_finite_steps,
+        zero_loss_steps=tally.zero_loss_steps,
+    )
+
+
+def _tally_steps(by_step: Mapping[int, Step]) -> Tally:
+    tally = Tally()
+    for _, row in sorted(by_step.items()):
+        tally.take(row)
+    return tally
+
+
+def losses_of(rows: Iterable[Step]) -> Mapping[int, float]:
+    """Return the losses by step; `rows` as for `progress_of_metrics`."""
+    return {step: row.loss for step, row in _standing_rows(rows).items()}
+
+
+def _standing_rows(rows: Iterable[Step]) -> dict[int, Step]:
+    """Return the valid rows by step. If the step falls back, a new process started from a checkpoint: earlier rows of
+    that step and later ones are dropped."""
+    standing: dict[int, Step] = {}
+    last = -1
+    for row in rows:
+        if row.step <= last:
+            standing = {step: older for step, older in standing.items() if step < row.step}
+        standing[row.step], last = row, row.step
+    return standing
+
+
+def _metric_row(line: str) -> Step | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = _finite_field(found, "step")
+    loss = _finite_field(found, LOSS)
+    if step is None or loss is None or not 0 <= step < 1e15:
+        return None
+    weights = _finite_field(found, "learning/total_weights")
+    return Step(
+        step=int(step),
+        loss=loss,
+        seconds=_finite_field(found, "perf/step_time_seconds"),
+        tflops_per_device=_finite_field(found, "perf/per_device_tflops_per_sec"),
+        tokens_per_second=_finite_field(found, "perf/per_device_tokens_per_sec"),
+        target_tokens=int(weights) if weights is not None and isfinite(weights) else None,
+        other_losses=any(name in found for name in _OTHER_LOSSES),
+    )
+
+
+def _finite_field(row: Any, key: str) -> float | None:
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

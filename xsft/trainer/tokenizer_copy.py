@@ -1,0 +1,83 @@
+"""A copy of the tokenizer with another pad or BOS token, made on each host before the trainer starts. Pure.
+
+MaxText masks every target equal to the pad id (without one: the unknown id) or to the BOS id, and has no key for
+either: if one of them ends an answer, the end is never trained. A command line cannot carry a tokenizer (DeepSeek-V3's
+has 8 MB), and transformers cannot read one from a bucket, so each host makes a copy of the tokenizer that it downloads.
+source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
+input_pipeline_utils.py [shift_and_refine]; the same in all releases from 0.1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from xsft.catalog.packaged import located
+from xsft.spec.resolve import Run
+
+FOLDER = "/tmp/xsft-tokenizer"  # noqa: S108 - in a container, which holds one run
+"""Folder of the copy on a cluster's host."""
+
+_LINES = """\
+import os, sys
+from transformers import AutoTokenizer
+name, pad, bos, folder = sys.argv[1:5]
+tokenizer = AutoTokenizer.from_pretrained(name)
+unknown = {pad, bos} - {"", *tokenizer.get_vocab()}
+unknown and sys.exit(f"xsft: the tokenizer {name} has no token {unknown.pop()}")
+tokenizer.pad_token = pad or tokenizer.pad_token
+tokenizer.bos_token = bos or tokenizer.bos_token
+tokenizer.save_pretrained(folder)
+os.execv(sys.executable, [sys.executable, *sys.argv[5:]])
+"""
+
+PROGRAM = "; ".join(_LINES.splitlines())
+"""Python on one line, so that the command is one line (`and` instead of `if`, which cannot follow a semicolon). It
+stops if the vocabulary lacks a token, which would otherwise be added to it and have no row of the embedding. At its end
+it becomes the trainer, which gets its signals."""
+
+
+class TokenizerCopy(Struct, frozen=True, kw_only=True):
+    """A tokenizer to copy, and the tokens that replace its own; empty: its own."""
+
+    tokenizer: str
+    pad_token: str = ""
+    bos_token: str = ""
+
+
+def copy_of(run: Run) -> str | None:
+    """Return the folder of the copy; None if the tokenizer is used unchanged."""
+    if _copying_of_run(run) is None:
+        return None
+    return f"{run.output}/{run.run_name}/tokenizer" if run.spec.on_this_machine else FOLDER
+
+
+def copy_arguments(run: Run) -> tuple[str, ...]:
+    """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
+    found, folder = _copying_of_run(run), copy_of(run)
+    if found is None or folder is None:
+        return ()
+    return copying_words(found, folder=folder)
+
+
+def copying_words(copy: TokenizerCopy, *, folder: str) -> tuple[str, ...]:
+    """Return the arguments between `python3` and `-m` that copy a tokenizer into `folder`."""
+    return ("-c", PROGRAM, copy.tokenizer, copy.pad_token, copy.bos_token, folder)
+
+
+def split_copying(words: Sequence[str]) -> tuple[TokenizerCopy | None, tuple[str, ...]]:
+    """Return the copied tokenizer and the remaining words after `python3`; (None, all words) if `copy_arguments` wrote
+    none."""
+    if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
+        return TokenizerCopy(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
+    return None, tuple(words)
+
+
+def _copying_of_run(run: Run) -> TokenizerCopy | None:
+    model = run.spec.model
+    if run.tokenizer is None or not (model.pad_token or model.bos_token):
+        return None
+    return TokenizerCopy(
+        tokenizer=located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or ""
+    )

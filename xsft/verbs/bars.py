@@ -1,0 +1,32 @@
+"""Progress bars and spinners on a terminal, by rich; imported once there is something to show."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
+
+from xsft.verbs.console import console
+
+
+def spinner(stream: TextIO) -> Progress:
+    """Return a spinner with a description and the seconds."""
+    return Progress(SpinnerColumn(), _description(), TimeElapsedColumn(), console=console(stream), transient=True)
+
+
+def training_bar(stream: TextIO) -> Progress:
+    """Return a bar of steps, followed by a description."""
+    columns = (SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn())
+    return Progress(*columns, console=console(stream), transient=True)
+
+
+def image_bar(stream: TextIO) -> Progress:
+    """Return a bar with a description and the field `said`: the last line of a step."""
+    said = TextColumn("{task.fields[said]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+    columns = (SpinnerColumn(), _description(), BarColumn(bar_width=24), TimeElapsedColumn(), said)
+    return Progress(*columns, console=console(stream), transient=True)
+
+
+def _description() -> TextColumn:
+    return TextColumn("{task.description}", markup=False)

@@ -1,0 +1,89 @@
+"""`xsft cancel RUN`: delete exactly that run's JobSet, or its server's Deployment, by its UID, after saying what that
+loses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from xsft.base.errors import Refused
+from xsft.base.reporting import AskUser
+from xsft.machine.interrupts import when_interrupted
+from xsft.runs.cancel import CancelResult, cancel_run
+from xsft.runs.run_access import RunAccess
+from xsft.runs.selection import runs_of
+from xsft.verbs.asking import asker
+from xsft.verbs.failure import print_problems, problem_documents
+from xsft.verbs.plan_document import print_json
+from xsft.verbs.progress import show_spinner
+
+
+def run(args: argparse.Namespace) -> int:
+    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    return cancel(args.run, runs=runs, confirm=asker(yes=False), yes=args.yes, json=args.json)
+
+
+def cancel(name: str, *, runs: RunAccess, confirm: AskUser | None, yes: bool, json: bool) -> int:
+    """Cancel the run and return 0, also if there is nothing to cancel. `confirm`: None without a terminal.
+
+    Raises Refused if the user declines or cannot be asked, UsageError for a name that no run has, Unreachable if its
+    cluster does not answer.
+    """
+    agree = partial(_ask_to_cancel, confirm=confirm, yes=yes)
+    done = cancel_run(name, runs=runs, agree=agree, waiting=partial(show_spinner, "cancel"))
+    print_problems(() if json else done.problems)
+    if json:
+        _print_cancelled(done)
+    else:
+        sys.stdout.write("\n".join(_report_cancelled(done)) + "\n")
+    return 0
+
+
+def _ask_to_cancel(about: tuple[str, ...], *, confirm: AskUser | None, yes: bool) -> None:
+    sys.stderr.writelines([f"{line}\n" for line in about])
+    if yes:
+        return
+    if confirm is None:
+        raise Refused("Nothing was cancelled: cannot prompt without a terminal.", fix="Pass --yes to cancel it.")
+    with when_interrupted("Nothing was cancelled."):
+        meant = confirm("Cancel it? [y/N] ")
+    if not meant:
+        raise Refused("Nothing was cancelled.", fix="Answer y, or pass --yes.")
+
+
+def _report_cancelled(done: CancelResult) -> Iterator[str]:
+    row = done.row
+    if done.action == "nothing":
+        yield f"{row.run_name}: nothing to cancel: {done.why}"
+        return
+    if done.jobset is None:
+        yield f"{row.run_name}: interrupted; its xsft stops the trainer and keeps the record"
+        return
+    freed = f"; {done.loss.chips} chips are freed" if done.loss and done.loss.chips else ""
+    yield f"{row.run_name}: cancelled: {done.jobset.kind} {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
+    if row.output and done.jobset.ours and not done.jobset.serves:
+        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
+
+
+def _print_cancelled(done: CancelResult) -> None:
+    row, loss = done.row, done.loss
+    document: dict[str, Any] = {
+        "run_name": row.run_name,
+        "action": done.action,
+        "why": done.why,
+        "jobset": done.jobset.name if done.jobset else row.jobset,
+        "namespace": row.namespace,
+        "cluster": row.cluster,
+        "uid": done.jobset.uid if done.jobset else row.uid,
+        "ours": done.jobset.ours if done.jobset else None,
+        "state": row.state,
+        "step": row.step,
+        "saved_step": loss.saved_step if loss else row.progress.saved_step,
+        "lost_steps": loss.steps if loss else None,
+        "freed_chips": loss.chips if loss else None,
+        "problems": problem_documents(done.problems),
+    }
+    print_json("cancel", document)

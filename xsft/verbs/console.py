@@ -1,0 +1,27 @@
+"""rich's console. The colours and cursor moves that it draws reach the terminal; the texts in it are screened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from xsft.base.terminal_text import safe_text
+from xsft.machine.streams import with_controls
+
+
+def console(stream: TextIO) -> Console:
+    """Return a console for this stream, which may be a standard one."""
+    return _ScreenedConsole(file=with_controls(stream))
+
+
+class _ScreenedConsole(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=safe_text(segment.text))
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error for xsft.verbs.cli, which ends with 141; rich would end with 1, the status of a bug."""
+        raise BrokenPipeError

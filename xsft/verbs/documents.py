@@ -1,0 +1,146 @@
+"""The machine interface as models, on which scripts may rely. No verb imports it; tests compare their output with it.
+
+`docs/generate.py` makes xsft/schemas/*.json and docs/reference/machine-interface.md from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+from msgspec import json
+from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
+
+from xsft.base.docstrings import field_docstrings
+from xsft.verbs.checkpoint_documents import CheckpointDocument, ConversionDocument, ExportDocument
+from xsft.verbs.data_documents import DataDocument, PrepareDocument
+from xsft.verbs.document import Document, ErrorDocument
+from xsft.verbs.fit_documents import FitDocument
+from xsft.verbs.image_documents import ImageDocument
+from xsft.verbs.machine_documents import (
+    DoctorDocument,
+    PlaceAddDocument,
+    PlaceCreateDocument,
+    PlaceDocument,
+    SecretDocument,
+    ServeDocument,
+    SetupDocument,
+)
+from xsft.verbs.runs_documents import (
+    CheckDocument,
+    DiffDocument,
+    EvaluationDocument,
+    ImportDocument,
+    PlanDocument,
+    RunDocument,
+    SampleDocument,
+    SubmitDocument,
+)
+from xsft.verbs.status_documents import (
+    CancelDocument,
+    CompareDocument,
+    ReceiptDocument,
+    StatusDocument,
+    WaitDocument,
+    WhyDocument,
+)
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "plan": PlanDocument,
+    "fit": FitDocument,
+    "check": CheckDocument,
+    "submit": SubmitDocument,
+    "run": RunDocument,
+    "status": StatusDocument,
+    "why": WhyDocument,
+    "receipt": ReceiptDocument,
+    "wait": WaitDocument,
+    "cancel": CancelDocument,
+    "compare": CompareDocument,
+    "diff": DiffDocument,
+    "import": ImportDocument,
+    "secret": SecretDocument,
+    "doctor": DoctorDocument,
+    "image": ImageDocument,
+    "place": PlaceDocument,
+    "place-add": PlaceAddDocument,
+    "place-create": PlaceCreateDocument,
+    "checkpoint": CheckpointDocument,
+    "checkpoint-convert": ConversionDocument,
+    "checkpoint-export": ExportDocument,
+    "data": DataDocument,
+    "data-prepare": PrepareDocument,
+    "serve": ServeDocument,
+    "sample": SampleDocument,
+    "evaluation": EvaluationDocument,
+    "setup": SetupDocument,
+    "error": ErrorDocument,
+}
+"""Verb -> its document; `error` belongs to every verb, and `evaluation` is a file."""
+
+
+def published_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a document, for readers: further fields may come in the same version, so none is
+    forbidden. The docstring below a field is its description."""
+    kinds = {kind.__name__: kind for kind in _classes(type_info(DOCUMENTS[name]))}
+    _, parts = json.schema_components((DOCUMENTS[name],), ref_template="#/$defs/{name}")
+    described = {part: _describe_fields(node, kinds[part]) for part, node in parts.items()}
+    top = described.pop(DOCUMENTS[name].__name__)
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": described, **top}
+    return cast("dict[str, Any]", _without_suffix(schema))
+
+
+def _without_suffix(node: object) -> object:
+    """Return the node of a schema, in which the type `ProblemFields`, the fields of a Problem, is named Problem."""
+    match node:
+        case str():
+            return node.removesuffix("Fields")
+        case dict():
+            return {_without_suffix(key): _without_suffix(value) for key, value in node.items()}
+        case list():
+            return [_without_suffix(value) for value in node]
+        case _:
+            return node
+
+
+def _classes(info: Type) -> Iterator[type]:
+    """Yield the classes of a type and of all its parts."""
+    match info:
+        case StructType() | DataclassType():
+            yield info.cls
+            parts = [field.type for field in info.fields]
+        case CollectionType():
+            parts = [info.item_type]
+        case TupleType():
+            parts = list(info.item_types)
+        case UnionType():
+            parts = list(info.types)
+        case DictType():
+            parts = [info.value_type]
+        case _:
+            parts = []
+    for part in parts:
+        yield from _classes(part)
+
+
+def _describe_fields(node: dict[str, Any], kind: type) -> dict[str, Any]:
+    """Return the node with the descriptions of its fields. A part that the code has as a value is printed whole."""
+    texts = {key: text for base in reversed(kind.__mro__) for key, text in _field_texts(base).items()}
+    described = {key: {"description": texts[key]} if key in texts else {} for key in node["properties"]}
+    keys = sorted(node["properties"], key=lambda key: key != "schema")
+    properties = {key: {**node["properties"][key], **described[key]} for key in keys}
+    required = node["required"] if issubclass(kind, Document) else keys
+    about = {"description": _in_json(node["description"]).partition("\n\n")[0]} if "description" in node else {}
+    return {**node, **about, "properties": properties, "required": required}
+
+
+def _field_texts(kind: type) -> dict[str, str]:
+    if not kind.__module__.startswith("xsft."):
+        return {}
+    return {field.rstrip("_"): _in_json(text) for field, text in field_docstrings(kind).items()}
+
+
+def _in_json(text: str) -> str:
+    return re.sub(r"\bNone\b", "null", inspect.cleandoc(text))

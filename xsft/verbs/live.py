@@ -1,0 +1,144 @@
+"""Progress of a local run on stderr: a bar on a terminal, else a plain line per second at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from msgspec import Struct, field
+
+from xsft.trainer.lines import (
+    CheckpointRestored,
+    DataEnded,
+    EvaluationLoss,
+    LoopFinished,
+    PhaseStarted,
+    SaveFinished,
+    Step,
+    TrainerEvent,
+)
+
+OnEvent = Callable[[TrainerEvent], None]
+
+EVERY_S = 1.0
+"""Seconds between plain lines of progress."""
+
+
+@contextmanager
+def live(steps: int, *, stream: TextIO, monotonic: Callable[[], float]) -> Iterator[OnEvent]:
+    """Yield the function that takes the trainer's events."""
+    if not stream.isatty():
+        yield _PlainProgress(steps=steps, stream=stream, monotonic=monotonic).on_event
+        return
+    with _bar(steps=steps, stream=stream) as on_event:
+        yield on_event
+
+
+class _StepPace(Struct, kw_only=True):
+    """Pace of a run in seconds per step, without compilation."""
+
+    steps: int
+    done: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, event: Step) -> None:
+        if self.done and event.seconds is not None:
+            self.seconds.append(event.seconds)
+        self.done = event.step
+
+    @property
+    def eta_s(self) -> float | None:
+        recent = self.seconds[-20:]
+        return (self.steps - self.done) * sum(recent) / len(recent) if recent else None
+
+
+def step_text(event: Step, *, steps: int, eta_s: float | None) -> str:
+    """Return a step as text, e.g. `step 12/40  loss 3.412  10,954 tokens/s  ETA 0:03`."""
+    parts = [f"step {event.step}/{steps}", f"loss {event.loss:.3f}"]
+    if event.tokens_per_second is not None:
+        parts.append(f"{event.tokens_per_second:,.0f} tokens/s")
+    if eta_s is not None and event.step < steps:
+        parts.append(f"ETA {clock_text(eta_s)}")
+    return "  ".join(parts)
+
+
+def clock_text(seconds: float) -> str:
+    """Return the seconds as a clock shows them: `0:07`, `12:30`, `3:04:05`."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def immediate_line(event: TrainerEvent) -> str | None:
+    """Return the line for an event that is printed at once; None for others."""
+    match event:
+        case PhaseStarted(name=name):
+            return name
+        case CheckpointRestored(step=step):
+            return f"resumed from step {step}"
+        case SaveFinished(step=step):
+            return f"saved checkpoint {step}"
+        case EvaluationLoss(step=step, loss=loss):
+            return f"evaluation after step {step}: loss {loss:.3f}"
+        case DataEnded():
+            return "the data ended"
+        case _:
+            return None
+
+
+class _PlainProgress:
+    """Plain lines: the first and last step always, others when a second has passed."""
+
+    def __init__(self, *, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> None:
+        self._pace = _StepPace(steps=steps)
+        self._stream = stream
+        self._monotonic = monotonic
+        self._said_at = float("-inf")
+        self._waiting: Step | None = None
+
+    def on_event(self, event: TrainerEvent) -> None:
+        if isinstance(event, Step):
+            self._step(event)
+        elif text := immediate_line(event):
+            self._flush()
+            self._say(text)
+
+    def _step(self, event: Step) -> None:
+        self._pace.add(event)
+        self._waiting = event
+        if event.step == self._pace.steps or self._monotonic() - self._said_at >= EVERY_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting is not None:
+            self._said_at = self._monotonic()
+            self._say(step_text(self._waiting, steps=self._pace.steps, eta_s=self._pace.eta_s))
+            self._waiting = None
+
+    def _say(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+
+@contextmanager
+def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
+    from xsft.verbs.bars import training_bar
+
+    pace = _StepPace(steps=steps)
+    with training_bar(stream) as display:
+        task = display.add_task("starting the trainer", total=steps)
+
+        def on_event(event: TrainerEvent) -> None:
+            if isinstance(event, Step):
+                pace.add(event)
+                shown = step_text(event, steps=steps, eta_s=pace.eta_s)
+                display.update(task, completed=event.step, description=shown)
+            elif isinstance(event, PhaseStarted):
+                display.update(task, description=event.name)
+            elif isinstance(event, LoopFinished):
+                display.update(task, description="saving the last checkpoint")
+            elif line := immediate_line(event):
+                display.console.print(line, markup=False, highlight=False)
+
+        yield on_event

@@ -1,0 +1,71 @@
+"""`xsft logs RUN`: show the log of the process that prints steps, or of the named processes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TextIO
+
+from xsft.base.moments import before
+from xsft.launch.listener import ActionListener
+from xsft.machine import clock
+from xsft.machine.interrupts import goes_on, when_interrupted
+from xsft.machine.streams import with_controls
+from xsft.runs.log_request import LogRequest
+from xsft.runs.log_sources import RunLogs
+from xsft.runs.run_access import RunAccess
+from xsft.runs.run_logs import LogReader, end_text, found_lines
+from xsft.runs.selection import runs_of
+from xsft.verbs.progress import print_to_stderr, show_spinner
+from xsft.verbs.runs_arguments import where_text
+
+LISTENER = ActionListener(waiting=show_spinner, say=print_to_stderr)
+
+
+def run(args: argparse.Namespace) -> int:
+    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    request = log_request(args, now=clock.now())
+    logs = RunLogs(runs=runs, trouble=print_to_stderr)
+    with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
+        stdout = with_controls(sys.stdout) if args.raw else sys.stdout
+        return print_log(args.run, asked=request, runs=runs, logs=logs, timestamps=args.timestamps, stdout=stdout)
+
+
+def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
+    """Return the request of the options."""
+    return LogRequest(
+        slice_index=args.slice,
+        host=args.host,
+        every=args.all,
+        at_most=args.streams,
+        since=None if args.since is None else before(now, args.since),
+        tail=args.tail,
+        follow=args.follow,
+        attempt=args.attempt,
+    )
+
+
+def print_log(
+    name: str, *, asked: LogRequest, runs: RunAccess, logs: LogReader, timestamps: bool, stdout: TextIO
+) -> int:
+    """Print the log and return 0; if the run was followed to its end, also how it ended. Raises as `found_lines`."""
+    found = found_lines(name, asked=asked, runs=runs, logs=logs, timestamps=timestamps, listener=LISTENER)
+    line = None
+    for line in found.lines:
+        stdout.write(f"{line}\n")
+        stdout.flush()  # for a reader of a pipe
+    if line is None and found.names:
+        sys.stderr.write(f"No log lines from {', '.join(found.names[:3])}{_why_nothing(asked)}\n")
+    text = end_text(found.seen, runs=runs) if asked.follow else None
+    if text is not None:
+        print_to_stderr(text)
+    return 0
+
+
+def _why_nothing(request: LogRequest) -> str:
+    """Return the reason for an empty log; one that was requested in part may have no lines in that part."""
+    if request.tail == 0:
+        return ": --tail 0 requests no lines"
+    if request.since is not None:
+        return f" since {request.since}: it has printed nothing since, or its log was deleted with its pod"
+    return ": it has not started, or its log was deleted with its pod"

@@ -1,0 +1,18 @@
+"""`xsft plan FILE…`: print exactly what submit would do."""
+
+from __future__ import annotations
+
+import argparse
+
+from xsft.stages.stage_plans import plan_files
+from xsft.verbs.plans import PlanFormat, print_plans
+from xsft.verbs.progress import show_progress
+
+
+def run(args: argparse.Namespace) -> int:
+    form: PlanFormat = "json" if args.json else "manifests" if args.manifest else "audit" if args.audit else "text"
+    with show_progress("xsft") as progress:
+        found = plan_files(
+            args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
+        )
+    return print_plans(found, form)

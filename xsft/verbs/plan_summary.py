@@ -1,0 +1,160 @@
+"""The summary of a plan: whether it can be submitted, and its decisions, in a dozen lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.base.acceptance import for_submission
+from xsft.base.amounts import counted_text, duration_text
+from xsft.base.problems import FitFinding, Problem, errors_in
+from xsft.checks.data import rows_per_step
+from xsft.checks.step_time import RunTime
+from xsft.checks.values import number
+from xsft.planning.steps import Plan
+from xsft.spec.resolve import Run
+from xsft.trainer.shuffling import restarts_in_place
+from xsft.trainer.trainer import trainer_of
+
+LIMITS = {
+    "compute": "the chips' arithmetic",
+    "hbm": "the chips' memory",
+    "ici": "the links between chips",
+    "dcn": "the network between slices",
+}
+"""Resource of a roofline -> words."""
+
+FITS: dict[FitFinding, str] = {
+    "fits": "yes",
+    "marginal": "just",
+    "no": "no",
+    "invalid": "no: it cannot be built",
+    "unknown": "unknown",
+}
+"""Answer of a check -> words."""
+
+DEFAULT_LENGTH = 2048
+"""Default of MaxText's max_target_length; source: maxtext@0.2.5 configs/base.yml."""
+
+
+def summary(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of each line."""
+    run = plan.run
+    yield "ready", ready_text(plan.problems)
+    yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
+    yield (
+        "model",
+        f"{run.spec.model.name}, {_weights_text(plan)}; MaxText {run.release.version}, {run.release.layout} layout",
+    )
+    yield "data", _data_text(plan)
+    yield "steps", f"{run.spec.train.steps} of {_tokens_per_step(plan)}, a checkpoint every {run.checkpoint_period}"
+    yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
+    yield from _where_rows(plan)
+    yield from _fit_rows_of(plan.problems)
+    if plan.time:
+        yield "time", time_text(plan.time)
+    yield "restarts", f"{_restarts_text(plan)}; {_compiled_text(plan)}"
+    yield "secrets", secrets_text(run)
+    yield "results", f"{(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
+
+
+def ready_text(problems: tuple[Problem, ...]) -> str:
+    """Return whether submit would accept the plan, as text."""
+    errors, refused = errors_in(problems), errors_in(for_submission(problems))
+    if errors:
+        return f"no: {counted_text(len(errors), 'error')} ({_ids(errors)})"
+    if refused:
+        return f"not yet: submit would refuse it ({_ids(refused)})"
+    warnings = tuple(p for p in problems if p.severity == "warning")
+    return f"yes, with {counted_text(len(warnings), 'warning')} ({_ids(warnings)})" if warnings else "yes"
+
+
+def _ids(problems: tuple[Problem, ...]) -> str:
+    return ", ".join(dict.fromkeys(p.id for p in problems))
+
+
+def _weights_text(plan: Plan) -> str:
+    if plan.run.checkpoint is None:
+        return "from random weights"
+    return f"from {plan.run.checkpoint}"
+
+
+def _data_text(plan: Plan) -> str:
+    data = plan.run.spec.data
+    files = f" {data.hf_train_files}" if data.hf_train_files else ""
+    passes = f", {data.num_epoch} epochs" if (data.num_epoch or 1) > 1 else ""
+    return f"{data.hf_path}{files}, split {data.train_split}, columns {', '.join(data.columns)}{passes}"
+
+
+def _tokens_per_step(plan: Plan) -> str:
+    """Return the tokens per step as text; padding counts, because the chips compute it."""
+    keys = trainer_of(plan.run).trainer_keys(plan.run)
+    length = int(number(keys.get("max_target_length")) or DEFAULT_LENGTH)
+    if plan.on_cluster and plan.run.slice is None:
+        return f"sequences of {length:,} tokens"
+    sequences = rows_per_step(plan.run, keys)
+    return f"{sequences * length:,} tokens ({sequences:,} sequences of {length:,})"
+
+
+def _where_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    run = plan.run
+    if plan.on_this_machine:
+        yield "place", "this machine" + (f", in a container of {run.spec.image.ref}" if run.spec.image.ref else "")
+        return
+    yield "cluster", cluster_text(run)
+    yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
+    if run.slice:
+        yield "slices", f"{run.num_slices} x {run.slice.describe}: {run.chips} chips"
+
+
+def cluster_text(run: Run) -> str:
+    """Return the cluster's context, or its name, project and zone."""
+    place = run.place
+    if place is None:
+        return "?"
+    return f"context {place.context}" if place.context else f"{place.cluster} ({place.project}, {place.zone})"
+
+
+def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
+    yield from (("fits", f"{FITS[p.fit]}: {p.message}") for p in problems if p.fit)
+
+
+def _restarts_text(plan: Plan) -> str:
+    most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
+    order = "in the same order" if plan.seeds is None else "in another order"
+    return f"{most}each reads the rows again {order}"
+
+
+def time_text(time: RunTime) -> str:
+    """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
+    bound, steps = time.bound, counted_text(time.steps, "step")
+    by = LIMITS[bound.by] if bound.compiled else "arithmetic alone"
+    cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
+    least = f"at least {duration_text(time.seconds)} for {steps}, {_amount(time.chip_hours)} chip-hours{cost}"
+    each = f"{bound.seconds:.3g} s each by {by}"
+    if not time.ratios:
+        return f"{least} ({each}{'' if bound.compiled else '; steps this short take several times that'})"
+    low, high = time.ratios[0], time.ratios[-1]
+    span = " to ".join(duration_text(time.seconds * ratio) for ratio in (low, high))
+    runs = f"{len(time.ratios)} {'of your runs of this model' if time.own else 'published runs'}"
+    return f"{least} ({each}); {runs} took {low:.1f} to {high:.1f} times their bound, here {span}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
+
+
+def _compiled_text(plan: Plan) -> str:
+    """Return where compiled programs are kept, so that a restart need not compile again, as text."""
+    if plan.mode.single_controller:
+        return f"Pathways keeps compiled programs in {plan.run.servers.scratch or 'its scratch bucket'}"
+    if folder := trainer_of(plan.run).trainer_keys(plan.run).get("jax_cache_dir"):
+        return f"compiled programs are kept in {folder}"
+    kept = plan.on_this_machine and "jax_cache_dir" not in plan.run.spec.overrides.maxtext
+    return "compiled programs are kept in xsft's cache folder" if kept else "it compiles again (jax_cache_dir is empty)"
+
+
+def secrets_text(run: Run) -> str:
+    """Return the Secrets that the run's pods read."""
+    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
+    named = [f"{token.secret} (Hugging Face token, key {token.key})"] if token else []
+    return ", ".join((*named, *([f"{pull} (image)"] if pull else []))) or "none"

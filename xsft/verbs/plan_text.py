@@ -1,0 +1,122 @@
+"""A plan as text for people: decisions first, then the lines to copy, then the evidence. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from xsft.base.problems import Problem
+from xsft.launcher.audit import AuditRow
+from xsft.planning.steps import Plan
+from xsft.trainer.shuffling import SEED, Seeds, restarts_in_place
+from xsft.verbs.failure import problem_lines
+from xsft.verbs.plan_summary import summary
+
+
+def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> str:
+    """Return the plan as text. `audit`: with every row; otherwise counts, and what differs from the request.
+
+    `width`: of the terminal; None: long lines stay whole.
+    """
+    return "\n".join(_lines_of_plan(plan, audit=audit, width=width)) + "\n"
+
+
+def shell_line(argv: Iterable[str]) -> str:
+    """Return a command that a shell reads back as exactly this argv, one flag per line; quoting happens only here."""
+    words = [shlex.quote(word) for word in argv]
+    head = next((i for i, word in enumerate(words) if word.startswith("-") or "=" in word), len(words))
+    if words[0] == "python3" and "-m" in words:
+        head = words.index("-m") + 2
+    return " \\\n    ".join((" ".join(words[:head]), *words[head:]))
+
+
+def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
+    yield f"# {plan.file}"
+    for label, text in summary(plan):
+        yield from _wrap_line(f"{label:<12}{text}", width=width, indent=12)
+    if plan.conversion_argv:
+        yield from block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
+    if plan.xpk_argv:
+        yield from block("xpk", shell_line(plan.xpk_argv))
+    yield from block("trainer", shell_line(plan.trainer_argv))
+    if plan.trainer_env:
+        yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.trainer_env.items()))
+    if plan.seeds is not None:
+        yield from block("seeds", _seeds(plan, plan.seeds))
+    if plan.by_hand:
+        reasons = (line for reason in plan.by_hand for line in _wrap_line(f"- {reason}", width=width, indent=2))
+        yield from block("if you run this xpk line by hand", "\n".join(reasons))
+    if plan.audit:
+        yield from audit_lines(plan.audit, whole=audit)
+    yield from problems_block(plan.problems, width=width)
+
+
+def problems_block(problems: tuple[Problem, ...], *, width: int | None = None) -> Iterator[str]:
+    """Yield the block of problems; nothing without problems."""
+    if problems:
+        lines = (line for p in problems for line in problem_lines(p))
+        yield from block(
+            "checks", "\n".join(part for line in lines for part in _wrap_line(line, width=width, indent=4))
+        )
+
+
+def _wrap_line(line: str, *, width: int | None, indent: int) -> list[str]:
+    """Return the line wrapped for reading; lines to copy are never wrapped."""
+    if width is None or len(line) <= width:
+        return [line]
+    first = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.strip(),
+        width=max(width, 40),
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _seeds(plan: Plan, seeds: Seeds) -> str:
+    """Return how later starts change the seed; the trainer's line holds that of the first start."""
+    restart = f"+{seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
+    return f"{SEED}={seeds.first}, {restart}+{seeds.per_attempt} each attempt"
+
+
+def audit_lines(rows: tuple[AuditRow, ...], *, whole: bool) -> Iterator[str]:
+    """Yield the lines of the audit. `whole`: every row; else the counts by outcome, and the rows that differ from the
+    request."""
+    shown = rows if whole else tuple(row for row in rows if row.outcome in ("dropped", "altered"))
+    yield ""
+    yield f"## audit: {_counts(rows)}{'' if whole else ' (--audit shows each field)'}"
+    if shown:
+        yield from _table(shown)
+
+
+def block(title: str, body: str) -> Iterator[str]:
+    """Yield a part of a plan under its title."""
+    yield ""
+    yield f"## {title}"
+    yield body
+
+
+def _counts(rows: Iterable[AuditRow]) -> str:
+    outcomes = [row.outcome for row in rows]
+    named = ("landed", "patched", "dropped", "altered")
+    return ", ".join(f"{outcomes.count(o)} {o}" for o in named if o in outcomes)
+
+
+def _table(rows: tuple[AuditRow, ...]) -> Iterator[str]:
+    cells = [
+        ("FIELD", "OUTCOME", "VALUE", "WHERE"),
+        *((r.field, r.outcome, _short_value(r.requested), r.where) for r in rows),
+    ]
+    widths = [max(len(row[i]) for row in cells) for i in range(3)]
+    for row in cells:
+        yield "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]))
+
+
+def _short_value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 48 else f"{text[:45]}…"

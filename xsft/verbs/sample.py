@@ -1,0 +1,63 @@
+"""`xsft sample RUN --prompt TEXT`: the answers of a run's weights, on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from msgspec import to_builtins
+
+from xsft.base.terminal_text import safe_text
+from xsft.evaluation.report import Measurement
+from xsft.launch.environments import maxtext_machine
+from xsft.machine.scratch import scratch_folder
+from xsft.machine.signals import as_ctrl_c
+from xsft.records.record_files import record_store
+from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run
+from xsft.verbs.plan_document import print_json
+from xsft.verbs.progress import show_progress
+from xsft.verbs.terminal import terminal
+
+
+def run(args: argparse.Namespace) -> int:
+    run = tuned_run(args.run, step=args.step, store=record_store())
+    sampling = SampleOptions(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
+    machine = maxtext_machine(terminal())
+    with (
+        as_ctrl_c(),
+        scratch_folder("sample") as scratch,
+        show_progress("sample") as progress,
+    ):
+        measured = sample(run, sampling, machine=machine, progress=progress, scratch=scratch)
+    if args.json:
+        print_json("sample", sample_document(run, measured))
+    else:
+        sys.stdout.writelines(f"{safe_text(line)}\n" for line in sample_lines(measured))
+    return 0
+
+
+def sample_lines(measured: Measurement) -> Iterator[str]:
+    """Yield the tuned answers alone; with the base's, or of several prompts, each under its name."""
+    if measured.base is None and len(measured.prompts) == 1:
+        yield measured.tuned.answers[0].text
+        return
+    for number, prompt in enumerate(measured.prompts):
+        yield f"prompt  {prompt[-1].content}"
+        if measured.base is not None:
+            yield f"base    {measured.base.answers[number].text}"
+        yield f"tuned   {measured.tuned.answers[number].text}"
+
+
+def sample_document(run: TunedRun, measured: Measurement) -> dict[str, object]:
+    """Return the document `xsft.sample/1` without its schema."""
+    bases = measured.base.answers if measured.base else [None] * len(measured.prompts)
+    return {
+        "run_name": run.run_name,
+        "step": run.step,
+        "weights": run.weights,
+        "samples": [
+            {"prompt": to_builtins(prompt), "base": to_builtins(base), "tuned": to_builtins(tuned)}
+            for prompt, base, tuned in zip(measured.prompts, bases, measured.tuned.answers, strict=True)
+        ],
+    }

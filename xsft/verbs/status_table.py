@@ -1,0 +1,155 @@
+"""Runs as text: a line for each, and the table, which drops columns on a narrow terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.amounts import duration_text
+from xsft.base.state_names import RUNNING
+from xsft.runs.rows import Row
+from xsft.spec.keypath import printable
+
+GAP = 2
+"""Blanks between columns."""
+
+
+class Column(Struct, frozen=True, kw_only=True):
+    head: str
+    text: Callable[[Row], str]
+    drop: int
+    """Order in which columns are dropped on a narrow terminal, the highest first; 0 stays."""
+    right: bool = False
+
+
+def one_line_each(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows with the stages of each pipeline folded into the first of them, which is active or the newest,
+    under the pipeline's name and the stage's: `tiny (export)`."""
+    groups: dict[tuple[str | None, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_pipeline_key(row), []).append(row)
+    return tuple(_fold_stages(group) for group in groups.values())
+
+
+def _pipeline_key(row: Row) -> tuple[str | None, ...]:
+    if row.pipeline is None:
+        return (row.cluster, row.namespace, row.run_name, row.uid)
+    return (row.cluster, row.output if row.on_this_machine else row.namespace, row.pipeline)
+
+
+def _fold_stages(group: Sequence[Row]) -> Row:
+    first = group[0]
+    return first if len(group) == 1 else replace(first, run_name=f"{first.pipeline} ({first.stage})")
+
+
+def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return all columns, aligned, without colour; the header first."""
+    return align_columns(COLUMNS, rows)
+
+
+def align_columns(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
+    cells = [[column.head for column in columns], *([column.text(row) for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    return tuple(_table_line(columns, line, widths) for line in cells)
+
+
+def fitting_columns(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
+    """Return the columns that fit a terminal of this width; those that are empty for all runs are dropped first."""
+    kept = [c for c in COLUMNS if c.drop == 0 or any(c.text(row) != NOTHING for row in rows)]
+    while _width(kept, rows) > width and any(c.drop for c in kept):
+        kept.remove(max(kept, key=lambda c: c.drop))
+    return tuple(kept)
+
+
+def _table_line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    pairs = zip(columns, cells, widths, strict=True)
+    return (" " * GAP).join(cell.rjust(w) if c.right else cell.ljust(w) for c, cell, w in pairs).rstrip()
+
+
+def _width(columns: Sequence[Column], rows: Iterable[Row]) -> int:
+    shown = tuple(rows)
+    return sum(max(len(c.head), *(len(c.text(row)) for row in shown), 0) + GAP for c in columns) - GAP
+
+
+NOTHING = "-"
+
+
+def _tpu_cell(row: Row) -> str:
+    if row.on_this_machine:
+        return "local"
+    if row.tpu is None:
+        return NOTHING
+    return _safe_cell(f"{row.num_slices}x {row.tpu}" if (row.num_slices or 1) > 1 else row.tpu)
+
+
+def _step_cell(row: Row) -> str:
+    """Return the step; `not read` only if there are steps to read: a queued run has none."""
+    of_steps = f"/{row.steps}" if row.steps is not None else ""
+    if row.step is not None:
+        return f"{row.step}{of_steps}"
+    if not row.progress.read and (row.progress.why or row.state in RUNNING or row.state == "stalled"):
+        return "not read"
+    return f"{NOTHING}{of_steps}" if of_steps else NOTHING
+
+
+def _pace(row: Row) -> str:
+    if row.step_seconds is None:
+        return NOTHING
+    return f"{row.step_seconds:.0f}s" if row.step_seconds >= 100 else f"{row.step_seconds:.3g}s"
+
+
+def _wait_cell(row: Row) -> str:
+    """Return the number of workloads ahead while the run waits, its ETA while it runs."""
+    if row.queue_position is not None and row.state in ("queued", "evicted"):
+        return "next" if row.queue_position == 0 else f"{row.queue_position} ahead"
+    return f"ETA {duration_text(row.eta_s)}" if row.eta_s is not None else NOTHING
+
+
+def _restarts_cell(row: Row) -> str:
+    if row.restarts is None:
+        return NOTHING
+    return f"{row.restarts}/{row.max_restarts}" if row.max_restarts is not None else str(row.restarts)
+
+
+def _resumed_cell(row: Row) -> str:
+    """Return the step it resumed from, and whether its rows come in another order since."""
+    step, order = row.progress.resumed_from, row.progress.resumed_order
+    return NOTHING if step is None else f"{step} {order or ''}".rstrip()
+
+
+def _seen_cell(row: Row) -> str:
+    """Return the age of the evidence, then its sources."""
+    age = f"{duration_text(row.evidence_age_s)} ago" if row.evidence_age_s is not None else "age unknown"
+    return f"{age}: {','.join(row.evidence)}" if row.evidence else age
+
+
+def _cluster_cell(row: Row) -> str:
+    if row.on_this_machine:
+        return _safe_cell(f"this machine: {row.output}" if row.output else "this machine")
+    return _safe_cell(row.cluster)
+
+
+def _safe_cell(text: str | None) -> str:
+    """Return the cluster's text without control characters, which could act on the terminal."""
+    return printable(text) if text else NOTHING
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(head="RUN", text=lambda r: _safe_cell(r.run_name), drop=0),
+    Column(head="STATE", text=lambda r: r.state, drop=0),
+    Column(head="REASON", text=lambda r: _safe_cell(r.reason), drop=1),
+    Column(head="STEP", text=_step_cell, drop=2, right=True),
+    Column(head="LOSS", text=lambda r: NOTHING if r.loss is None else f"{r.loss:.4g}", drop=3, right=True),
+    Column(head="STEP TIME", text=_pace, drop=7, right=True),
+    Column(head="MFU", text=lambda r: NOTHING if r.mfu is None else f"{r.mfu:.1%}", drop=9, right=True),
+    Column(head="QUEUE/ETA", text=_wait_cell, drop=6),
+    Column(head="AGE", text=lambda r: NOTHING if r.age_s is None else duration_text(r.age_s), drop=4, right=True),
+    Column(head="RESTARTS", text=_restarts_cell, drop=10, right=True),
+    Column(head="RESUMED", text=_resumed_cell, drop=8),
+    Column(head="MODE", text=lambda r: _safe_cell(r.mode), drop=12),
+    Column(head="TPU", text=_tpu_cell, drop=11),
+    Column(head="EVIDENCE", text=_seen_cell, drop=5),
+    Column(head="CLUSTER", text=_cluster_cell, drop=13),
+)

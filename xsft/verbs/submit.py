@@ -1,0 +1,112 @@
+"""`xsft submit FILE`: execute the plan that `xsft plan FILE` prints, on its cluster or on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.launch.connecting import submitter_for
+from xsft.launch.local_machine import Machine
+from xsft.launch.local_run import LocalResult
+from xsft.launch.submit_to_cluster import submit_cluster
+from xsft.launch.train_here import failure, next_step, train_here
+from xsft.launch.wait_for_end import after_plan
+from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
+from xsft.planning import api
+from xsft.planning.steps import Plan
+from xsft.runs.waiting import WaitLimits
+from xsft.stages.stage_plans import plan_files
+from xsft.verbs.asking import asker
+from xsft.verbs.failure import print_problems, problem_documents
+from xsft.verbs.local_text import show_result
+from xsft.verbs.plan_document import print_json
+from xsft.verbs.plans import PlanFormat, print_plans
+from xsft.verbs.progress import print_to_stderr, show_progress
+from xsft.verbs.submission import report_submission
+from xsft.verbs.terminal import terminal
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.timeout is not None and not (args.wait or args.follow):
+        raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
+    if args.dry_run:
+        return _print_plan(args)
+    loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
+    with when_interrupted(NOTHING_CREATED), show_progress("xsft") as progress:
+        (plan,) = api.plan((loaded,), progress=progress)
+    accepted = api.accepted_problems(plan)
+    if plan.on_this_machine:
+        print_problems(p for p in accepted if p.severity == "warning")
+        if args.through_xpk:
+            raise UsageError("--through-xpk: the workload runs on this machine.", fix="Omit it.")
+        return submit_local(plan, json=args.json)
+    return _submit_to_cluster(loaded, plan, args)
+
+
+def _print_plan(args: argparse.Namespace) -> int:
+    form: PlanFormat = "json" if args.json else "text"
+    with show_progress("xsft") as progress:
+        found = plan_files(
+            [args.file], settings=args.settings, run_name=args.run_name, offline=False, progress=progress
+        )
+    return print_plans(found, form)
+
+
+def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace) -> int:
+    listener, patience = terminal(as_json=args.json), WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
+    log: ShowLine | None = None
+    if args.follow:
+        log = print_to_stderr if args.json else partial(print, flush=True)
+    after = after_plan(plan, patience=patience, log=log, listener=listener)
+    end = submit_cluster(
+        plan,
+        connect=partial(submitter_for, loaded, plan, through_xpk=args.through_xpk),
+        listener=listener,
+        ask=asker(yes=args.yes or args.json),
+        wait=after.wait if args.wait or args.follow else None,
+    )
+    return report_submission(end, json=args.json)
+
+
+def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
+    """Run the plan to its end; return 0, or 130 if the user interrupted it. `json`: print one document on stdout.
+
+    Raises RunFailed if it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
+    """
+    messages = stderr or sys.stderr
+    result, picture = train_here(plan, machine=machine, listener=terminal(messages))
+    show_result(plan, result, picture, stream=messages if json or result.outcome != "completed" else sys.stdout)
+    match result.outcome:
+        case "completed":
+            if json:
+                print_json("submit", local_document(plan, result, picture=picture))
+            return 0
+        case "interrupted":
+            return INTERRUPTED
+        case _:
+            raise RunFailed(failure(result), fix=next_step(result))
+
+
+def local_document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
+    """Return the document `xsft.submit/1` without its schema."""
+    return {
+        "run_name": plan.run_name,
+        "jobset": None,
+        "action": result.action,
+        "uid": None,
+        "spec_digest": plan.spec_digest,
+        "record": str(result.record),
+        "result": {"steps": result.steps, "first_loss": result.first_loss, "last_loss": result.last_loss},
+        "resumed_from": result.resumed_from,
+        "resumed_order": result.resumed_order,
+        "checkpoints": [str(path) for path in result.checkpoints],
+        "log": str(result.log) if result.log else None,
+        "plot": str(picture) if picture else None,
+        "private_pids": result.private_pids,
+        "problems": problem_documents(result.warnings),
+    }

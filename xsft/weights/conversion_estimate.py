@@ -1,0 +1,61 @@
+"""Estimate the memory and disk that a conversion takes, from the size of the model. Pure. Estimates are generous, not
+exact.
+
+Measured: maxtext@0.2.5 to_maxtext holds every converted array in memory until the save ends
+(checkpoint_conversion/utils/utils.py save_weights_to_checkpoint), even if it loads lazily, and 0.5 GB besides; a tiny
+model peaks at 0.49 GB, one of 0.71 GB at 1.20 GB (0.99 GB of it anonymous). Reported: qwen3-235b (470 GB) ran out of
+400 GB (maxtext issue 3418), Kimi K2.6 took 2.3 TB for 2 TB (issue 4071), a 405B model 1.6 to 2.9 TB in float32 (issue
+864).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from xsft.catalog.arrays import exact_parameters
+from xsft.catalog.models import model, names
+from xsft.spec.conversion_inputs import ConversionInputs
+
+GIB = 2**30
+WIDTH = {"bfloat16": 2, "float32": 4}
+"""Bytes of one parameter."""
+PROCESS_BYTES = GIB
+"""Bytes of Python, JAX and MaxText without any weights."""
+LAZY, EAGER = 1.2, 2.2
+"""Factors of the saved weights. Eager: the loaded weights are held beside the converted ones."""
+DOWNLOAD = 1.1
+"""Factor of the repository: the tokenizer and files in other formats are downloaded too."""
+
+
+class ConversionEstimate(Struct, frozen=True, kw_only=True):
+    """Estimated bytes at the peak."""
+
+    memory: int
+    output: int
+    """Bytes of the checkpoint, in the output."""
+    download: int
+    """Bytes of the Hugging Face files, in the hub's cache; 0 for a folder of this machine."""
+
+
+def estimate(inputs: ConversionInputs, *, lazy: bool, source_bytes: int | None = None) -> ConversionEstimate | None:
+    """Return the estimate; None if the size of the model is unknown. `source_bytes`: of the safetensors files, if
+    known."""
+    parameters = parameters_of(inputs, source_bytes=source_bytes)
+    if parameters is None:
+        return None
+    saved = parameters * WIDTH[inputs.dtype]
+    download = 0 if inputs.source.is_folder else source_bytes or parameters * WIDTH["bfloat16"]
+    factor = LAZY if lazy else EAGER
+    return ConversionEstimate(
+        memory=int(saved * factor) + PROCESS_BYTES, output=saved, download=int(download * DOWNLOAD)
+    )
+
+
+def parameters_of(inputs: ConversionInputs, *, source_bytes: int | None) -> int | None:
+    """Return the parameters of the arrays that MaxText will save; else the catalogue's count, else what bfloat16 files
+    would hold."""
+    exact = exact_parameters(inputs.model, inputs.keys, release=inputs.release)
+    if exact is not None or source_bytes is not None:
+        return exact or (source_bytes or 0) // WIDTH["bfloat16"]
+    params_b = model(inputs.model).params_b if inputs.model in names() else None
+    return int(params_b * 1e9) if params_b else None

@@ -1,0 +1,158 @@
+"""Reads what a checkpoint's files contain about its arrays: names, shapes and dtypes, never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.machine.parallel import all_answers
+from xsft.machine.storage import Storage
+from xsft.spec.facts import SavedArray
+from xsft.weights import ocdbt
+from xsft.weights.checkpoint_files import (
+    ARRAY_METADATA,
+    OCDBT_MANIFEST,
+    OWN,
+    SHARDING,
+    ArrayMetadata,
+    own_metadata,
+    parse_json,
+    saved_arrays,
+)
+
+MAX_METADATA = 16 * 1024 * 1024
+"""Bytes. `_METADATA` takes some 600 bytes for each array: 1.2 MB for 2,000 of them (deepseek3 unscanned)."""
+MAX_ARRAY_FILE = 64 * 1024
+MAX_NODES = 64
+"""Maximum nodes read of an OCDBT store; Orbax writes one, until it would have 100 MB."""
+AT_ONCE = 8
+"""Files of arrays that are read side by side."""
+
+
+class ReadArrays(Struct, frozen=True, kw_only=True):
+    """The arrays of a checkpoint."""
+
+    arrays: tuple[SavedArray, ...]
+    detail: str = ""
+    """Why shapes and dtypes do not come from the arrays' own files alone, or the number of arrays that were read."""
+    lost: str | None = None
+    """The arrays that the store's index lists and the folder lacks."""
+
+
+class _MetadataOfArrays(Struct, frozen=True, kw_only=True):
+    """The contents of the arrays' own files, by dotted name."""
+
+    found: Mapping[str, ArrayMetadata]
+    detail: str = ""
+    lost: str | None = None
+
+
+def read_arrays(
+    path: str,
+    metadata: Mapping[str, Any],
+    storage: Storage,
+    *,
+    with_ocdbt: bool | None,
+    sampled: int,
+    max_nodes: int = MAX_NODES,
+) -> ReadArrays:
+    """Return the arrays. With OCDBT one index has every shape and dtype; without it each array has a file, and
+    `sampled` are read. `max_nodes`: nodes read of an OCDBT store. Raises Unreachable if a file may not be read.
+    """
+    arrays = saved_arrays(metadata, sharding={}, array_metadata={})
+    if not arrays:
+        return ReadArrays(arrays=())
+    owns = (
+        _in_store(path, storage, max_nodes=max_nodes)
+        if with_ocdbt
+        else _read_own_files(path, arrays, storage, sampled=sampled)
+    )
+    lost = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
+    if any(_own_of_array(owns, array).shape is None for array in arrays):
+        arrays = _with_pieces(path, metadata, storage)
+    described = tuple(_describe_array(array, _own_of_array(owns, array)) for array in arrays)
+    return ReadArrays(arrays=described, detail=owns.detail, lost=lost)
+
+
+def _describe_array(array: SavedArray, own: ArrayMetadata) -> SavedArray:
+    return replace(array, shape=own.shape, dtype=own.dtype)
+
+
+def _own_of_array(owns: _MetadataOfArrays, array: SavedArray) -> ArrayMetadata:
+    return owns.found.get(".".join(array.path), ArrayMetadata())
+
+
+def _describe_absent(arrays: Sequence[SavedArray], owns: _MetadataOfArrays) -> str | None:
+    names = [name for array in arrays if (name := ".".join(array.path)) not in owns.found]
+    if not owns.found or not names:
+        return None
+    return f"{len(names)} of {len(arrays)} arrays are missing in its store, e.g. {names[0]}"
+
+
+def _with_pieces(path: str, metadata: Mapping[str, Any], storage: Storage) -> tuple[SavedArray, ...]:
+    """Return the arrays with their shapes from pieces and shardings. An older Orbax wrote the pieces into a separate
+    file, or not at all.
+    """
+    sharding = json_at(f"{path}/{SHARDING}", storage)
+    arrays = saved_arrays(metadata, sharding=sharding, array_metadata={})
+    if any(array.piece is not None for array in arrays):
+        return arrays
+    return saved_arrays(metadata, sharding=sharding, array_metadata=json_at(f"{path}/{ARRAY_METADATA}", storage))
+
+
+def json_at(path: str, storage: Storage) -> dict[str, Any]:
+    """Return the JSON object in the file; empty if there is none."""
+    content = storage.read(path, limit=MAX_METADATA)
+    return (parse_json(content) if content else None) or {}
+
+
+def _read_own_files(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _MetadataOfArrays:
+    """Read the own files of some arrays, spread over the whole list."""
+    chosen = arrays[:: max(1, -(-len(arrays) // max(1, sampled)))]
+    names = [".".join(array.path) for array in chosen]
+    looks = [partial(_own_file, f"{path}/{name}", storage) for name in names]
+    contents = dict(zip(names, all_answers(looks, threads=AT_ONCE), strict=True))
+    found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
+    if not any(own.dtype for own in found.values()):
+        return _MetadataOfArrays(found={}, detail="no .zarray or zarr.json was found beside the arrays")
+    detail = f"of {len(chosen)} of {len(arrays)} arrays" if len(chosen) < len(arrays) else ""
+    return _MetadataOfArrays(found=found, detail=detail)
+
+
+def _own_file(folder: str, storage: Storage) -> bytes | None:
+    contents = (storage.read(f"{folder}/{file}", limit=MAX_ARRAY_FILE) for file in OWN)
+    return next((content for content in contents if content is not None), None)
+
+
+def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
+    manifest = storage.read(f"{path}/{OCDBT_MANIFEST}", limit=MAX_METADATA)
+    if manifest is None:
+        return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} is missing")
+    try:
+        top = ocdbt.root(manifest)
+        return _from_nodes(path, [top] if top else [], storage, max_nodes=max_nodes)
+    except ocdbt.DamagedOcdbt as failed:
+        lost = f"{OCDBT_MANIFEST} or the index behind it is damaged: {failed}"
+        return _MetadataOfArrays(found={}, detail=lost, lost=lost)
+    except ocdbt.UnreadableOcdbt as failed:
+        return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not supported: {failed}")
+
+
+def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
+    values: dict[str, bytes] = {}
+    for at in waiting:  # the loop appends the children
+        if at.length > MAX_METADATA or len(waiting) > max_nodes:
+            return _MetadataOfArrays(found={}, detail="its index is larger than the limit")
+        content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)
+        if content is None:
+            lost = f"{at.file}, listed in {OCDBT_MANIFEST}, is missing"
+            return _MetadataOfArrays(found={}, detail=lost, lost=lost)
+        node = ocdbt.node(content, at)
+        values.update(node.values)
+        waiting.extend(node.children)
+    split = ((name.rpartition("/"), content) for name, content in values.items())
+    return _MetadataOfArrays(found={array: own_metadata(content) for (array, _, file), content in split if file in OWN})

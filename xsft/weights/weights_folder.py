@@ -1,0 +1,202 @@
+"""Describes a folder of Hugging Face weights on this machine: its content, its size, and why it cannot be converted.
+
+Every byte is read once for the content digest, and again only after a file has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.base.errors import XsftError
+from xsft.base.problems import Problem, error
+from xsft.machine.files import system_words, write_private
+from xsft.machine.regular import open_regular, read_bytes
+from xsft.spec.facts import SourceFacts
+from xsft.weights.quantized import language_fields, quantisation_evidence, sections
+
+WHERE = "model.hf.repo"
+CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", ".safetensors"
+SINGLE = "model.safetensors"
+"""The file that MaxText reads if there is no index. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py,
+LazyHFLoader.
+"""
+CHUNK = 8 << 20
+LONGEST_HEADER = 100_000_000
+"""Bytes; source: safetensors@0.6 tensor.rs MAX_HEADER_SIZE."""
+
+
+class SafetensorsHeader(Struct, frozen=True, kw_only=True):
+    """The header of a safetensors file."""
+
+    arrays: Mapping[str, str]
+    """Array name to type."""
+    size: int
+    """Bytes that the whole file must have."""
+
+
+OnRead = Callable[[int, int], None]
+"""Called with the number of bytes read, and the total."""
+
+
+def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: None) -> SourceFacts:
+    """Return the facts. Raises nothing: a problem states what is wrong. `cache`: for digests of large files; may be
+    deleted at any time.
+    """
+    folder = Path(path)
+    try:
+        return _read_weights(folder, cache, on_read) if folder.is_dir() else _facts_with_problem(_file_missing(path))
+    except (OSError, ValueError) as failed:
+        message = f"{path} could not be read as a Hugging Face model: {system_words(failed)}."
+        return _facts_with_problem(
+            error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files.")
+        )
+
+
+def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
+    names = sorted(entry.name for entry in folder.iterdir())
+    files = [name for name in names if name.endswith(WEIGHTS)]
+    if CONFIG not in names or not {INDEX, SINGLE} & set(names):
+        return _facts_with_problem(_no_model_in_folder(folder, names))
+    config = _parse_json_file(folder / CONFIG)
+    index = _parse_json_file(folder / INDEX) if INDEX in names else None
+    headers = {name: read_header(folder / name) for name in files}
+    named = _in_index(index) if index is not None else frozenset({SINGLE} if headers[SINGLE].arrays else ())
+    if lacking := tuple(_missing_tensors(folder, named, headers)):
+        return _facts_with_problem(_incomplete(folder, lacking))
+    arrays = {name: dtype for header in headers.values() for name, dtype in header.arrays.items()}
+    return SourceFacts(
+        content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache, on_read),
+        quantized=quantisation_evidence(config, arrays=arrays, dtypes=arrays.values()),
+        weights_bytes=sum((folder / name).stat().st_size for name in files),
+        vocabulary=vocabulary(config),
+        fields=language_fields(config),
+    )
+
+
+def vocabulary(config: Mapping[str, Any]) -> int | None:
+    """Return the rows of the embedding, from config.json."""
+    found = (section.get("vocab_size") for section in sections(config))
+    return next((size for size in found if isinstance(size, int) and not isinstance(size, bool)), None)
+
+
+def read_header(file: Path) -> SafetensorsHeader:
+    """Return the header. Raises ValueError if the file does not start with a safetensors header."""
+    with open_regular(file) as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if not 0 < length <= LONGEST_HEADER:
+            raise ValueError(f"{file.name} is not a safetensors file")
+        text = opened.read(length)
+    try:
+        document = json.loads(text)
+        entries = {name: entry for name, entry in document.items() if name != "__metadata__"}
+        ends = [int(entry["data_offsets"][1]) for entry in entries.values()]
+        arrays = {name: str(entry["dtype"]) for name, entry in entries.items()}
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as broken:
+        raise ValueError(f"the header of {file.name} is not a valid safetensors header") from broken
+    return SafetensorsHeader(arrays=arrays, size=8 + length + max(ends, default=0))
+
+
+def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
+    """Return the files that hold its arrays."""
+    found = index.get("weight_map")
+    return frozenset(map(str, found.values())) if isinstance(found, Mapping) else frozenset()
+
+
+def _missing_tensors(folder: Path, named: frozenset[str], headers: Mapping[str, SafetensorsHeader]) -> Iterator[str]:
+    """Yield what is missing after an interrupted download. `named`: the files that MaxText will read arrays from."""
+    if not named:
+        yield "its safetensors files have no array"
+    for name in sorted(named - set(headers)):
+        yield f"{name} is missing"
+    for name, header in headers.items():
+        has = (folder / name).stat().st_size
+        if has != header.size:
+            yield f"{name} has {has:,} bytes instead of {header.size:,}"
+
+
+def _content(folder: Path, names: tuple[str, ...], cache: Path, on_read: OnRead) -> str:
+    """Return the sha256 over the files that the converter reads; their path and time of copying do not count."""
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    of, before, digests = sum(sizes.values()), 0, []
+    for name, size in sizes.items():
+        reading = partial(_add_read, on_read, before, of)
+        digests.append((name, file_digest(folder / name, cache=cache, on_read=reading)))
+        before += size
+        on_read(before, of)
+    return hashlib.sha256(json.dumps(digests, separators=(",", ":")).encode()).hexdigest()
+
+
+def _add_read(on_read: OnRead, before: int, of: int, done: int) -> None:
+    on_read(before + done, of)
+
+
+def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lambda _done: None) -> str:
+    """Return the sha256 of a file. Cached until the file's size, time or inode changes, because weights have
+    gigabytes. `on_read`: called with the bytes that were read.
+    """
+    status = os.stat(file)
+    seen = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    kept = cache / "weights" / f"{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]}.json"
+    before = _kept_hashes(kept)
+    if before.get("seen") == seen and isinstance(before.get("sha256"), str):
+        return str(before["sha256"])
+    digest = hashlib.sha256()
+    with open_regular(file) as opened:
+        while chunk := opened.read(CHUNK):
+            digest.update(chunk)
+            on_read(opened.tell())
+    with suppress(OSError, XsftError):  # read again the next time
+        write_private(kept, json.dumps({"seen": seen, "sha256": digest.hexdigest()}))
+    return digest.hexdigest()
+
+
+def _kept_hashes(file: Path) -> dict[str, Any]:
+    try:
+        return _parse_json_file(file)
+    except (OSError, ValueError):
+        return {}
+
+
+def _parse_json_file(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_bytes(file))
+    except (ValueError, RecursionError) as broken:
+        raise ValueError(f"{file.name} is not JSON") from broken
+    if not isinstance(found, dict):
+        raise ValueError(f"{file.name} is not a JSON object")  # noqa: TRY004 - of the file, not of an argument
+    return found
+
+
+def _facts_with_problem(problem: Problem) -> SourceFacts:
+    return SourceFacts(problems=(problem,))
+
+
+def _file_missing(path: str) -> Problem:
+    fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
+    return error("hf-folder-missing", WHERE, f"Folder {path} was not found.", fix)
+
+
+def _no_model_in_folder(folder: Path, names: list[str]) -> Problem:
+    held = ", ".join(names[:5]) or "nothing"
+    message = f"{folder} is not a Hugging Face model with safetensors weights: it contains {held}."
+    fix = "Use the folder with config.json, and model.safetensors or model.safetensors.index.json."
+    if "_METADATA" in names or "items" in names:
+        fix = "This is a MaxText checkpoint, which needs no conversion: set model.checkpoint to it."
+    elif any(name.endswith((".bin", ".pth", ".pt")) for name in names):
+        fix = "MaxText reads safetensors only; save the model with transformers' save_pretrained first."
+    return error("hf-folder-invalid", WHERE, message, fix)
+
+
+def _incomplete(folder: Path, lacking: tuple[str, ...]) -> Problem:
+    more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+    message = f"{folder} is incomplete: {lacking[0]}{more}."
+    return error("hf-folder-incomplete", WHERE, message, "Download or copy it again.")

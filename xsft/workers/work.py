@@ -1,0 +1,86 @@
+"""Claim a folder, run a command and record how the work ended, from inside a pod."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from xsft.workers.place import BucketPlace, FolderPlace
+
+REFUSED = 4
+"""Exit status if another process began to write the folder."""
+
+
+def claimed(place: BucketPlace | FolderPlace, path: str, record: dict[str, Any], *, result: str) -> bool:
+    """Return whether this process may write: it is the first, or an earlier start of the same attempt (a preempted pod,
+    a request whose answer was lost) wrote nothing of the result. `path`: of the record; `result`: how the paths of the
+    result begin."""
+    if place.create(path, json.dumps(record, indent=1)):
+        return True
+    try:
+        there = json.loads(place.read(path) or b"")
+    except ValueError:
+        return False
+    is_same = isinstance(there, dict) and {**there, "started_at": ""} == {**record, "started_at": ""}
+    return is_same and not place.has_any(result)
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """Return the command's exit status, and the signal that stopped this process, if one did."""
+    stopped_by: list[str] = []
+    child = subprocess.Popen(command)
+
+    def stop(number: int, _frame: object) -> None:
+        stopped_by.append(signal.Signals(number).name)
+        child.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    return child.wait(), "".join(stopped_by[:1])
+
+
+def record_end(
+    place: BucketPlace | FolderPlace, notes: dict[str, Any], record: dict[str, Any], end: dict[str, Any]
+) -> None:
+    """Record the end beside the result and beside the run. An error while recording is only printed."""
+    try:
+        place.overwrite(notes["record_path"], json.dumps({**record, **end, "finished_at": now()}, indent=1))
+    except Exception as failed:
+        print_line(f"the end could not be recorded: {failed}")
+        return
+    # if it was interrupted, `xsft cancel` or the cluster stopped it, and records the reason
+    if "attempt" in notes and end["outcome"] != "interrupted":
+        record_attempt(place, notes, end)
+
+
+def record_attempt(place: BucketPlace | FolderPlace, notes: dict[str, Any], end: dict[str, Any]) -> None:
+    """Record the end of the run's attempt, once. An error while recording is only printed."""
+    known = {key: value for key, value in end.items() if key in ("outcome", "reason")}
+    facts = {**notes["attempt"], **known, "at": now()}
+    try:
+        place.create(f"{notes['attempt_stem']}.{end['outcome']}.json", json.dumps(facts, indent=1))
+    except Exception as failed:
+        print_line(f"the end could not be recorded: {failed}")
+
+
+def ended_with(status: int) -> str:
+    """Return how a process ended, for a message."""
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def status_of(status: int) -> int:
+    """Return the exit status of a job whose command ended with `status` and without a result."""
+    return status if status > 0 else 128 - status if status < 0 else 1
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def print_line(line: str) -> None:
+    sys.stdout.write(f"xsft: {line}\n")
+    sys.stdout.flush()

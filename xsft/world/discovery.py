@@ -1,0 +1,177 @@
+"""Finds what a new place can name: clusters, buckets and registries by gcloud, and what a cluster has for runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.base.errors import ClusterMissing, XsftError
+from xsft.base.lenient import object_name, rows
+from xsft.base.problems import Problem, error, namespace_missing
+from xsft.base.secrets import redact
+from xsft.checks.admission import UnreadFact
+from xsft.cluster.cluster import Cluster
+from xsft.cluster.errors import last_net
+from xsft.cluster.kubeconfig import context_names, kubeconfig_files
+from xsft.cluster.supply import supplies
+from xsft.launch.permitted import unless_forbidden
+from xsft.machine.parallel import StartedCall, start
+from xsft.machine.process import own_environment
+from xsft.spec.place import Place
+from xsft.world.check import PlaceProbe
+from xsft.world.gcloud import GkeCluster, buckets_of, clusters_of, project_of, registries_of
+from xsft.world.tools import LATE, RunTool, run_tool
+
+LISTS = {
+    "clusters": ("container", "clusters", "list"),
+    "buckets": ("storage", "buckets", "list"),
+    "registries": ("artifacts", "repositories", "list"),
+}
+"""gcloud's lists of a project."""
+
+
+class ProjectView(Struct, frozen=True, kw_only=True):
+    """The clusters and the project that this machine and its gcloud know."""
+
+    project: str | None = None
+    contexts: tuple[str, ...] = ()
+    """Contexts of the kubeconfig."""
+    clusters: tuple[GkeCluster, ...] = ()
+    buckets: tuple[str, ...] = ()
+    registries: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What could not be listed, and why."""
+
+
+class ClusterView(Struct, frozen=True, kw_only=True):
+    """The queues and nodes of a cluster, for one namespace. Everything is empty if the cluster could not be read."""
+
+    context: str = ""
+    namespace_exists: bool = True
+    queues: tuple[str, ...] = ()
+    """LocalQueues."""
+    priority_classes: tuple[str, ...] = ()
+    slices: dict[str, int] = {}
+    """TPU type to its number of slices."""
+    unread: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
+def this_gcloud() -> RunTool:
+    quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
+    return partial(run_tool, env=own_environment(**quiet))
+
+
+def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
+    """Return what is found without naming a cluster; `project`: else the one that gcloud is set to."""
+    contexts = context_names(kubeconfig_files(own_environment(), home=Path.home()))
+    config = _gcloud(gcloud, "config", "list")
+    if isinstance(config, UnreadFact):
+        return ProjectView(project=project, contexts=contexts, unread=(config.why,))
+    project = project or project_of(config)
+    if project is None:
+        why = "gcloud is set to no project (gcloud config set project ID, or --project ID)"
+        return ProjectView(contexts=contexts, unread=(why,))
+    asked = {name: start(partial(_list_with_gcloud, gcloud, argv, project)) for name, argv in LISTS.items()}
+    lists = {name: one.result() for name, one in asked.items()}
+    items = {name: () if isinstance(what, UnreadFact) else what for name, what in lists.items()}
+    return ProjectView(
+        project=project,
+        contexts=contexts,
+        clusters=clusters_of(items["clusters"]),
+        buckets=buckets_of(items["buckets"]),
+        registries=registries_of(items["registries"]),
+        unread=tuple(
+            f"the {name} of {project}: {what.why}" for name, what in lists.items() if isinstance(what, UnreadFact)
+        ),
+    )
+
+
+def list_clusters(project: str, *, gcloud: RunTool) -> tuple[GkeCluster, ...] | UnreadFact:
+    found = _list_with_gcloud(gcloud, LISTS["clusters"], project)
+    return found if isinstance(found, UnreadFact) else clusters_of(found)
+
+
+def view_cluster(place: Place, *, world: PlaceProbe) -> ClusterView:
+    """Return what the place's cluster has. Raises ClusterMissing if the kubeconfig or Google Cloud has no such
+    cluster.
+    """
+    try:
+        with last_net(place.context or place.cluster or ""):
+            return _viewed(world.connect(place), namespace=place.namespace)
+    except ClusterMissing:
+        raise
+    except XsftError as failed:
+        return ClusterView(unread=(f"The cluster was not read: {failed.message}",))
+
+
+def verify(place: Place, view: ClusterView, *, world: PlaceProbe) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    """Return the problems of the place that the cluster and the bucket show, and what could not be verified."""
+    bucket, notes = _bucket_problems(place.output, world)
+    return (*_cluster_problems(place, view), *bucket), (*view.unread, *notes)
+
+
+def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
+    asked: dict[str, StartedCall[Any]] = {
+        "namespace": start(partial(unless_forbidden, cluster.namespace, namespace)),
+        "queues": start(partial(unless_forbidden, cluster.local_queues, namespace=namespace)),
+        "priority_classes": start(partial(unless_forbidden, cluster.priority_classes)),
+        "nodes": start(partial(unless_forbidden, cluster.tpu_nodes)),
+    }
+    found = {name: one.result() for name, one in asked.items()}
+    items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
+    return ClusterView(
+        context=cluster.context,
+        namespace_exists=found["namespace"] is not None,
+        queues=tuple(map(object_name, items["queues"])),
+        priority_classes=tuple(
+            name for name in map(object_name, items["priority_classes"]) if not name.startswith("system-")
+        ),
+        slices={supply.tpu_type: supply.total for supply in supplies(items["nodes"], (), {})},
+        unread=tuple(what.why for what in found.values() if isinstance(what, UnreadFact)),
+    )
+
+
+def _cluster_problems(place: Place, view: ClusterView) -> Iterator[Problem]:
+    if not view.namespace_exists:
+        yield namespace_missing(place.namespace, view.context)
+    elif not view.unread and place.queue not in view.queues:
+        known = ", ".join(view.queues) or "none"
+        yield error(
+            "queue-missing",
+            "queue",
+            f"The namespace {place.namespace} has no LocalQueue {place.queue}. Known: {known}.",
+            f"Use one of them with --queue, or ask the administrator to create {place.queue}.",
+        )
+
+
+def _bucket_problems(output: str | None, world: PlaceProbe) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
+    try:
+        return (world.writable(output) if output else ()), ()
+    except XsftError as failed:
+        return (), (f"The bucket was not read: {failed.message}",)
+
+
+def _list_with_gcloud(gcloud: RunTool, argv: tuple[str, ...], project: str) -> Any:
+    found = _gcloud(gcloud, *argv, f"--project={project}")
+    return found if isinstance(found, UnreadFact) else rows(found)
+
+
+def _gcloud(run: RunTool, *argv: str) -> Any:
+    done = run(("gcloud", *argv, "--format=json", "--quiet"))
+    if done is None:
+        return UnreadFact(why="gcloud is not installed")
+    if done.status == LATE:
+        return UnreadFact(why="gcloud did not answer within 20 s")
+    if not done.ok:
+        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "")
+        return UnreadFact(why=redact(said)[:300] or f"gcloud ended with status {done.status}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return UnreadFact(why="gcloud printed no JSON")

@@ -1,0 +1,206 @@
+"""Find what a new place needs, verify it, and add it to places.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.base.aliases import JsonObject
+from xsft.base.errors import Refused, SpecError, UsageError
+from xsft.base.names import list_names
+from xsft.base.problems import Problem, errors_in
+from xsft.cluster.places import load_places, parse_places
+from xsft.cluster.places_file import FILE, places_file
+from xsft.launch.listener import ActionListener
+from xsft.machine.files import write_atomic
+from xsft.machine.process import own_environment
+from xsft.machine.regular import read_text
+from xsft.spec.place import DEFAULT_QUEUE
+from xsft.spec.placestext import render_place, with_place
+from xsft.world.check import PlaceProbe
+from xsft.world.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
+
+GKE_CONTEXT = re.compile(r"gke_([^_]+)_([^_]+)_([^_]+)")
+"""The context that `gcloud container clusters get-credentials` writes: project, location and cluster."""
+FOLDER = "runs"
+"""Folder of the output that is suggested in a bucket."""
+
+ChooseOption = Callable[[str, tuple[str, ...], str], str]
+"""Asks the user a question with these options and this default, and returns the answer."""
+
+
+class PlaceRequest(Struct, frozen=True, kw_only=True):
+    """A new place as the user gives it; what is None is found, asked for or left out."""
+
+    name: str | None = None
+    """Default: the cluster's."""
+    context: str | None = None
+    project: str | None = None
+    zone: str | None = None
+    cluster: str | None = None
+    namespace: str | None = None
+    queue: str | None = None
+    output: str | None = None
+    registry: str | None = None
+    pathways: dict[str, str] = {}
+    """Keys of the place's pathways section."""
+    replace: bool = False
+    """Replace an existing place of that name."""
+    offline: bool = False
+    """Query neither gcloud nor the cluster."""
+    write: bool = True
+    """Change places.yaml."""
+
+
+class NewPlace(Struct, frozen=True, kw_only=True):
+    """A place that was verified, and what was found on the way."""
+
+    name: str
+    values: JsonObject
+    file: Path
+    project: ProjectView
+    cluster: ClusterView
+    problems: tuple[Problem, ...]
+    """Warnings; an error adds nothing."""
+    notes: tuple[str, ...]
+
+
+def add_place(request: PlaceRequest, *, ask: ChooseOption | None, listener: ActionListener) -> NewPlace:
+    """Return the place, which is then in places.yaml. `ask`: None without a terminal.
+
+    Raises UsageError if no cluster is named and none or several are found, SpecError for an invalid place or
+    places.yaml, Refused if the name is taken.
+    """
+    file = places_file(Path.cwd(), env=own_environment(), home=Path.home()) or Path(FILE)
+    text = _text_of_places(file)
+    _refuse_existing(request.name, text, replace=request.replace, file=file)
+    new = _PlaceFinder(request=request, ask=ask, listener=listener).find(file)
+    _refuse_existing(new.name, text, replace=request.replace, file=file)
+    changed = with_place(text, new.name, new.values)
+    if request.write:
+        write_atomic(file, changed)
+    return new
+
+
+def _text_of_places(file: Path) -> str:
+    """Return the file's text with every byte; empty if there is no file. Raises SpecError for an invalid file."""
+    if not file.exists():
+        return ""
+    load_places(Path.cwd())
+    return read_text(file)
+
+
+def _refuse_existing(name: str | None, text: str, *, replace: bool, file: Path) -> None:
+    if name and not replace and text and name in parse_places(text.removeprefix("\ufeff")):
+        raise Refused(f"{file} already has a place {name}.", fix="Give another name, or --replace to replace it.")
+
+
+class _PlaceFinder(Struct, frozen=True, kw_only=True):
+    """A search for the values of a new place."""
+
+    request: PlaceRequest
+    ask: ChooseOption | None
+    listener: ActionListener
+
+    def find(self, file: Path) -> NewPlace:
+        asked, offline = self.request, self.request.offline
+        with self.listener.waiting("place", "reading the kubeconfig and asking gcloud"):
+            found = ProjectView() if offline else view_project(asked.project, gcloud=this_gcloud())
+        values = self._choose_cluster(found) | ({"namespace": asked.namespace} if asked.namespace else {})
+        name = asked.name or self._answer("Name of the place", (), default=_name_for(values))
+        view = ClusterView() if offline else self._view(name, values)
+        values |= (
+            self._choose_queue(view) | self._folders(found) | ({"pathways": asked.pathways} if asked.pathways else {})
+        )
+        place = parse_places(render_place(name, values))[name]
+        problems, notes = ((), ()) if offline else verify(place, view, world=PlaceProbe())
+        if errors_in(problems):
+            raise SpecError(problems)
+        return NewPlace(
+            name=name,
+            values=values,
+            file=file,
+            project=found,
+            cluster=view,
+            problems=problems,
+            notes=(*found.unread, *notes, *_not_given(values, found)),
+        )
+
+    def _choose_cluster(self, found: ProjectView) -> JsonObject:
+        """Return the keys of the cluster: given, the only one that was found, or chosen by the user."""
+        keys = {"project": self.request.project, "zone": self.request.zone, "cluster": self.request.cluster}
+        given = {key: value for key, value in keys.items() if value}
+        if self.request.context or len(given) == 3:
+            return {"context": self.request.context} if self.request.context else given
+        known = {label: values for label, values in _cluster_choices(found) if given.items() <= values.items()}
+        if len(known) == 1:
+            return next(iter(known.values()))
+        if known and self.ask:
+            picked = self.ask("Cluster", tuple(known), next(iter(known)))
+            if picked in known:
+                return known[picked]
+        if self.ask and (entered := _enter_cluster(given, found, ask=self.ask)):
+            return entered
+        raise UsageError(
+            f"No cluster was named, and {len(known)} were found{': ' if known else ''}{list_names(tuple(known), 20)}."
+            f" {' '.join(f'({why})' for why in found.unread)}".rstrip(),
+            fix="Give --project, --zone and --cluster, or --context NAME of your kubeconfig.",
+        )
+
+    def _view(self, name: str, values: JsonObject) -> ClusterView:
+        place = parse_places(render_place(name, values))[name]
+        with self.listener.waiting("place", "reading the cluster"):
+            return view_cluster(place, world=PlaceProbe())
+
+    def _choose_queue(self, view: ClusterView) -> JsonObject:
+        usual = DEFAULT_QUEUE if DEFAULT_QUEUE in view.queues or len(view.queues) != 1 else view.queues[0]
+        several = len(view.queues) > 1
+        queue = self.request.queue or (self._answer("Queue", view.queues, default=usual) if several else usual)
+        return {} if queue == DEFAULT_QUEUE else {"queue": queue}
+
+    def _folders(self, found: ProjectView) -> JsonObject:
+        outputs = tuple(f"{bucket}/{FOLDER}" for bucket in found.buckets)
+        output = self.request.output or self._answer("Output", outputs, default="")
+        registry = self.request.registry or self._answer("Registry", found.registries, default="")
+        return {key: value for key, value in (("output", output), ("registry", registry)) if value}
+
+    def _answer(self, question: str, options: tuple[str, ...], *, default: str) -> str:
+        return self.ask(question, options, default) if self.ask else default
+
+
+def _enter_cluster(given: JsonObject, found: ProjectView, *, ask: ChooseOption) -> JsonObject | None:
+    """Return the keys of a cluster that was not found, as the user names it; None if an answer is empty."""
+    if not given and (context := ask("Kubeconfig context (empty: a GKE cluster)", (), "")):
+        return {"context": context}
+    defaults = {"project": found.project or "", "zone": "", "cluster": ""}
+    entered = {key: given.get(key) or ask(key.title(), (), default) for key, default in defaults.items()}
+    return entered if all(entered.values()) else None
+
+
+def _cluster_choices(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:
+    """Yield a label and the keys of each cluster, once: a GKE cluster may also have a context."""
+    seen = set()
+    for one in found.clusters:
+        slices = ", ".join(f"{count} x {tpu_type}" for tpu_type, count in one.slices.items()) or "no TPU node pool"
+        seen.add((found.project, one.location, one.name))
+        values = {"project": found.project, "zone": one.location, "cluster": one.name}
+        yield f"{found.project}/{one.location}/{one.name} ({one.status}; {slices})", values
+    for context in found.contexts:
+        match = GKE_CONTEXT.fullmatch(context)
+        if match is None:
+            yield context, {"context": context}
+        elif match.groups() not in seen:
+            yield context, dict(zip(("project", "zone", "cluster"), match.groups(), strict=True))
+
+
+def _name_for(values: JsonObject) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.get("cluster") or values["context"]))
+
+
+def _not_given(values: JsonObject, found: ProjectView) -> Iterator[str]:
+    for key, known in (("output", found.buckets), ("registry", found.registries)):
+        if key not in values:
+            yield f"{key} was not given (--{key})" + (f"; {found.project} has: {', '.join(known)}" if known else "")
