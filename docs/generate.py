@@ -148,7 +148,7 @@ def argument_name(action: argparse.Action) -> str:
 EXIT_HEAD = """\
 # Exit status
 
-Generated from [xsft/base/errors.py](../../xsft/errors.py) by `make docs`; do not edit.
+Generated from [xsft/base/errors.py](../../xsft/base/errors.py) by `make docs`; do not edit.
 
 | status | class | meaning |
 |---|---|---|
@@ -296,7 +296,7 @@ def outcome_cells(row: Mapping[str, str]) -> tuple[str, str, str]:
 INTERFACE_HEAD = """\
 # Machine interface
 
-Generated from [xsft/verbs/documents.py](../../xsft/interface/documents.py) by `make docs`; do not edit.
+Generated from [xsft/verbs/documents.py](../../xsft/verbs/documents.py) by `make docs`; do not edit.
 
 With `--json`, a verb prints exactly one JSON document on stdout. Everything else goes to stderr.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xsft.catalog.arrays import ArrayLayout, required
 
-DATA = Path(__file__).parent / "data" / "checkpoints"
+DATA = Path(__file__).parent / "fixtures" / "checkpoints"
 
 
 def unpacked(name: str, folder: Path) -> Path:

@@ -63,8 +63,8 @@ class Staged:
     def submit(
         self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, held: bool = False, **how: Any
     ) -> Json:
-        """Submit a run as xsft creates it. `notes`: annotations of all pods (tests/control_plane/stages.yaml). `held`: a
-        deleted pod stays until `releases`.
+        """Submit a run as xsft creates it. `notes`: annotations of all pods (tests/control_plane/stages.yaml). `held`:
+        a deleted pod stays until `releases`.
         """
         body = manifest(name, self.namespace, mode=mode, **how)
         for job in body["spec"]["replicatedJobs"]:

@@ -161,7 +161,7 @@ def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Co
 
 def test_a_new_trainer_changes_only_the_listed_files(copy: Copy) -> None:
     names = ("second.py", "second_lines.py", "test_second.py")
-    ours = {f"tests/trainers/{name}": _take(copy, f"tests/trainers/{name}") for name in names}
+    ours = {f"tests/trainer/{name}": _take(copy, f"tests/trainer/{name}") for name in names}
     modules = 'answers="tests.trainer.second", lines="tests.trainer.second_lines"'
     with copy.changed() as files:
         for file, text in ours.items():
@@ -202,7 +202,7 @@ def test_a_new_check_of_a_cluster_changes_only_the_listed_files(copy: Copy) -> N
         row = "| `admission-unseen` | warning | your login may not read one of the objects of these checks |\n"
         copy.add("docs/checks.md", LATE_ROW, after=row)
         copy.make_docs()
-    assert {re.sub("cluster/(test_)?admission", r"\1<name>", file) for file in files} == listed("a check")
+    assert {re.sub("(?<=/)(test_)?admission", r"\1<name>", file) for file in files} == listed("a check")
     assert len(files) <= 3
     copy.run_tests("tests/checks/test_documented.py", "tests/base/test_acceptance.py", test)
     problems = copy.plan("target=local", "checks.spelling-context=known", "checks.spelling-name=known")["problems"]

@@ -21,39 +21,39 @@ MODULES = tuple(
 )
 MUTABLE = {
     # what was counted or read so far, changed by each line, request or turn
-    "actions.runs.changes._RunChanges",
-    "actions.runs.waiting._RunWait",
+    "runs.changes._RunChanges",
+    "runs.waiting._RunWait",
     "effects.images.docker_context._HashingReader",
     "effects.images.docker_push._Pauses",
-    "effects.local.prepare_work.Follower",
-    "effects.local.watch.AttemptWatch",
-    "effects.runs.logstream.YieldedLines",
-    "effects.runs.read_progress._ProgressRequest",
+    "launch.prepare_work.Follower",
+    "launch.local_watch.AttemptWatch",
+    "runs.logstream.YieldedLines",
+    "runs.read_progress._ProgressRequest",
     "image.progress.BuildOutput",
-    "screen.image_progress.Layers",
-    "screen.live._StepPace",
+    "verbs.image_progress.Layers",
+    "verbs.live._StepPace",
     "spec.yamltext._YamlContents",
-    "trainers.losses.LossFold",
-    "trainers.progress._Fold",
-    "trainers.receipt.ReceiptFold",
-    "trainers.tally.Tally",
+    "trainer.losses.LossFold",
+    "trainer.progress._Fold",
+    "runs.receipt.ReceiptFold",
+    "trainer.tally.Tally",
     # clients, with what they have connected to or asked
     "effects.images.registry_client.Registries",
-    "effects.runs.runs.Runs",
+    "runs.read_all.Runs",
     # a program of MaxText's interpreter, which fills it array by array
-    "export.export_worker.Comparison",
+    "workers.compare_export.Comparison",
 }
 FEW = 3
 POSITIONAL = {
     # rows of tables
-    "export.name_tables.ExportedTensor",
-    "export.name_tables.NameTables",
+    "workers.name_tables.ExportedTensor",
+    "workers.name_tables.NameTables",
     # programs of MaxText's interpreter
-    "export.export_worker.Comparison",
-    "export.stored_weights.ExpectedSlice",
-    "export.stored_weights.Weights",
+    "workers.compare_export.Comparison",
+    "workers.stored_weights.ExpectedSlice",
+    "workers.stored_weights.Weights",
     # private, and built in one place
-    "effects.facts.rows._FileRows",
+    "data.read_rows._FileRows",
     "effects.images.docker_push._Pauses",
 }
 

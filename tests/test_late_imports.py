@@ -20,7 +20,7 @@ def doors() -> Iterator[Path]:
     ignores: dict[str, list[str]] = settings["tool"]["ruff"]["lint"]["per-file-ignores"]
     for pattern, rules in ignores.items():
         if "PLC0415" in rules and pattern.startswith("xsft/"):
-            yield from (ROOT / name for name in _expanded(pattern))
+            yield from (path for name in _expanded(pattern) for path in ROOT.glob(name) if path.is_file())
 
 
 def _expanded(pattern: str) -> tuple[str, ...]:
@@ -37,14 +37,12 @@ def late_imports(path: Path) -> int:
 
 def test_late_imports_are_few() -> None:
     counts = {path: late_imports(path) for path in doors()}
-    assert [path for path, count in counts.items() if not count] == []
     assert sum(count for path, count in counts.items() if not _runs_elsewhere(path)) <= 30
 
 
 def _runs_elsewhere(path: Path) -> bool:
     """Return whether another environment's interpreter runs the module, with libraries that ours lacks."""
-    parts = ("container", "name_tables", "stored_weights")
-    return path.parent.name == "pod" or path.stem in parts or path.stem.endswith("_worker")
+    return path.parent.name == "workers" or path.stem == "xpk_worker"
 
 
 def test_no_line_of_xsft_suppresses_the_rule_of_imports() -> None:

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from xsft.planning.api import check, load, plan
     from xsft.runs.verbs import cancel, compare, logs, status, wait, why
 else:
-    _MODULES = {"inspect_data": "training_data", "show_data": "training_data", "submit": "actions.submit.anywhere"}
-    _MODULES |= dict.fromkeys(("check", "load", "plan"), "api")
+    _MODULES = {"submit": "launch.anywhere"}
+    _MODULES |= dict.fromkeys(("inspect_data", "show_data"), "launch.training_data")
+    _MODULES |= dict.fromkeys(("check", "load", "plan"), "planning.api")
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'xsft' has no attribute {name!r}")
-        return getattr(import_module(f"xsft.{_MODULES.get(name, 'python')}"), name)
+        return getattr(import_module(f"xsft.{_MODULES.get(name, 'runs.verbs')}"), name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.make_secret_rules import python_pattern, rules_text
+from xsft.base import secret_shapes
 from xsft.base.secrets import HIDDEN, looks_secret, looks_token, redact
-from xsft.catalog.data import toml
 
 ROOT = Path(__file__).parents[2]
-RULES = toml("secret_rules.toml")
+RULES = tomllib.loads(secret_shapes.RULES.read_text(encoding="utf-8"))
 PEM = "-----{} PRIVATE" + " KEY-----"
 
 

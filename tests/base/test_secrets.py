@@ -5,6 +5,7 @@ import pytest
 
 from tests.base.test_secret_shapes import random
 from xsft.base.secrets import (
+    HARMLESS_TRAINER_KEYS,
     HIDDEN,
     hold_secret,
     is_harmless,
@@ -14,8 +15,9 @@ from xsft.base.secrets import (
     names_secret_variable,
     redact,
 )
+from xsft.catalog.data import catalog_text
+from xsft.catalog.releases import is_known, versions
 from xsft.catalog.releases import keys as keys_of
-from xsft.catalog.releases import versions
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 
@@ -117,3 +119,11 @@ def test_is_harmless_accepts_numbers_paths_and_references(value: str) -> None:
 @pytest.mark.parametrize("value", ["hunter2", "a b", "correct horse", "/abc+def=", "12ab", "https://u:pw1@host/x"])
 def test_is_harmless_rejects_possible_secrets(value: str) -> None:
     assert not is_harmless(value)
+
+
+def test_harmless_keys_of_the_trainer_are_those_of_its_releases_that_sound_like_secrets() -> None:
+    keys = set(catalog_text("release_keys.txt").split()) - {"hf_access_token"}
+    keys = {key for key in keys if is_known(key)}
+    suspicious = {key for key in keys if names_secret_variable(f"M_{key.upper()}") or names_secret(key)}
+    assert suspicious == set()
+    assert keys >= HARMLESS_TRAINER_KEYS

@@ -1,12 +1,12 @@
 """`xsft submit` against `xpk workload create`: wall seconds, in turn, on the same cluster.
 
-Both make the same McJAX run of 128 hosts, each time under a new name, on a real control plane (tests/control_plane), or on
-the stand-in where its programs are not built. Its queue stands behind a gate, so that no pods come in between. xpk is
-the pinned one with the real kubectl and a gcloud that answers at once (tests/fakes/xpktools.py); it is spared what it
-would ask the network (its latest version, its telemetry, the project's number). Ten of its seconds are a sleep between
-two looks at kubectl: the factor is told with it and without. xsft renders anew, looks at the queue, the quota and the
-bucket, makes its dry runs, writes the record and reads back. MaxText's parser is asked in the first round, whose time
-is told on its own, too; its answer serves the others, which differ in their names alone.
+Both make the same McJAX run of 128 hosts, each time under a new name, on a real control plane (tests/control_plane), or
+on the stand-in where its programs are not built. Its queue stands behind a gate, so that no pods come in between. xpk
+is the pinned one with the real kubectl and a gcloud that answers at once (tests/fakes/xpktools.py); it is spared what
+it would ask the network (its latest version, its telemetry, the project's number). Ten of its seconds are a sleep
+between two looks at kubectl: the factor is told with it and without. xsft renders anew, looks at the queue, the quota
+and the bucket, makes its dry runs, writes the record and reads back. MaxText's parser is asked in the first round,
+whose time is told on its own, too; its answer serves the others, which differ in their names alone.
 """
 
 from __future__ import annotations

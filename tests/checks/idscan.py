@@ -45,8 +45,9 @@ def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:
 
 @cache
 def late_problems(package: Path = PACKAGE) -> dict[str, str]:
-    """Constant -> id of each declaration of a late problem, at the top of a module of checks."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (package / "checks").rglob("*.py")]
+    """Constant -> id of each declaration of a late problem, at the top of a module of checks or of dry runs."""
+    files = (*(package / "checks").glob("*.py"), package / "cluster" / "dry_run_problems.py")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
     lines = [line for tree in trees for line in tree.body if isinstance(line, ast.Assign)]
     calls = [(line.targets[0], line.value) for line in lines if isinstance(line.value, ast.Call)]
     late = [(target, call) for target, call in calls if _name(call.func) == "LateProblem"]

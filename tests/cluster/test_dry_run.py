@@ -1,4 +1,7 @@
-"""The problems that responses to dry runs mean, in the server's words (real ones: tests/control_plane/test_admission.py)."""
+"""The problems that responses to dry runs mean, in the server's words.
+
+tests/control_plane/test_admission.py has real ones.
+"""
 
 from __future__ import annotations
 

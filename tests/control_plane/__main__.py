@@ -1,4 +1,4 @@
-"""python -m tests.control_plane up|down|status|build: a real control plane on this machine, left running until `down`."""
+"""python -m tests.control_plane up|down|status|build: a real control plane on this machine, which runs until `down`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from xsft.weights.export_verification import Verification
 
 STEPS = 60
 EVALUATE = {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "is 2"}], "limit_s": 1800}
-LOGS = ROOT / "tests" / "data" / "nights"
+LOGS = ROOT / "tests" / "fixtures" / "nights"
 BUCKET = "gs://my-bucket/"
 VERIFIED = Verification(tensors=1, compared=1, trained=1, changed=1)
 

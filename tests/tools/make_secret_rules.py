@@ -1,4 +1,4 @@
-"""Write xsft/catalog/secret_rules.toml: the rules of gitleaks that need no context, as Python's `re` reads them.
+"""Write xsft/base/secret_rules.toml: the rules of gitleaks that need no context, as Python's `re` reads them.
 
     .venv/bin/python -m tests.tools.make_secret_rules gitleaks/config/gitleaks.toml VERSION
 
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-OUT = Path(__file__).parents[2] / "xsft" / "catalog" / "secret_rules.toml"
+OUT = Path(__file__).parents[2] / "xsft" / "base" / "secret_rules.toml"
 
 WITHOUT = {
     "airtable-personnal-access-token": "needs the word airtable",

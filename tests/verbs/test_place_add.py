@@ -1,4 +1,7 @@
-"""`xsft place add`: from options, from gcloud's lists, at a terminal. A real cluster: tests/control_plane/test_place.py."""
+"""`xsft place add`: from options, from gcloud's lists, at a terminal.
+
+A real cluster: tests/control_plane/test_place.py.
+"""
 
 from __future__ import annotations
 

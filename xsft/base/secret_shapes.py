@@ -1,6 +1,6 @@
 """Shapes of secrets: the tokens of services, logins in URLs and headers, keys in PEM. Pure.
 
-Most are gitleaks' (xsft/catalog/secret_rules.toml). The ones here are open-ended: a token that is longer than the
+Most are gitleaks' (xsft/base/secret_rules.toml). The ones here are open-ended: a token that is longer than the
 service's documentation says is a token too.
 """
 
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from xsft.catalog.data import toml
+RULES = Path(__file__).with_name("secret_rules.toml")
 
 
 class Shape(NamedTuple):
@@ -106,7 +108,7 @@ class SecretSpan(NamedTuple):
 @cache
 def token_shapes() -> Shapes:
     """Return the shapes of secrets that are recognised anywhere in a text."""
-    rules = toml("secret_rules.toml").values()
+    rules = tomllib.loads(RULES.read_text(encoding="utf-8")).values()
     return _by_word((*OWN, *(Shape(tuple(r["words"]), r["pattern"], r.get("entropy", 0.0)) for r in rules)))
 
 

@@ -1,5 +1,4 @@
-"""The subjects of checks: every module of this folder that has a function `check`; and the late problems, which any
-module below this folder may declare. Pure."""
+"""The subjects of checks: every module of this folder that has a function `check`; and the late problems."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from xsft.base.acceptance import LateProblem
 from xsft.base.problems import Problem
 from xsft.checks.facts import Facts
 from xsft.checks.overrides import apply_overrides
+from xsft.cluster import dry_run_problems
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
@@ -46,10 +46,9 @@ def subjects() -> tuple[Check, ...]:
 
 @cache
 def late_ids() -> frozenset[str]:
-    """Return the ids of all late problems."""
-    folder = Path(__file__).parent
-    names = (".".join(file.relative_to(folder).with_suffix("").parts) for file in folder.rglob("[a-z]*.py"))
-    values = (value for name in names for value in vars(import_module(f"{__package__}.{name}")).values())
+    """Return the ids of all late problems: those of this folder, and those that dry runs on a cluster find."""
+    modules = [import_module(f"{__package__}.{file.stem}") for file in Path(__file__).parent.glob("[a-z]*.py")]
+    values = (value for module in (*modules, dry_run_problems) for value in vars(module).values())
     return frozenset(value.id for value in values if isinstance(value, LateProblem))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from xsft import workers
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, error, note
 from xsft.data.facts import DataFacts, KeyRule, SampledRow
@@ -28,7 +29,7 @@ from xsft.machine.process import own_environment
 from xsft.machine.scratch import scratch_folder
 from xsft.trainer.local import OFFLINE
 
-WORKER = Path(__file__).with_name("rows_worker.py")
+WORKER = Path(workers.__file__).with_name("row_reader.py")
 ROWS = 200
 """Rows read of each file."""
 FILES = 8

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from xsft import workers
 from xsft.base.errors import XsftError
 from xsft.data.facts import RoundTokens
 from xsft.environments import environments
@@ -18,7 +19,7 @@ from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 
-WORKER = Path(__file__).with_name("token_worker.py")
+WORKER = Path(workers.__file__).with_name("token_counter.py")
 TIMEOUT_S = 15.0
 """A tokenizer of transformers takes 2 s on a quiet machine, mostly imports."""
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model")

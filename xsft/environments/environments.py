@@ -18,7 +18,7 @@ from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, find_
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 
-LOCKS = Path(__file__).parents[2] / "locks"
+LOCKS = Path(__file__).parents[1] / "locks"
 
 XPK = EnvironmentSpec(
     name="xpk",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft import fit
+from xsft import fit, workers
 from xsft.environments import environments
 from xsft.fit.derive import KnownStep, known_step
 from xsft.fit.step import StepToCompile
@@ -20,7 +20,7 @@ from xsft.fit.verdict import CompiledStep, from_json, to_json
 from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
 
-WORKER = Path(__file__).parents[1] / "local" / "fit_worker.py"
+WORKER = Path(workers.__file__).with_name("compile_step.py")
 COUNTING = tuple(Path(fit.__file__).with_name(f"{name}.py") for name in ("groups", "kernels", "program", "work"))
 """Modules that count what a compiled program does."""
 PACKAGES = ("maxtext", "google-tunix", "jax", "libtpu", "flax", "qwix")

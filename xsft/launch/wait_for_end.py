@@ -23,9 +23,9 @@ from xsft.runs.changes import changes_of
 from xsft.runs.folding import FoldedRun
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.lookup import one_run
+from xsft.runs.read_all import runs_at_place
 from xsft.runs.run_evidence import evidence_of
 from xsft.runs.run_receipts import record_wait_end
-from xsft.runs.selection import runs_at
 from xsft.runs.wait_goals import DONE, Goal
 from xsft.runs.waiting import Clock, LookAtRuns, RecordWait, WaitLimits, WaitResult, note_result, wait_for
 from xsft.runs.worth import is_worthless
@@ -115,7 +115,7 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
 
 def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> WaitOptions:
     """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also show its log."""
-    runs = runs_at(plan)
+    runs = runs_at_place(plan.run.required_place(), namespace=plan.run.namespace, name=plan.run_name)
     look, clock_of_run = changes_of(runs)
     return WaitOptions(
         look=look,

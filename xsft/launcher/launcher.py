@@ -39,8 +39,8 @@ Job = CpuJob | SliceJob
 class Launcher(Protocol):
     """Interface of a launcher; modules implement it.
 
-    It renders a JobSet whose replicated jobs and containers are named as `xsft.records.jobset_paths.places` says: the audit
-    and `status` find them by these names.
+    It renders a JobSet whose replicated jobs and containers are named as `xsft.records.jobset_paths.places` says: the
+    audit and `status` find them by these names.
     """
 
     def rendering(self, run: Run) -> Rendering:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from xsft import workers
 from xsft.base.errors import XsftError
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.parsed import ParserAnswer, ParserQuestion
@@ -18,7 +19,7 @@ from xsft.machine import process
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 
-WORKER = Path(__file__).with_name("parser_worker.py")
+WORKER = Path(workers.__file__).with_name("parse_arguments.py")
 TIMEOUT_S = 180.0
 """About 5 s on a quiet machine, mostly imports, and 0.1 s more for each command line; a busy one took 90 s."""
 

@@ -1,4 +1,4 @@
-"""The intent and the plan of a run. Pure data: `xsft.planning.planner` makes them, and `xsft.effects` executes them."""
+"""The intent and the plan of a run. Pure data: `xsft.planning.planner` makes them, and `xsft.launch` executes them."""
 
 from __future__ import annotations
 

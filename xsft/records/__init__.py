@@ -1,4 +1,4 @@
-"""Records of submissions and local runs: types, JSON, removal of secrets. Pure; `xsft.effects.records` stores them.
+"""Records of submissions and local runs: types, JSON, removal of secrets. Pure; `record_files` stores them.
 docs/reference/records.md has the format.
 """
 

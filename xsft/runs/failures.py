@@ -1,4 +1,4 @@
-"""Find the cause in what a process printed, by the rules with `log` in xsft/states/rules.toml. Pure."""
+"""Find the cause in what a process printed, by the rules with `log` in xsft/runs/rules.toml. Pure."""
 
 from __future__ import annotations
 

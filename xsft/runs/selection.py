@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xsft.cluster.sources import PlaceQuery
-from xsft.runs.read_all import Runs, runs_at_place, runs_for
-
-if TYPE_CHECKING:
-    from xsft.planning.steps import Planned
+from xsft.runs.read_all import Runs, runs_for
 
 
 def runs_of(
@@ -20,8 +16,3 @@ def runs_of(
     """
     place_query = PlaceQuery(place=place, context=context, namespace=namespace)
     return runs_for(place_query, names=names, everything=everything)
-
-
-def runs_at(plan: Planned) -> Runs:
-    """Return the runs of the cluster and namespace that the plan names."""
-    return runs_at_place(plan.run.required_place(), namespace=plan.run.namespace, name=plan.run_name)

@@ -1,7 +1,7 @@
 """Exports on this machine, to a folder, or through one to a bucket or the hub.
 
-The upload is the last part of the program that a cluster's pod runs (`workers.export_container`): a record at the destination
-is written last, and nothing there is overwritten.
+The upload is the last part of the program that a cluster's pod runs (`workers.export_container`): a record at the
+destination is written last, and nothing there is overwritten.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""argv -> verb -> exit status. No logic of its own: the verbs are in commands.verbs, and all errors are reported
+"""argv -> verb -> exit status. No logic of its own: the verbs are in verbs.table, and all errors are reported
 here.
 """
 

@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, frozenset[str]] = {
     "weights": frozenset({"data", "image", "serve", "checkpoint"}),
     "machine": frozenset({"secret", "place", "doctor", "setup", "completion"}),
 }
-"""Module of `xsft.verbs.arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
+"""Module `<key>_arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
 
 ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export", "place_add", "place_create"})
 """Modules `<verb>_<action>`; the verb's own module does its other actions."""
@@ -70,7 +70,7 @@ exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment 
 
 
 class Verb(Protocol):
-    """Interface of a module `xsft.commands.<verb>`."""
+    """Interface of a module `xsft.verbs.<verb>`."""
 
     def run(self, args: argparse.Namespace) -> int: ...
 
@@ -139,13 +139,13 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
 
 def verb_module(verb: str, *, action: str | None = None) -> Verb:
     name = f"{verb}_{action}" if f"{verb}_{action}" in ACTION_MODULES else _module_name(verb)
-    module: Verb = importlib.import_module(f"xsft.commands.{name}")
+    module: Verb = importlib.import_module(f"xsft.verbs.{name}")
     return module
 
 
 def _add_arguments(verb: str, parser: argparse.ArgumentParser) -> None:
     module = next(module for module, verbs in ARGUMENTS.items() if verb in verbs)
-    getattr(importlib.import_module(f"xsft.verbs.arguments.{module}"), f"{verb}_arguments")(parser)
+    getattr(importlib.import_module(f"xsft.verbs.{module}_arguments"), f"{verb}_arguments")(parser)
 
 
 def _module_name(verb: str) -> str:

@@ -1,8 +1,8 @@
 """Write the files that were sent into a new folder, and run the module among them. The text of this module is the
 program of the image's Python (`python3 -c`).
 
-Arguments: `{"module", "files", …}` as JSON (`workers.sent`), then those of the module, which finds the JSON as its first
-argument too.
+Arguments: `{"module", "files", …}` as JSON (`workers.sent`), then those of the module, which finds the JSON as its
+first argument too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Check the archive of programs that the image carries, and run the module among them. The text of this module is the
 program of the image's Python (`python3 -c`).
 
-Arguments: `{"module", "archive", "sha256", …}` as JSON (`workers.sent`), then those of the module, which finds the JSON as
-its first argument too.
+Arguments: `{"module", "archive", "sha256", …}` as JSON (`workers.sent`), then those of the module, which finds the JSON
+as its first argument too.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class ExportedFolder:
         self.broken = ""
         try:
             self._open()
-        except Exception as failed:  # noqa: BLE001 - the other folders are still compared
+        except Exception as failed:
             self.broken = f"{type(failed).__name__}: {failed}"
 
     def _open(self) -> None:
@@ -104,7 +104,7 @@ class Comparison:
             held = apply_hook_fns(given, wanted.values.shape, target.hook)
             held = np.asarray(held if target.part is None else held[..., target.part])
             held = held.astype(np.float32).reshape(held.shape)
-        except Exception as failed:  # noqa: BLE001 - a missing tensor, or a shape that no hook takes
+        except Exception as failed:
             self.unread.append(f"{', '.join(names)} ({type(failed).__name__}: {str(failed)[:80]})")
             return
         self.compared += 1

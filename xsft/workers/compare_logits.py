@@ -1,4 +1,4 @@
-"""Compares logits of exported models with saved ones. Runs as a program in the engine's environment (`workers.answering`).
+"""Compares logits of exported models with saved ones. Runs in the engine's environment (`workers.answering`).
 
 `{"folders", "file"}` becomes `{"folders": [{"greatest_difference", "greatest_logit", "positions", "same_argmax"}]}`.
 `file` holds `tokens_<n>` and `logits_<n>` of each prompt (`logits_worker.py`). Computes in float32.
@@ -27,7 +27,7 @@ def compared(folder: str, prompts: list[tuple[Any, Any]]) -> dict[str, Any]:
 
     try:
         model, _ = mlx_lm.load(folder)
-    except Exception as failed:  # noqa: BLE001 - a folder that cannot be loaded fails the comparison
+    except Exception as failed:
         print(f"{folder}: {type(failed).__name__}: {failed}", file=sys.stderr)
         return {"greatest_difference": float("inf"), **sizes(prompts), "same_argmax": 0}
     model.set_dtype(mx.float32)

@@ -1,5 +1,5 @@
 """Run a conversion in its container: claim the folder, run the converter, record its end. Sent to the image's Python,
-which has no xsft, with the modules of `xsft.pod`.
+which has no xsft, with the other modules of `xsft.workers`.
 
 Arguments: a JSON document with the `notes` (`launcher.conversion_command`), then the converter's command.
 """

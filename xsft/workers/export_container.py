@@ -87,8 +87,8 @@ def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str,
 
 
 def ask_program(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as `workers.answering`
-    takes it. Raises ExportFailed, ExportStopped."""
+    """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as
+    `workers.answering` takes it. Raises ExportFailed, ExportStopped."""
     program = question["module"]
     with tempfile.TemporaryDirectory() as scratch:
         answer = Path(scratch, "answer.json")

@@ -104,7 +104,7 @@ def test_changed_rules_scan_every_file_again(tmp_path: Path, memory: Path) -> No
 
 
 def test_the_files_with_the_rules_exist() -> None:
-    assert {file.name for file in RULES} == {"context.py", "secrets.py", "shapes.py", "secret_rules.toml"}
+    assert {file.name for file in RULES} == {"context.py", "secrets.py", "secret_shapes.py", "secret_rules.toml"}
     assert all(file.is_file() for file in RULES)
 
 

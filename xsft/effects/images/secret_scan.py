@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from xsft.base import secret_shapes, secrets
 from xsft.base.errors import EnvironmentMissing
-from xsft.catalog import data
 from xsft.effects.images.context import context_unread
 from xsft.image import context
 from xsft.image.model import ContextFile
@@ -24,7 +23,7 @@ SCANNED = 1 << 20
 
 RULES = (
     *(Path(str(module.__file__)) for module in (context, secrets, secret_shapes)),
-    data.FOLDER / "secret_rules.toml",
+    secret_shapes.RULES,
 )
 """Files that decide what a secret is."""
 
