@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.observations import jobset, observed
-from tests.runs.test_receipt import spent
-from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
-from xsft.base.moments import before
-from xsft.cluster.observation import Condition, KueueWorkload, Observation
-from xsft.records.record import Receipt
-from xsft.runs.cluster_receipt import cluster_receipt
-from xsft.trainer.progress import LoggedLine
+from tests.trainers.test_progress import BEGIN, LOOP_END, MODEL, exact
+from tests.trainers.test_receipt import spent
+from xsft.records.model import Receipt
+from xsft.states.model import Condition, KueueWorkload, Observation, Unread
+from xsft.states.moments import before
+from xsft.trainers.cluster_receipt import cluster_receipt
+from xsft.trainers.progress import LoggedLine
 
 BEGAN = "2026-11-21T10:00:00Z"
 """When the JobSet was created."""
@@ -70,7 +72,44 @@ def test_evictions_are_noted() -> None:
     assert found.notes == ("Evicted 2 times: all time before the latest admission is counted as queued.",)
 
 
-def test_a_run_that_never_held_a_chip_has_no_receipt() -> None:
-    waiting = observed(workload=KueueWorkload(name="jobset-gemma"))
-    assert cluster_receipt(waiting, ()) is None
+def test_steps_before_a_rotated_log_are_counted_at_its_pace() -> None:
+    """Its first lines are of step 301, and the run has done 304 of them."""
+    late = ((4090.0 + 10 * (step - 300), exact(step, 2.0)) for step in range(301, 305))
+    found = receipt(ended(4131), *late)
+    assert (found.steps, spent(found)) == (304, {"queued": 600.0, "compiling": 415.0, "training": 3116.0})
+    assert found.notes == ("The log begins at step 301; the steps before it are counted at the pace of the others.",)
+
+
+def test_steps_before_a_rotated_log_of_a_restarted_run_are_not_lost() -> None:
+    late = ((4090.0 + 10 * (step - 300), exact(step, 2.0)) for step in range(301, 305))
+    found = receipt(ended(4131, restarts=1), *late, first=100)
+    assert (found.steps, spent(found)) == (204, {"queued": 600.0, "lost": 1440.0, "training": 2091.0})
+    assert ["begins at step 301" in found.notes[0], "200 saved steps" in found.notes[1]] == [True, True]
+
+
+NOT_ADMITTED = Condition(type="Admitted", status="False", reason="NoReservation", at=at(100))
+AN_HOUR_LATER = {"observed_at": at(3600)}
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        observed(workload=KueueWorkload(name="jobset-gemma"), **AN_HOUR_LATER),
+        observed(workload=KueueWorkload(name="jobset-gemma", conditions=(NOT_ADMITTED,)), **AN_HOUR_LATER),
+        observed(jobset=jobset(suspended=True), workload=None, **AN_HOUR_LATER),
+    ],
+    ids=["waiting", "evicted", "no Workload"],
+)
+def test_a_run_that_waits_holds_no_chips(waiting: Observation) -> None:
+    found = receipt(waiting)
+    assert (spent(found), found.held_s, found.steps) == ({"queued": 3600.0}, 0.0, 0)
+    assert found.notes == ("It holds no chips: Kueue has not admitted it.",)
+
+
+def test_an_unread_workload_is_noted() -> None:
+    found = receipt(observed(unread=(Unread(what="workloads", why="timeout"),), **AN_HOUR_LATER), *RAN)
+    assert "time in the queue is counted as held" in found.notes[0]
+
+
+def test_a_run_without_a_jobset_has_no_receipt() -> None:
     assert cluster_receipt(observed(jobset=None), ()) is None

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.documents import read_document
-from tests.observations import FakeRuns, finished, observed, runs_read
-from tests.verbs.test_runs_here import asked, folders  # noqa: F401 - a fixture
-from xsft.base.errors import Unknown
+from tests.observations import FakeRuns, finished, local, observed, runs_read
+from xsft.commands.receipt import print_receipt
+from xsft.errors import Unknown
 from xsft.records.document import read_record
-from xsft.records.record import Receipt
-from xsft.runs.receipt import SPENT
-from xsft.verbs.receipt import print_receipt
+from xsft.records.model import Receipt
+from xsft.states.model import Observation, Recorded
+from xsft.trainers.receipt import SPENT
 
 SPENT_S: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), "queued": 300.0, "compiling": 600.0, "training": 3000.0}
 RECEIPT = Receipt(
@@ -51,9 +51,21 @@ def test_the_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture
     ]
 
 
-def test_receipt_is_unknown_when_log_and_record_are_gone() -> None:
-    with pytest.raises(Unknown, match="The log and the record of gemma are gone"):
-        print_receipt("gemma", runs=FakeRuns(runs_read((observed(),))), read=lambda _: None, json=False)
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (
+            observed("a", jobset=None, progress=None),
+            "The JobSet of a is gone with its log, and no record has its receipt",
+        ),
+        (local("a", record=Recorded(outcome="running", alive=True)), "a is still running"),
+        (local("a", record=Recorded(outcome="failed")), "a ended before its receipt was written"),
+    ],
+    ids=["JobSet gone", "running here", "killed here"],
+)
+def test_receipt_says_why_there_is_none(seen: Observation, words: str) -> None:
+    with pytest.raises(Unknown, match=words):
+        print_receipt("a", runs=FakeRuns(runs_read((seen,))), read=lambda _: None, json=False)
 
 
 def test_a_local_run_has_its_receipt_in_its_record(
