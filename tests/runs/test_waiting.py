@@ -110,10 +110,11 @@ INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the fil
 
 
 def test_an_unreachable_cluster_keeps_the_id_and_the_fix_of_its_failure() -> None:
-    unread = (Unread(what="jobsets", why="expired.", fix="Log in again.", id="login-expired", again="never"),)
+    unread = (Unread(what="jobsets", why="expired", fix="Log in again.", id="login-expired", again="never"),)
     waited = Played(runs_read(at("training", 5, unread=unread).observations, (INDEX, OTHER, EXPIRED))).wait()
     assert waited.silence is not None
-    assert waited.silence.message == "The cluster of gemma does not answer: expired."
+    last = "Last seen at 2026-11-21T11:59:56Z: gemma  training  step 5/1000  loss 2.346."
+    assert waited.silence.message == f"The cluster of gemma does not answer: expired. {last}"
     assert (waited.silence.problem_id, waited.silence.fix) == ("login-expired", "Log in again.")
     (error,) = [error_of("gemma", DONE, waited)]
     assert error is not None

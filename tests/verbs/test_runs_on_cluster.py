@@ -148,29 +148,33 @@ def test_a_cancel_is_kept_on_this_machine_if_the_bucket_cannot_be_read(
     assert said("wait", "gemma")[0] == 6
 
 
-def test_a_context_that_only_old_runs_name_causes_no_warning(
+def test_a_missing_context_is_a_problem_if_it_is_named_or_has_an_active_run(
     api: ClusterApi, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "places.yaml").write_text(f"lab: {{context: {api.context}}}\n")
     runs.admitted("gemma")
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    for name, at in (("new", now), ("old", "2020-01-01T00:00:00+00:00")):
-        entry = IndexEntry(
-            run_name=name, target="xpk", output="gs://b/runs", cluster=ClusterAddress(context="elsewhere"), uid=name
-        )
-        keep_entry(tmp_path / "state" / "runs", replace(entry, updated_at=at))
-    assert main(("status", "--json")) == 0
-    made = document("status", capsys.readouterr().out)
-    assert made["problems"] == []
-    rows = {run["run_name"]: run for run in made["runs"]}
-    assert set(rows) == {"gemma", "new"}
-    assert "no context elsewhere" in rows["new"]["unread"][0]
+
+    def submitted(name: str, at: str) -> None:
+        where = ClusterAddress(context="elsewhere")
+        entry = IndexEntry(run_name=name, target="xpk", output="gs://b/runs", cluster=where, uid=name, updated_at=at)
+        keep_entry(tmp_path / "state" / "runs", entry)
+
+    def shown() -> tuple[set[str], list[str]]:
+        assert main(("status", "--json")) == 0
+        made = document("status", capsys.readouterr().out)
+        return {run["run_name"] for run in made["runs"]}, [one["id"] for one in made["problems"]]
+
+    submitted("old", "2020-01-01T00:00:00+00:00")
+    assert shown() == ({"gemma"}, [])
+    submitted("new", datetime.now(UTC).isoformat(timespec="seconds"))
+    assert shown() == ({"gemma", "new"}, ["context-unknown"])
+    assert main(("status",)) == 0
+    assert "no context elsewhere" in capsys.readouterr().err
     assert main(("wait", "new")) == 5
     assert "[context-unknown]" in capsys.readouterr().err
     (tmp_path / "places.yaml").write_text("lab: {context: elsewhere}\n")
-    assert main(("status", "--json")) == 0
-    assert [one["id"] for one in document("status", capsys.readouterr().out)["problems"]] == ["context-unknown"]
+    assert shown()[1] == ["context-unknown"]
 
 
 STEP = "metric_logger.py:265] completed step: {n}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: {loss}"

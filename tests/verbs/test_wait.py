@@ -172,7 +172,7 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
         ((at("failed", 5),), RunFailed, "failed.*step 5/1000.*ended without reaching done"),
         ((at("training", 5),), TimedOut, "Timed out after 1h.*step 5/1000"),
         ((at("training", 5), EMPTY), Unknown, "ended or is gone.*Last seen: gemma  training"),
-        ((DEAF,), Unreachable, "Timed out after 1h: .* was not found.*does not answer"),
+        ((DEAF,), Unreachable, "Timed out after 1h; the state of gemma is unknown. .*does not answer"),
         ((UNHEARD,), Unknown, "Timed out after 1h; the state of gemma is unknown: gemma  unknown"),
         ((runs_read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],

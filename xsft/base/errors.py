@@ -41,6 +41,11 @@ class XsftError(Exception):
         self.again: RetryAdvice = again or self.retry
         self._beside: tuple[Problem, ...] = ()
 
+    @property
+    def clause(self) -> str:
+        """Return the message without its full stop, for the middle of a sentence."""
+        return self.message.rstrip(".")
+
     def with_problems_of(self, other: XsftError) -> Self:
         """Return this error with the problems of another one, which must be fixed too; the exit status is unchanged."""
         self._beside = (*self._beside, *other.problems)

@@ -147,7 +147,7 @@ def _make_private_folder(folder: Path) -> None:
 def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, cluster: str) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"The cluster {cluster} ({project}, {zone}) is in no kubeconfig, and gcloud cannot fetch its address:"
-        f" {missing.message}.",
+        f" {missing.clause}.",
         fix="Install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), or give the place a kubeconfig"
         " context instead of project, zone and cluster.",
         id="gcloud-missing",

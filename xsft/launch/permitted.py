@@ -17,4 +17,4 @@ def unless_forbidden(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     try:
         return look(*args, **kwargs)
     except Forbidden as failed:
-        return UnreadFact(why=failed.message)
+        return UnreadFact(why=failed.clause)

@@ -343,7 +343,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         try:
             problems = self.store.finish(ref, facts).problems
         except XsftError as failed:
-            message = f"The record {ref.path} was started but could not be completed: {failed}."
+            message = f"The record {ref.path} was started but could not be completed: {failed.clause}."
             problems = (
                 warning("record-not-finished", "", message, "Submit again: xsft adopts the run and repeats nothing."),
             )

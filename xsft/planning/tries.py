@@ -50,7 +50,7 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
         records = {path: from_json(read_small(f"{path}/{FILE}") or b"") for _, path in tried}
         taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or _may_be_written(records[path]))
     except Unreachable as failed:
-        detail = f"{failed.message}. {failed.fix}".strip()
+        detail = f"{failed.clause}. {failed.fix}".strip()
         return replace(facts, checkpoint=CheckpointFacts(path=items(first), status="unreadable", detail=detail))
     own = tuple(path for path in taken if _is_own(records[path], run.conversion))
     found = {path: _judge_tries(look(items(path)), records[path], spec, facts) for path in own}

@@ -69,7 +69,7 @@ def _join_sources(run_name: str, readers: Mapping[str, Callable[[], LossSource]]
         try:
             found = read()
         except XsftError as failed:
-            problems.append(f"{source}: {failed.message}")
+            problems.append(f"{source}: {failed.clause}")
             continue
         points |= found.points
         resumed |= found.resumed

@@ -145,7 +145,7 @@ class Runs(Struct, kw_only=True, eq=False):
             step = latest_step(self.store.objects_at(output), output=output, run_name=seen.run_name)
             metrics = progress_in_metrics(output, seen.run_name, self.store)
         except XsftError as failed:
-            return SavedSteps(why=failed.message)
+            return SavedSteps(why=failed.clause)
         if step is None and seen.on_cluster and not output.startswith("gs://"):
             return SavedSteps(why=f"{output} is not a bucket; it may be a folder in its pods")
         return SavedSteps(step=step, reached=metrics.step if metrics else None)

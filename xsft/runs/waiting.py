@@ -139,7 +139,8 @@ class _RunWait(Struct, kw_only=True):
             return self._count_miss()
         hit = one_run(self.name, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
-            message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
+            seen = f" Last seen at {hit.row.observed_at}: {state_line(hit.row)}." if hit.row.state != "unknown" else ""
+            message = f"The cluster of {self.name} does not answer: {why.why}.{seen}"
             return self._note_silence(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
         return self._judge_row(hit.row)
 
@@ -205,9 +206,8 @@ def error_of(name: str, goal: Goal, waited: WaitResult) -> XsftError | None:
 def _unreachable(name: str, waited: WaitResult) -> Unreachable:
     why = waited.silence or NO_ANSWER
     if why.again != "never":
-        return Unreachable(
-            f"Timed out after {duration_text(waited.seconds)}: {name} was not found. {why.message}", fix=why.fix
-        )
+        message = f"Timed out after {duration_text(waited.seconds)}; the state of {name} is unknown. {why.message}"
+        return Unreachable(message, fix=why.fix)
     last = f" Last seen: {state_line(waited.row)}." if waited.row else ""
     message = f"Waiting for {name} will not help: {why.message}{last}"
     return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)

@@ -77,7 +77,7 @@ def read_source_for_pods(
     try:
         source = ask_hub(plan, listener)
     except Unreachable as failed:
-        return None, (_not_asked(failed.message),)
+        return None, (_not_asked(failed.clause),)
     if source is not None and source.commit is None and source.problems and has_secret:
         return None, (_not_asked(source.problems[0].message),)
     return source, ()

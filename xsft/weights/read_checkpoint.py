@@ -47,7 +47,7 @@ def read_checkpoint(
             where, storage or storage_for(where, env=env or own_environment(), deadline_s=deadline_s), sampled
         )
     except Unreachable as failed:
-        detail = f"{failed.message}. {failed.fix}".strip()
+        detail = f"{failed.clause}. {failed.fix}".strip()
         return CheckpointFacts(path=path, status="unreadable", detail=detail)
 
 
