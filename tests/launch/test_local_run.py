@@ -13,17 +13,19 @@ import pytest
 
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
-from xsft.base.errors import EnvironmentMissing, Refused, UsageError
-from xsft.cluster.observation import Observation
-from xsft.launch.local_machine import trainer_command
-from xsft.launch.local_run import LocalResult, already_done, run_local
-from xsft.machine.filelock import exclusive
-from xsft.machine.pid_namespace import detect
-from xsft.planning.steps import Plan
-from xsft.records.index import read_index
-from xsft.records.resumption import complete_record
-from xsft.runs.local_runs import observe_local
-from xsft.trainer.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
+from tests.trainers.test_event_file import event
+from xsft.effects.local.machine import trainer_command
+from xsft.effects.local.namespace import detect
+from xsft.effects.local.run import LocalResult, already_done, run_local
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.records.index import read_index
+from xsft.effects.runs.local import observe_local
+from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.records.document import to_json
+from xsft.states.model import Observation
+from xsft.steps import Plan
+from xsft.trainers.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
+from xsft.trainers.record import complete_record
 
 pytestmark = pytest.mark.loopback
 
@@ -157,6 +159,22 @@ def test_a_new_attempt_resumes_and_keeps_the_losses_of_the_whole_run(tmp_path: P
     assert [a.outcome for a in complete_record(result.record.read_text()).attempts] == ["short", "completed"]
     assert result.log is not None
     assert result.log.name == "trainer-2.log"
+
+
+def test_the_end_of_the_losses_is_in_the_event_files_if_only_xsft_was_killed(tmp_path: Path, fake: FakeTrainer) -> None:
+    """The trainer went on to its last step, but its log ends with xsft."""
+    result = ran(plan(tmp_path), fake)
+    assert result.log is not None
+    record = complete_record(result.record.read_text())
+    running = replace(record.last, outcome="running", log=str(result.log))
+    result.record.write_text(to_json(replace(record, attempts=(running,), losses={})))
+    lines = result.log.read_text().splitlines(keepends=True)
+    result.log.write_text("".join(lines[: next(i for i, line in enumerate(lines) if "completed step: 4" in line)]))
+    events = result.folder / "tensorboard" / result.folder.name / "events.out.tfevents.1.host"
+    events.parent.mkdir(parents=True)
+    events.write_bytes(b"".join(event(step, "learning/loss", 0.5) for step in (3, 5, 6, 7)))
+    again = ran(plan(tmp_path), fake)
+    assert (again.action, again.losses) == ("finished", {1: 6.9, 2: 6.8, 3: 6.7, 5: 0.5, 6: 0.5})
 
 
 def test_more_epochs_continue_a_run_whose_data_ended(tmp_path: Path, fake: FakeTrainer) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from tests.observations import jobset, local, observed
 from tests.replacing import replace
-from xsft.base.errors import Unreachable
-from xsft.cluster.observation import Observation
-from xsft.machine.objects import LocalObjects
+from tests.trainers.test_event_file import event
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.losses import LossCurve, read_curve
+from xsft.errors import Unreachable
 from xsft.records.document import to_json
 from xsft.records.record import Attempt, Record
 from xsft.records.record_files import RecordStore
@@ -96,3 +98,14 @@ def test_the_losses_of_a_local_run_come_from_its_record(tmp_path: Path) -> None:
     (folder / "run.json").write_text(to_json(record))
     found = read_curve(local(), output=str(tmp_path), store=store(tmp_path), lines=silent)
     assert found == LossCurve(run_name="tiny", points={1: 6.5, 2: 6.0}, resumed={1: "repeated"}, sources=("record",))
+
+
+def test_the_losses_after_xsft_was_killed_come_from_the_event_files(tmp_path: Path) -> None:
+    folder = tmp_path / "tiny"
+    for name in ("xsft", "tensorboard/tiny"):
+        (folder / name).mkdir(parents=True)
+    record = Record(run_name="tiny", attempts=(Attempt(number=1, outcome="running"),), losses={1: 6.5})
+    (folder / "xsft" / "run.json").write_text(to_json(record))
+    events = event(1, "learning/loss", 0.5) + event(2, "learning/loss", 0.25)
+    (folder / "tensorboard" / "tiny" / "events.out.tfevents.1.host").write_bytes(events)
+    assert read_curve(local(), output=str(tmp_path), store=store(tmp_path), lines=silent).points == {1: 6.5, 2: 0.25}

@@ -5,19 +5,21 @@ output, the log of the process that prints steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from xsft.base.errors import XsftError
-from xsft.base.names import RowOrder
-from xsft.cluster.observation import Observation
-from xsft.records.record_files import RecordStore
-from xsft.runs.metrics import read_metrics
-from xsft.runs.rows import order_of
-from xsft.trainer.lines import CheckpointRestored, trainer_event
-from xsft.trainer.losses import LossFold
-from xsft.trainer.metrics import losses_of
+from xsft.effects.local.folder import RunFolder, later_losses
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.metrics import read_metrics
+from xsft.errors import XsftError
+from xsft.naming import RowOrder
+from xsft.states.model import Observation
+from xsft.states.rows import order_of
+from xsft.trainers.lines import CheckpointRestored, trainer_event
+from xsft.trainers.losses import LossFold
+from xsft.trainers.metrics import losses_of
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""
@@ -92,8 +94,13 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     records = store.read_run(output, run_name) if output else ()
     attempts = [attempt for record in records for attempt in record.attempts]
     resumed = {one.resumed_from: one.order for one in attempts if one.resumed_from is not None}
-    last = records[-1] if records else None
-    return LossSource(points=last.losses if last else {}, resumed=resumed, spec=last.spec if last else {})
+    if not records:
+        return LossSource()
+    last = records[-1]
+    points = dict(last.losses)
+    if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
+        points |= later_losses(RunFolder(path=Path(output or "") / run_name), after=max(points, default=0))
+    return LossSource(points=points, resumed=resumed, spec=last.spec)
 
 
 def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
