@@ -12,21 +12,25 @@ from tests.clusterruns import CHIPS, HOSTS, JOBSETS, STEP, TOPOLOGY, Staged, pla
 from tests.control_plane.api import Cluster as Real
 from tests.observing import observe_cluster
 from tests.until import until_next_second
-from xsft.cluster.evidence import Evidence
-from xsft.cluster.observation import Observation, Status
-from xsft.cluster.queue_fields import JOB_UID_LABEL
-from xsft.machine import clock
-from xsft.machine.objects import LocalObjects
-from xsft.records.index import IndexEntry, keep_entry
-from xsft.records.record import ClusterAddress as Where
-from xsft.records.record_files import RecordStore
-from xsft.runs.causes import explain_state
-from xsft.runs.classify import BROKEN_AFTER_S, classify
-from xsft.runs.lastknown import remember
-from xsft.runs.lookup import RunsRead
-from xsft.runs.read_runs import read_runs
-from xsft.runs.read_scope import ReadLimits, ReadScope
-from xsft.runs.rows import row_of
+from xsft.effects.machine import clock
+from xsft.effects.records.index import IndexEntry, keep_entry
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.lastknown import remember
+from xsft.effects.runs.read_runs import read_runs
+from xsft.effects.runs.read_scope import ReadLimits, ReadScope
+from xsft.effects.runs.runs import Runs
+from xsft.effects.runs.sources import RunSource
+from xsft.reading.queue import JOB_UID_LABEL
+from xsft.records.model import ClusterAddress as Where
+from xsft.states.causes import explain_state
+from xsft.states.classify import BROKEN_AFTER_S, classify
+from xsft.states.evidence import Evidence
+from xsft.states.folding import FoldedRun
+from xsft.states.lookup import RunsRead
+from xsft.states.losing import loss_of
+from xsft.states.model import Observation, Status
+from xsft.states.rows import row_of
 
 pytestmark = pytest.mark.cluster
 NOW = "2026-11-21T12:00:00Z"
@@ -264,6 +268,36 @@ def test_an_image_that_cannot_be_pulled_is_the_reason(staged: Staged) -> None:
     found = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
     (one,) = found
     assert {(pod.slice_index, pod.host) for pod in one.pods or ()} == {(0, 0), (1, 0)}  # `status` asks for no others
+
+
+def test_cancelling_a_run_that_lost_a_pod_loses_the_steps_since_its_checkpoint(
+    staged: Staged, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A host of each slice is gone; the log of host 0 and the checkpoint of step 400 are not."""
+    output = tmp_path_factory.mktemp("output")
+    checkpoint = output / "gemma" / "checkpoints" / "400" / "_CHECKPOINT_METADATA"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    staged.submit("gemma", held=True, output=str(output))
+    staged.runs("gemma")
+    staged.says("gemma", STEP.format(n=430))
+    for index in (0, 1):
+        staged.real.kubectl(
+            "delete", "pod", "-n", staged.namespace, "--wait=false", "-l", place("gemma", "slice-job", index, 2)
+        )
+    store = RecordStore(state=output / "state", objects_at=lambda _: LocalObjects())
+    where = Where(context=staged.real.context)
+    source = RunSource(name="real", where=where, namespace=staged.namespace)
+    runs = Runs(sources=(source,), store=store, names=("gemma",), local=False, connect=lambda _: staged.cluster)
+
+    def lost_a_pod() -> FoldedRun | None:
+        (hit,) = runs.look().rows
+        return hit if hit.row.reason == "pods-replaced" else None
+
+    hit = staged.wait(lost_a_pod, "the Jobs to count their pods")
+    assert hit is not None
+    assert loss_of(hit.seen, hit.row, runs.saved(hit.seen)).steps == 30
+    staged.releases("gemma")
 
 
 def test_missing_nodes_are_not_scheduled(staged: Staged) -> None:
