@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.effects.local.folder import RunFolder, later_losses
 from xsft.effects.records.records import RecordStore
@@ -30,7 +31,7 @@ ReadLines = Callable[[Observation], Iterable[str]]
 
 class LossCurve(Struct, frozen=True, kw_only=True):
     run_name: str
-    points: Mapping[int, float]
+    points: Mapping[int, float] = {}
     """Loss by step."""
     resumed: Mapping[int, RowOrder | None] = {}
     """Steps from which the run is known to have resumed, and the order of the rows since then."""
@@ -42,52 +43,35 @@ class LossCurve(Struct, frozen=True, kw_only=True):
     """The workload from its last record (`spec.digest.canonical`); empty if there is no such record."""
 
 
-class LossSource(Struct, frozen=True, kw_only=True):
-    """The points of one source."""
-
-    points: Mapping[int, float] = {}
-    resumed: Mapping[int, RowOrder | None] = {}
-    spec: Mapping[str, Any] = {}
-
-
 def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
     """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
     than the metrics.
     """
-    readers: dict[str, Callable[[], LossSource]] = {"record": lambda: _recorded_losses(store, output, seen.run_name)}
+    run_name = seen.run_name
+    readers: dict[str, Callable[[], LossCurve]] = {"record": lambda: _recorded_losses(store, output, run_name)}
     if seen.on_cluster:
-        readers["metrics"] = lambda: LossSource(points=_losses_in_metrics(store, output, seen.run_name))
-        readers["log"] = lambda: _logged_losses(lines(seen), order=order_of(seen.jobset))
-    return _join_sources(seen.run_name, readers)
-
-
-def _join_sources(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> LossCurve:
-    points: dict[int, float] = {}
-    resumed: dict[int, RowOrder | None] = {}
-    sources: list[str] = []
-    problems: list[str] = []
-    spec: Mapping[str, Any] = {}
+        readers["metrics"] = lambda: LossCurve(run_name=run_name, points=_losses_in_metrics(store, output, run_name))
+        readers["log"] = lambda: _logged_losses(lines(seen), run_name=run_name, order=order_of(seen.jobset))
+    curve = LossCurve(run_name=run_name)
     for source, read in readers.items():
         try:
-            found = read()
+            curve = _with_source(curve, source, read())
         except XsftError as failed:
-            problems.append(f"{source}: {failed.clause}")
-            continue
-        points |= found.points
-        resumed |= found.resumed
-        spec = found.spec or spec
-        sources += [source] if found.points else []
-    return LossCurve(
-        run_name=run_name,
-        points=points,
-        resumed=resumed,
-        sources=tuple(sources),
-        problems=tuple(problems),
-        spec=spec,
+            curve = replace(curve, problems=(*curve.problems, f"{source}: {failed.clause}"))
+    return curve
+
+
+def _with_source(curve: LossCurve, source: str, found: LossCurve) -> LossCurve:
+    return replace(
+        curve,
+        points={**curve.points, **found.points},
+        resumed={**curve.resumed, **found.resumed},
+        spec=found.spec or curve.spec,
+        sources=(*curve.sources, source) if found.points else curve.sources,
     )
 
 
-def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> LossSource:
+def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> LossCurve:
     """Return the losses in the records of a local run, and the attempts of any run. A cluster's log has only the latest
     start.
     """
@@ -95,12 +79,12 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     attempts = [attempt for record in records for attempt in record.attempts]
     resumed = {one.resumed_from: one.order for one in attempts if one.resumed_from is not None}
     if not records:
-        return LossSource()
+        return LossCurve(run_name=run_name)
     last = records[-1]
     points = dict(last.losses)
     if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
         points |= later_losses(RunFolder(path=Path(output or "") / run_name), after=max(points, default=0))
-    return LossSource(points=points, resumed=resumed, spec=last.spec)
+    return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=last.spec)
 
 
 def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
@@ -108,7 +92,7 @@ def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) ->
     return losses_of(read_metrics(store, output=output, run_name=run_name, at_most=MAX_FILES)) if output else {}
 
 
-def _logged_losses(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:
+def _logged_losses(lines: Iterable[str], *, run_name: str, order: RowOrder | None) -> LossCurve:
     found = LossFold()
     resumed: dict[int, RowOrder | None] = {}
     for line in lines:
@@ -116,4 +100,4 @@ def _logged_losses(lines: Iterable[str], *, order: RowOrder | None) -> LossSourc
         found.take(event)
         if isinstance(event, CheckpointRestored):
             resumed[event.step] = order
-    return LossSource(points=found.losses, resumed=resumed)
+    return LossCurve(run_name=run_name, points=found.losses, resumed=resumed)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TypeVar
 
@@ -222,13 +221,12 @@ def _list_printers(asked: Sequence[Observation], source: ProgressSource) -> Mapp
     for seen in asked:
         if seen.jobset is not None:
             names[seen.cluster or "", seen.jobset.namespace].add(seen.jobset.name)
-    return {where: _of_all(where, several, source) for where, several in names.items()}
-
-
-def _of_all(where: ClusterNamespace, jobsets: AbstractSet[str], source: ProgressSource) -> FirstPods:
-    cluster, namespace = where
-    there = source.first_pods.get(where, FirstPods())
-    return there.also_of(jobsets, reads=source.clusters[cluster].reads, namespace=namespace)
+    lists = {}
+    for (cluster, namespace), several in names.items():
+        requested = source.first_pods.get((cluster, namespace), FirstPods())
+        reads = source.clusters[cluster].reads
+        lists[cluster, namespace] = requested.also_of(several, reads=reads, namespace=namespace)
+    return lists
 
 
 def _with_record(seen: Observation, source: ProgressSource) -> Observation:
