@@ -135,12 +135,12 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
         (runs_read(STORY, (SILENT,), whole=False), "other", Unreachable),
         (runs_read((), (SILENT,), answered=False, whole=False), "gemma", Unreachable),
         (
-            runs_read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            runs_read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout."),)),), (SILENT,)),
             "gemma",
             Unreachable,
         ),
         (
-            runs_read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            runs_read((observed("gemma", unread=(Unread(what="jobsets", why="timeout."),)),), (SILENT,)),
             "gemma",
             Unreachable,
         ),

@@ -162,7 +162,7 @@ def test_why_keeps_a_failure_that_only_pods_tell_for_after_the_restart() -> None
 def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_shown() -> None:
     silent = observed(
         "gemma",
-        unread=(Unread(what="jobsets", why="timeout"),),
+        unread=(Unread(what="jobsets", why="timeout."),),
         last_known=Status(state="training", evidence=("jobset",)),
     )
     with pytest.raises(Unreachable) as raised:

@@ -228,6 +228,6 @@ def test_positions_are_queried_for_the_fullest_queues(api: ClusterApi, runs: Run
 
 @pytest.mark.early
 def test_an_unread_list_keeps_what_its_failure_says() -> None:
-    failed = Unreachable("no route\nto host.", fix="Connect the VPN.", id="no-route", again="never")
+    failed = Unreachable("no route\nto host", fix="Connect the VPN.", id="no-route", again="never")
     said = Unread(what="pods", why="no route to host", fix="Connect the VPN.", id="no-route", again="never")
     assert unread_of("pods", failed) == said

@@ -57,7 +57,7 @@ def opened(*seen: Observation, empty: bool = False) -> Opened:
 
 (SILENT,) = Unreachable("lab has said nothing for 5 s", fix="Look at the VPN.").problems
 (EXPIRED,) = Unreachable("lab: log in", fix="Log in.", id="login-expired", again="never").problems
-NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
+NO_JOBSETS = (Unread(what="jobsets", why="timeout."),)
 
 
 @dataclass
@@ -187,8 +187,8 @@ def test_logs_of_a_local_run_are_read_from_its_file() -> None:
 def test_a_run_without_a_jobset_has_no_log() -> None:
     with pytest.raises(Unknown, match="deletes a log with its pod"):
         opened(observed(jobset=None, progress=None)).show("gemma")
-    with pytest.raises(Unreachable, match="does not answer: timeout"):
-        opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
+    with pytest.raises(Unreachable, match=r"does not answer: timeout\.$"):
+        opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout."),))).show("gemma")
 
 
 def followed(*reads: RunsRead, name: str = "gemma") -> tuple[str | None, list[float]]:

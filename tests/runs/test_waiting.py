@@ -110,7 +110,7 @@ INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the fil
 
 
 def test_an_unreachable_cluster_keeps_the_id_and_the_fix_of_its_failure() -> None:
-    unread = (Unread(what="jobsets", why="expired", fix="Log in again.", id="login-expired", again="never"),)
+    unread = (Unread(what="jobsets", why="expired.", fix="Log in again.", id="login-expired", again="never"),)
     waited = Played(runs_read(at("training", 5, unread=unread).observations, (INDEX, OTHER, EXPIRED))).wait()
     assert waited.silence is not None
     last = "Last seen at 2026-11-21T11:59:56Z: gemma  training  step 5/1000  loss 2.346."

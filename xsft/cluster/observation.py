@@ -227,6 +227,11 @@ class Unread(Struct, frozen=True, kw_only=True):
     passed_over: bool = False
     """Whether it was not requested, or had not arrived when its time was up; so a later call may read it."""
 
+    @property
+    def clause(self) -> str:
+        """Return the reason without its full stop, for the middle of a sentence."""
+        return self.why.rstrip(".")
+
 
 class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     """Everything read about one run, at one time."""

@@ -67,7 +67,7 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
     """Raise Unreachable if the run is known only from an earlier call: stale facts delete nothing."""
     if mute := silent(seen):
         raise Unreachable(
-            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({mute.why}).",
+            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({mute.clause}).",
             fix="Nothing was deleted. Try again when it answers.",
         )
 

@@ -72,6 +72,6 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
     if mute := silent(seen):
         known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
-            f"The cluster of {row.run_name} does not answer: {mute.why}.{known if seen.last_known else ''}",
+            f"The cluster of {row.run_name} does not answer: {mute.clause}.{known if seen.last_known else ''}",
             fix="The state of the run is unknown. Try again later.",
         )

@@ -81,7 +81,7 @@ def is_starting(jobset: RunObject) -> bool:
 def unread_of(what: What, failed: XsftError) -> Unread:
     """Return the entry for a list that could not be read, with the reason in one line."""
     (first, *_) = failed.problems
-    why = redact(" ".join(failed.clause.split()))[:300]
+    why = redact(" ".join(failed.message.split()))[:300]
     return Unread(what=what, why=why, fix=first.fix, id=first.id, again=first.again)
 
 

@@ -105,7 +105,7 @@ def _find_when_answered(find: Callable[[], FoldedRun], *, name: str, say: ShowLi
             mute = silent(hit.seen)
             if mute is None or mute.again != "helps":
                 return hit
-            why = f"The cluster of {name} does not answer: {mute.why.rstrip('.')}."
+            why = f"The cluster of {name} does not answer: {mute.clause}."
         except Unreachable as failed:
             if failed.again != "helps":
                 raise
@@ -136,7 +136,7 @@ def _refuse_slices(request: LogRequest) -> None:
 
 def _jobset(seen: Observation) -> RunObject:
     if mute := silent(seen):
-        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {mute.why}.", fix="Try again later.")
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {mute.clause}.", fix="Try again later.")
     if seen.jobset is not None:
         return seen.jobset
     raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)

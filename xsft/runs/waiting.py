@@ -140,7 +140,7 @@ class _RunWait(Struct, kw_only=True):
         hit = one_run(self.name, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
             seen = f" Last seen at {hit.row.observed_at}: {state_line(hit.row)}." if hit.row.state != "unknown" else ""
-            message = f"The cluster of {self.name} does not answer: {why.why}.{seen}"
+            message = f"The cluster of {self.name} does not answer: {why.clause}.{seen}"
             return self._note_silence(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
         return self._judge_row(hit.row)
 
