@@ -16,13 +16,13 @@ import pytest
 import yaml
 
 from tests.localruns import WORKLOADS, local_plan
-from xsft.effects.local.folder import RunFolder, later_losses
-from xsft.effects.local.machine import Machine
-from xsft.effects.local.namespace import orphans
-from xsft.effects.local.run import LocalResult, run_local
-from xsft.screen.local_text import adapter_text
-from xsft.steps import Plan
-from xsft.trainers.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
+from xsft.launch.local_machine import Machine
+from xsft.launch.local_run import LocalResult, run_local
+from xsft.machine.pid_namespace import orphans
+from xsft.planning.steps import Plan
+from xsft.runs.event_losses import later_losses
+from xsft.trainer.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
+from xsft.verbs.local_text import adapter_text
 
 pytestmark = pytest.mark.trainer
 
@@ -66,7 +66,7 @@ def test_the_tiny_workload_learns_and_leaves_other_processes_alone(
     assert result.log is not None
     assert "Terminating orphaned" not in result.log.read_text()
     assert list((result.folder / "tensorboard").glob("events.out.tfevents.*"))
-    assert later_losses(RunFolder(path=result.folder), after=0) == pytest.approx(result.losses, abs=1e-5)
+    assert later_losses(result.folder, after=0) == pytest.approx(result.losses, abs=1e-5)
     again = ran(local_plan(tmp_path), machine)
     assert (again.action, again.losses) == ("finished", result.losses)
 

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.trainers.test_event_file import event
 
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
-from tests.trainers.test_event_file import event
-from xsft.effects.local.machine import trainer_command
-from xsft.effects.local.namespace import detect
-from xsft.effects.local.run import LocalResult, already_done, run_local
-from xsft.effects.machine.filelock import exclusive
-from xsft.effects.records.index import read_index
-from xsft.effects.runs.local import observe_local
-from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.base.errors import EnvironmentMissing, Refused, UsageError
+from xsft.cluster.observation import Observation
+from xsft.launch.local_machine import trainer_command
+from xsft.launch.local_run import LocalResult, already_done, run_local
+from xsft.machine.filelock import exclusive
+from xsft.machine.pid_namespace import detect
+from xsft.planning.steps import Plan
 from xsft.records.document import to_json
-from xsft.states.model import Observation
-from xsft.steps import Plan
-from xsft.trainers.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
-from xsft.trainers.record import complete_record
+from xsft.records.index import read_index
+from xsft.records.resumption import complete_record
+from xsft.runs.local_runs import observe_local
+from xsft.trainer.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
 
 pytestmark = pytest.mark.loopback
 

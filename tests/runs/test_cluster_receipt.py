@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.observations import jobset, observed
-from tests.trainers.test_progress import BEGIN, LOOP_END, MODEL, exact
-from tests.trainers.test_receipt import spent
-from xsft.records.model import Receipt
-from xsft.states.model import Condition, KueueWorkload, Observation, Unread
-from xsft.states.moments import before
-from xsft.trainers.cluster_receipt import cluster_receipt
-from xsft.trainers.progress import LoggedLine
+from tests.runs.test_receipt import spent
+from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
+from xsft.base.moments import before
+from xsft.cluster.observation import Condition, KueueWorkload, Observation, Unread
+from xsft.records.record import Receipt
+from xsft.runs.cluster_receipt import cluster_receipt
+from xsft.trainer.progress import LoggedLine
 
 BEGAN = "2026-11-21T10:00:00Z"
 """When the JobSet was created."""

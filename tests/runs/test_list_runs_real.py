@@ -12,25 +12,25 @@ from tests.clusterruns import CHIPS, HOSTS, JOBSETS, STEP, TOPOLOGY, Staged, pla
 from tests.control_plane.api import Cluster as Real
 from tests.observing import observe_cluster
 from tests.until import until_next_second
-from xsft.effects.machine import clock
-from xsft.effects.records.index import IndexEntry, keep_entry
-from xsft.effects.records.objects import LocalObjects
-from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.lastknown import remember
-from xsft.effects.runs.read_runs import read_runs
-from xsft.effects.runs.read_scope import ReadLimits, ReadScope
-from xsft.effects.runs.runs import Runs
-from xsft.effects.runs.sources import RunSource
-from xsft.reading.queue import JOB_UID_LABEL
-from xsft.records.model import ClusterAddress as Where
-from xsft.states.causes import explain_state
-from xsft.states.classify import BROKEN_AFTER_S, classify
-from xsft.states.evidence import Evidence
-from xsft.states.folding import FoldedRun
-from xsft.states.lookup import RunsRead
-from xsft.states.losing import loss_of
-from xsft.states.model import Observation, Status
-from xsft.states.rows import row_of
+from xsft.cluster.evidence import Evidence
+from xsft.cluster.observation import Observation, Status
+from xsft.cluster.queue_fields import JOB_UID_LABEL
+from xsft.cluster.sources import RunSource
+from xsft.machine import clock
+from xsft.machine.objects import LocalObjects
+from xsft.records.index import IndexEntry, keep_entry
+from xsft.records.record import ClusterAddress as Where
+from xsft.records.record_files import RecordStore
+from xsft.runs.causes import explain_state
+from xsft.runs.classify import BROKEN_AFTER_S, classify
+from xsft.runs.folding import FoldedRun
+from xsft.runs.lastknown import remember
+from xsft.runs.lookup import RunsRead
+from xsft.runs.losing import loss_of
+from xsft.runs.read_all import Runs
+from xsft.runs.read_runs import read_runs
+from xsft.runs.read_scope import ReadLimits, ReadScope
+from xsft.runs.rows import row_of
 
 pytestmark = pytest.mark.cluster
 NOW = "2026-11-21T12:00:00Z"

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.trainers.test_event_file import event
+
 from tests.observations import jobset, local, observed
 from tests.replacing import replace
-from tests.trainers.test_event_file import event
-from xsft.effects.records.objects import LocalObjects
-from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.losses import LossCurve, read_curve
-from xsft.errors import Unreachable
+from xsft.base.errors import Unreachable
+from xsft.cluster.observation import Observation
+from xsft.machine.objects import LocalObjects
 from xsft.records.document import to_json
 from xsft.records.record import Attempt, Record
 from xsft.records.record_files import RecordStore

@@ -6,7 +6,6 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from xsft.trainers.event_file import event_losses
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from tests.documents import read_document
 from tests.observations import FakeRuns, finished, local, observed, runs_read
-from xsft.commands.receipt import print_receipt
-from xsft.errors import Unknown
+from tests.verbs.test_runs_here import asked, folders  # noqa: F401 - a fixture
+from xsft.base.errors import Unknown
+from xsft.cluster.observation import Observation, Recorded
 from xsft.records.document import read_record
-from xsft.records.model import Receipt
-from xsft.states.model import Observation, Recorded
-from xsft.trainers.receipt import SPENT
+from xsft.records.record import Receipt
+from xsft.runs.receipt import SPENT
+from xsft.verbs.receipt import print_receipt
 
 SPENT_S: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), "queued": 300.0, "compiling": 600.0, "training": 3000.0}
 RECEIPT = Receipt(

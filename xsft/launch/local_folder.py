@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from xsft.effects.machine.regular import open_regular, read_bytes, read_text
-from xsft.errors import Refused, UsageError
-from xsft.records.model import Record
+from xsft.base.errors import Refused, UsageError
+from xsft.machine.regular import open_regular, read_text
+from xsft.records.record import Record
+from xsft.records.resumption import MAY_CHANGE_WORDS, changed_keys, complete_record, merge_losses
+from xsft.runs.event_losses import later_losses
+from xsft.runs.worth import text_of, worthless
 from xsft.spec.digest import canonical
-from xsft.states.model import Progress
-from xsft.states.worth import text_of, worthless
-from xsft.trainers.event_file import event_losses
-from xsft.trainers.lines import trainer_event
-from xsft.trainers.losses import LossFold
-from xsft.trainers.progress import LoggedLine, progress_of
-from xsft.trainers.record import MAY_CHANGE_WORDS, changed_keys, complete_record, merge_losses
-from xsft.trainers.tensorboard import tensorboard_folder
-from xsft.trainers.trainer import trainer_of
+from xsft.trainer.lines import trainer_event
+from xsft.trainer.losses import LossFold
+from xsft.trainer.progress import LoggedLine, Progress, progress_of
+from xsft.trainer.trainer import trainer_of
 
 if TYPE_CHECKING:
     from xsft.planning.steps import Plan
-
-
-MAX_EVENT_BYTES = 256 * 1024 * 1024
-"""Limit of an event file; a step writes about 2 KB."""
 
 
 class RunFolder(Struct, frozen=True, kw_only=True):
@@ -117,7 +110,7 @@ def recover_losses(record: Record, folder: RunFolder) -> Record:
         return record
     last = record.attempts[-1]
     logged = _fold_losses(Path(last.log))
-    known = {**later_losses(folder, after=max(logged.losses, default=logged.resumed_from or 0)), **logged.losses}
+    known = {**later_losses(folder.path, after=max(logged.losses, default=logged.resumed_from or 0)), **logged.losses}
     kept = {step: loss for step, loss in known.items() if step <= folder.latest_step()}
     progress = whole_log(Path(last.log))
     nothing = None if progress.aborted else worthless(progress, asked=record.steps)
@@ -133,15 +126,6 @@ def recover_losses(record: Record, folder: RunFolder) -> Record:
         attempts=(*record.attempts[:-1], replace(ended, resumed_from=logged.resumed_from)),
         losses=merge_losses(record.losses, kept, resumed_from=logged.resumed_from),
     )
-
-
-def later_losses(folder: RunFolder, *, after: int) -> dict[int, float]:
-    """Return the losses in the event files of steps after that one; a later file counts for a step in several."""
-    losses: dict[int, float] = {}
-    for path in sorted(Path(tensorboard_folder(str(folder.path))).rglob("events.out.tfevents.*")):
-        with suppress(OSError):
-            losses |= event_losses(read_bytes(path, limit=MAX_EVENT_BYTES))
-    return {step: loss for step, loss in losses.items() if step > after}
 
 
 def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:

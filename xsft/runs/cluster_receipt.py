@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from xsft.records.model import Receipt
-from xsft.states.model import Observation, RunObject
-from xsft.states.moments import earliest, moment
-from xsft.states.rows import created_at, ended_at
-from xsft.trainers.lines import CheckpointRestored, PhaseStarted, trainer_event
-from xsft.trainers.progress import LoggedLine
-from xsft.trainers.receipt import SPENT, ReceiptFold, ReceiptState
+from xsft.base.moments import earliest, moment
+from xsft.cluster.observation import Observation, RunObject
+from xsft.records.record import Receipt
+from xsft.runs.receipt import SPENT, ReceiptFold, ReceiptState
+from xsft.runs.rows import created_at, ended_at
+from xsft.trainer.lines import CheckpointRestored, PhaseStarted, trainer_event
+from xsft.trainer.progress import LoggedLine
 
 
 def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: int = 0) -> Receipt | None:

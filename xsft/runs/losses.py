@@ -11,16 +11,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.effects.local.folder import RunFolder, later_losses
-from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.metrics import read_metrics
-from xsft.errors import XsftError
-from xsft.naming import RowOrder
-from xsft.states.model import Observation
-from xsft.states.rows import order_of
-from xsft.trainers.lines import CheckpointRestored, trainer_event
-from xsft.trainers.losses import LossFold
-from xsft.trainers.metrics import losses_of
+from xsft.base.errors import XsftError
+from xsft.base.names import RowOrder
+from xsft.cluster.observation import Observation
+from xsft.records.record_files import RecordStore
+from xsft.runs.event_losses import later_losses
+from xsft.runs.metrics import read_metrics
+from xsft.runs.rows import order_of
+from xsft.trainer.lines import CheckpointRestored, trainer_event
+from xsft.trainer.losses import LossFold
+from xsft.trainer.metrics import losses_of
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""
@@ -83,7 +83,7 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     last = records[-1]
     points = dict(last.losses)
     if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
-        points |= later_losses(RunFolder(path=Path(output or "") / run_name), after=max(points, default=0))
+        points |= later_losses(Path(output or "") / run_name, after=max(points, default=0))
     return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=last.spec)
 
 

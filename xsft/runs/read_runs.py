@@ -10,30 +10,31 @@ from functools import cache, partial
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from xsft.aliases import ShowLine
-from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.errors import last_net
-from xsft.effects.cluster.lists import NamespaceLists
-from xsft.effects.machine import clock
-from xsft.effects.machine.parallel import SoftDeadline, StartedCall, start
-from xsft.effects.records.index import Index, IndexEntry
-from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.first_pods import FirstPods, few_starting
-from xsft.effects.runs.forgotten import forgotten, went_to
-from xsft.effects.runs.lastknown import forget, recall
-from xsft.effects.runs.list_runs import observations_of, read_objects, unread_of
-from xsft.effects.runs.local import observe_local
-from xsft.effects.runs.patience import Pulse, wait_for
-from xsft.effects.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
-from xsft.effects.runs.read_scope import ReadScope, may_have_progress, order_reads
-from xsft.effects.runs.sources import RunSource
-from xsft.errors import ClusterMissing, XsftError
-from xsft.problems import Problem
-from xsft.reading.lastknown_line import LastKnown
-from xsft.states.classify import admitted_at
-from xsft.states.lookup import RunsRead
-from xsft.states.model import Observation, Progress, RunObject, Unread, seconds_since
-from xsft.states.names import ENDED
+from xsft.base.aliases import ShowLine
+from xsft.base.errors import ClusterMissing, XsftError
+from xsft.base.problems import Problem
+from xsft.base.state_names import ENDED
+from xsft.cluster.cluster import Cluster
+from xsft.cluster.errors import last_net
+from xsft.cluster.lists import NamespaceLists
+from xsft.cluster.observation import Observation, RunObject, Unread, seconds_since
+from xsft.cluster.sources import RunSource
+from xsft.machine import clock
+from xsft.machine.parallel import SoftDeadline, StartedCall, start
+from xsft.records.index import Index, IndexEntry
+from xsft.records.record_files import RecordStore
+from xsft.runs.classify import admitted_at
+from xsft.runs.first_pods import FirstPods, few_starting
+from xsft.runs.forgotten import forgotten, went_to
+from xsft.runs.lastknown import forget, recall
+from xsft.runs.lastknown_line import LastKnown
+from xsft.runs.list_runs import observations_of, read_objects, unread_of
+from xsft.runs.local_runs import observe_local
+from xsft.runs.lookup import RunsRead
+from xsft.runs.patience import Pulse, wait_for
+from xsft.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
+from xsft.runs.read_scope import ReadScope, may_have_progress, order_reads
+from xsft.trainer.progress import Progress
 
 
 class PendingLists(Struct, frozen=True, kw_only=True):

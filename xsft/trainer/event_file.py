@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from xsft.trainers.metrics import LOSS
+from xsft.trainer.metrics import LOSS
 
 EVENT_STEP, EVENT_SUMMARY, SUMMARY_VALUE, VALUE_TAG, VALUE_SIMPLE = 2, 5, 1, 1, 2
 """Field numbers of the messages."""

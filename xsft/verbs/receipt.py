@@ -6,19 +6,17 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from xsft.actions.runs.receipts import (
-    read_receipt,
-)
-from xsft.actions.runs.selection import runs_of
-from xsft.errors import Unknown
-from xsft.records.model import Receipt
-from xsft.run_access import RunAccess
-from xsft.screen.documents import print_json, print_lines
-from xsft.screen.progress import show_spinner
-from xsft.screen.receipt_text import RunReceipt, receipt_document, receipt_text
-from xsft.states.folding import FoldedRun
-from xsft.states.lookup import one_run
-from xsft.states.rows import Row
+from xsft.base.errors import Unknown
+from xsft.records.record import Receipt
+from xsft.runs.folding import FoldedRun
+from xsft.runs.lookup import one_run
+from xsft.runs.rows import Row
+from xsft.runs.run_access import RunAccess
+from xsft.runs.run_receipts import read_receipt
+from xsft.runs.selection import runs_of
+from xsft.verbs.plan_document import print_json, print_lines
+from xsft.verbs.progress import show_spinner
+from xsft.verbs.receipt_text import RunReceipt, receipt_document, receipt_text
 
 ReadReceipt = Callable[[FoldedRun], Receipt | None]
 """Return the run's receipt; None if it has no JobSet, and no receipt in its records. Raises XsftError if its log cannot
