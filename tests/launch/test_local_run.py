@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trainers.test_event_file import event
 
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
+from tests.trainer.test_event_file import event
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.cluster.observation import Observation
 from xsft.launch.local_machine import trainer_command

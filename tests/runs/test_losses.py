@@ -3,10 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.trainers.test_event_file import event
-
 from tests.observations import jobset, local, observed
 from tests.replacing import replace
+from tests.trainer.test_event_file import event
 from xsft.base.errors import Unreachable
 from xsft.cluster.observation import Observation
 from xsft.machine.objects import LocalObjects

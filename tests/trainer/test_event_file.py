@@ -6,7 +6,8 @@ import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
-from xsft.trainers.event_file import event_losses
+
+from xsft.trainer.event_file import event_losses
 
 
 def field(number: int, content: bytes) -> bytes:
