@@ -74,7 +74,8 @@ fix: setup
 	$(BIN)/ruff check --fix .
 
 .PHONY: locks
-COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make locks'
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --only-binary :all: --no-annotate \
+  --custom-compile-command 'make locks'
 COMPILE_IMAGE := $(filter-out --universal,$(COMPILE)) --python-platform x86_64-manylinux_2_31 --python-version 3.12 --no-deps
 locks: setup
 	$(COMPILE) --python-version 3.11 pyproject.toml -o xsft/locks/xsft.txt

@@ -82,6 +82,14 @@ def step(name: str) -> dict[str, Any]:
     return found
 
 
+def test_every_action_is_pinned_by_its_commit() -> None:
+    used = re.findall(r"uses: (\S+)(.*)", WORKFLOW.read_text(encoding="utf-8"))
+    assert len(used) == 5
+    assert all(
+        re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) and re.fullmatch("  # v[0-9.]+", tag) for action, tag in used
+    )
+
+
 def submitted(host: Host, *statuses: int, asked: str = "") -> subprocess.CompletedProcess[str]:
     chosen = step("Run")
     env = {"WORKLOAD": chosen["env"]["WORKLOAD"], "MINUTES": str(chosen["env"]["MINUTES"]), "ASKED": asked}

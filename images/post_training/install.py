@@ -49,6 +49,8 @@ SETTINGS = {
 
 ALL = ("--system", "--break-system-packages", "--compile-bytecode", "--no-deps")
 """Byte code is made here, once, not at every start on every host."""
+LOCKED = ("--require-hashes", "--only-binary", ":all:")
+"""Wheels only: a source archive would bring build requirements that no lock has. For a lock's rows, not for `over`."""
 COMPILING = {"PYC_INVALIDATION_MODE": "UNCHECKED_HASH", "PYTHONHASHSEED": "0"}
 """By the source's hash, not its time, so that two builds are equal. Python never compares: whoever changes a source
 later compiles it, too, as place.py does."""
@@ -62,17 +64,7 @@ def prepare(uv_lock: str, lock: str, to: str) -> None:
     folder = Path(to)
     folder.mkdir(parents=True)
     quiet = ("--quiet", "--no-cache-dir", "--disable-pip-version-check", "--root-user-action=ignore")
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        *quiet,
-        "--require-hashes",
-        "--no-deps",
-        "--target",
-        str(folder / "uv"),
-    )
+    pip = (sys.executable, "-m", "pip", "install", *quiet, *LOCKED, "--no-deps", "--target", str(folder / "uv"))
     run(*pip, "--requirement", uv_lock, env=os.environ, otherwise=index_refusals)
     text = Path(lock).read_text(encoding="utf-8")
     for number, rows in enumerate(layers_of(text), start=1):
@@ -86,7 +78,7 @@ def prepare(uv_lock: str, lock: str, to: str) -> None:
 def layer(folder: str, number: str) -> None:
     lock = Path(folder, f"{number}.txt")
     if lock.read_text(encoding="utf-8"):
-        install(folder, "--require-hashes", "--requirement", str(lock))
+        install(folder, *LOCKED, "--requirement", str(lock))
 
 
 def over(folder: str, *requirements: str) -> None:

@@ -108,7 +108,7 @@ def test_output_of_real_pip_and_uv_is_explained(
     uv = (find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(tmp_path), *install.ALL)
     argv = {
         "pip": (sys.executable, str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
-        "uv": (*uv, "--require-hashes", "--requirement", "lock.txt"),
+        "uv": (*uv, *install.LOCKED, "--requirement", "lock.txt"),
     }[tool]
     pip_conf = {"PIP_CONFIG_FILE": "pip.conf", **install.uv_settings(install.pip_settings(str(tmp_path / "pip.conf")))}
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}

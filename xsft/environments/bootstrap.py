@@ -23,7 +23,10 @@ MARKER = VENV / ".xsft-set-up"
 """Written last; holds the digest of the installed set."""
 LOCK = Path("xsft/locks/dev.txt")
 UV_ENTRY = re.compile(r"^uv==\S+ \\\n(?:    --hash=\S+(?: \\)?\n)+", re.MULTILINE)
-PIP = ("install", "-qq", "--disable-pip-version-check", "--timeout=8", "--retries=1", "--require-hashes", "--no-deps")
+PIP = (
+    *("install", "-qq", "--disable-pip-version-check", "--timeout=8", "--retries=1", "--no-deps"),
+    *("--require-hashes", "--only-binary", ":all:"),
+)
 """pip's timeout in seconds: an index that does not answer is reported within 20 s; pip's own limits are 90 s and more.
 """
 IN_VENV = "import sys; sys.exit(sys.version_info < (3, 11) or sys.prefix == sys.base_prefix)"
