@@ -5,6 +5,7 @@ Whatever looks like a token is made here, at run time: no file of the repository
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import time
@@ -145,6 +146,27 @@ def test_colours_do_not_hide_a_secret_from_redaction(colour: str) -> None:
         assert looks_secret(text)
         assert end not in redact(text)
     assert redact(f"a {colour}b") == f"a {colour}b"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    form=st.sampled_from([*TOKENS, *AROUND]),
+    depth=st.integers(0, 3),
+    colour=st.sampled_from(["", "\x1b[1m", r"\u001b[0;31m"]),
+    beside=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+)
+def test_a_secret_is_hidden_in_documents_within_documents(form: str, depth: int, colour: str, beside: str) -> None:
+    """Whatever is beside it and however often it is quoted; the documents stay JSON."""
+    secret = random(40)
+    text = AROUND[form].format(secret) if form in AROUND else TOKENS[form]()
+    longest = secret if form in AROUND else max(re.split(r"\s|\\+n", text), key=len)
+    text = f"{beside} {text} {colour}{beside}"
+    for _ in range(depth):
+        text = json.dumps({"a": text, "b": [beside]}, ensure_ascii=depth > 1)
+    shown = redact(text)
+    assert longest not in shown
+    for _ in range(depth):
+        shown = json.loads(shown)["a"]
 
 
 @pytest.mark.parametrize("text", ORDINARY)

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 from xsft.base.problems import Problem, RetryAdvice, errors_in
+from xsft.base.secrets import redact
 
 INTERRUPTED = 130
 
@@ -33,9 +34,9 @@ class XsftError(Exception):
     retry: ClassVar[RetryAdvice] = "unsure"
 
     def __init__(self, message: str, *, fix: str = "", id: str = "", again: RetryAdvice | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.fix = fix
+        self.message = redact(message)
+        self.fix = redact(fix)
+        super().__init__(self.message)
         self.problem_id = id or self.id
         """Stable id; more specific than that of the class, if scripts need to distinguish cases."""
         self.again: RetryAdvice = again or self.retry

@@ -1,4 +1,4 @@
-"""A problem: one thing a user should know before a slice is taken. Pure."""
+"""A problem: one thing a user should know before a slice is taken, in words without a secret. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from xsft.base.secrets import redact
 
 Severity = Literal["error", "warning", "note"]
 
@@ -56,6 +58,10 @@ class Problem:
     again: RetryAdvice = "unsure"
     fit: FitFinding | None = None
     """None if it is not about the memory of a run's chips."""
+
+    def __post_init__(self) -> None:
+        for name in ("message", "fix", "where", "file"):
+            object.__setattr__(self, name, redact(getattr(self, name)))
 
     @property
     def can_be_accepted(self) -> bool:

@@ -8,10 +8,8 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import replace
 from urllib.parse import quote
 
-from xsft.base.problems import Problem
 from xsft.base.secret_shapes import REFERENCE, SecretSpan, every_shape, find_secrets, token_shapes
 from xsft.base.terminal_text import without_sequences
 
@@ -35,7 +33,7 @@ _VAGUE_NAME = re.compile(r"-*(?:keys?|secrets?)|.*pull[_\-]?secret", re.IGNORECA
 _COUNTED_TOKENS = re.compile(
     r"(?:.*[_.])?(?:MAX|MIN|NUM|NEW|TOTAL|STOP|SPECIAL)(?:[_.].*)?[_.]TOKENS|TOKENS[_.]PER[_.].*"
 )
-_SPECIAL_TOKEN = re.compile(
+_TEXT_TOKEN = re.compile(
     r"(?:.*_)?(?:pad|bos|eos|unk|cls|sep|mask|special|image|audio|video|start|end|first|last|next|per)_tokens?"
 )
 """Pattern of names of tokens of text."""
@@ -115,14 +113,16 @@ def names_secret(key_path: str) -> bool:
         return names_secret_variable(variable)
     if head == "secrets":
         return True
-    return _NAME_END.search(key_path) is not None and not _is_no_secret(key_path.rpartition(".")[2])
+    return _NAME_END.search(key_path) is not None and _TEXT_TOKEN.fullmatch(key_path.rpartition(".")[2]) is None
 
 
 def names_secret_variable(name: str) -> bool:
     """Return whether an environment variable of this name is likely a secret: GITHUB_PAT, PGPASS, API_KEYS, TOKEN1."""
-    upper = name.upper()
-    named = any(_VARIABLE_PART.fullmatch(part) for part in re.split(r"[_.:\-]", upper))
-    return named and _COUNTED_TOKENS.fullmatch(upper) is None and not _is_no_secret(upper.removeprefix("M_").lower())
+    if name.upper().startswith("M_"):  # MaxText reads its keys from these; source: maxtext@0.2.5 configs/pyconfig.py
+        return names_secret(name[2:].lower())
+    if _TEXT_TOKEN.fullmatch(name.lower()) or _COUNTED_TOKENS.fullmatch(name.upper()):
+        return False
+    return any(_VARIABLE_PART.fullmatch(part) for part in re.split(r"[_.:\-]", name))
 
 
 def is_secret_variable(name: str, value: str) -> bool:
@@ -146,14 +146,6 @@ def _reveals_nothing(name: str, value: str) -> bool:
     return is_harmless(value) or (
         _REFERENCE_NAME.fullmatch(name) is not None and _READABLE.fullmatch(value) is not None
     )
-
-
-def _is_no_secret(key: str) -> bool:
-    """Return whether it is a key of the trainer or its tokenizer that only sounds like a secret.
-
-    MaxText reads its keys from variables named `M_<KEY>`; source: maxtext@0.2.5 configs/pyconfig.py.
-    """
-    return _SPECIAL_TOKEN.fullmatch(key) is not None or key in HARMLESS_TRAINER_KEYS
 
 
 def is_harmless(value: str) -> bool:
@@ -198,8 +190,3 @@ def _named_secrets(text: str) -> Iterator[SecretSpan]:
         if match and not _reveals_nothing(named["name"], match["value"]):
             known = match.end()
             yield SecretSpan(*match.span("value"))
-
-
-def redact_problem(p: Problem) -> Problem:
-    """Return the problem without tokens: messages quote what was given, whichever check quotes it."""
-    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))

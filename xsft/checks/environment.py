@@ -205,7 +205,7 @@ def _check_env_values(run: Run) -> Iterator[Problem]:
         try:
             size = len(name) + 1 + len(encode_env_value(value).encode())
         except ValueError as unfit:
-            yield error("env-value", where, redact(f"{unfit}."), "Remove that character.", kind="unrenderable")
+            yield error("env-value", where, f"{unfit}.", "Remove that character.", kind="unrenderable")
             continue
         if size > MAX_ENV_BYTES:
             message = f"{name} has {size:,} bytes; the limit of Linux for one variable is {MAX_ENV_BYTES:,}."
@@ -225,13 +225,13 @@ def _check_libtpu_flags(run: Run) -> Iterator[Problem]:
         )
         yield warning("xla-flags-head", "env.XLA_FLAGS", message, "Write TPU flags under xla_flags.")
     if tpu_flags := [word for word in run.spec.env.get("XLA_FLAGS", "").split() if word.startswith("--xla_tpu_")]:
-        message = f"XLA_FLAGS has {redact(tpu_flags[0])}: jaxlib stops the process with `Unknown flag in XLA_FLAGS`."
+        message = f"XLA_FLAGS has {tpu_flags[0]}: jaxlib stops the process with `Unknown flag in XLA_FLAGS`."
         yield error("xla-flags-tpu", "env.XLA_FLAGS", message, "Write flags of the TPU compiler under xla_flags.")
     if "LIBTPU_INIT_ARGS" not in run.spec.env:
         return
     where = "env.LIBTPU_INIT_ARGS"
     if loose := [word for word in run.spec.env["LIBTPU_INIT_ARGS"].split() if not word.startswith("-")]:
-        message = f"libtpu ignores {redact(loose[0])!r} in LIBTPU_INIT_ARGS: a flag begins with --."
+        message = f"libtpu ignores {loose[0]!r} in LIBTPU_INIT_ARGS: a flag begins with --."
         yield warning("libtpu-flag-ignored", where, message, "Write --xla_…=value, each flag once, under xla_flags.")
     if run.mode.single_controller:
         message = "LIBTPU_INIT_ARGS has no effect under Pathways: the trainer runs on the head, which has no TPU."
@@ -247,7 +247,7 @@ def _xla_flags(run: Run) -> Iterator[Problem]:
     for index, flag in enumerate(run.spec.xla_flags):
         where = f"xla_flags.{index}"
         if not XLA_FLAG.fullmatch(flag):
-            message = f"{redact(flag)!r} is not of the form --xla_…=value, without spaces or quotes."
+            message = f"{flag!r} is not of the form --xla_…=value, without spaces or quotes."
             yield error("xla-flag", where, message, "Write one flag per list item.")
         elif names[index] in names[:index]:
             yield warning("xla-flag-twice", where, f"{names[index]} is given twice; the last one wins.", "Remove one.")
@@ -282,7 +282,7 @@ def _illegal_values(run: Run) -> Iterator[Problem]:
         amount = AMOUNT.fullmatch(name)
         if value and (not WHOLE.fullmatch(value) if amount else _is_misspelt_switch(value)):
             wanted = f"a whole number of {amount[1]}" if amount else "true or false"
-            message = f"{redact(flag)} has an invalid value: libtpu would stop. The flag takes {wanted}."
+            message = f"{flag} has an invalid value: libtpu would stop. The flag takes {wanted}."
             yield error("xla-flag-value", where, message, "Write it without unit, quotes or comma.", kind="disputable")
 
 

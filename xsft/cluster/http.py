@@ -93,7 +93,7 @@ class Http:
         pool: Callable[[bytes, bytes], urllib3.PoolManager],
         timeouts_s: tuple[float, float],
     ) -> None:
-        self._server, self._host = server.rstrip("/"), redact(server.rstrip("/"))
+        self._server = server.rstrip("/")
         self._access, self._login, self._pool, self._timeouts_s = access, login, pool, timeouts_s
         self.heard_at = float("-inf")
         """The time of the last byte of any answer, by `clock.monotonic`; minus infinity before the first."""
@@ -109,7 +109,7 @@ class Http:
         try:
             return self._read_reply(self._send(method, path, headers, content, self._timeouts_s[1]), read)
         except (HTTPError, OSError) as failed:
-            return lost_answer(failed, self._access, host=self._host)
+            return lost_answer(failed, self._access, host=self._server)
 
     def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | LostAnswer:
         """Send a GET whose answer is read as it arrives."""
@@ -117,7 +117,7 @@ class Http:
             response = self._send("GET", path, {"Accept": ANYTHING}, None, read_timeout_s)
             return Stream(response) if response.status == 200 else self._read_reply(response, read_object)
         except (HTTPError, OSError) as failed:
-            return lost_answer(failed, self._access, host=self._host)
+            return lost_answer(failed, self._access, host=self._server)
 
     def _send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, read_timeout_s: float
@@ -144,8 +144,8 @@ class Http:
         try:
             content = join_bounded(self._heard(response.stream(PART, decode_content=True)))
         except UnusableAnswer as unusable:
-            return unusable_answer(unusable, self._access, host=self._host)
-        return reply_of(content, response, read=read, access=self._access, host=self._host)
+            return unusable_answer(unusable, self._access, host=self._server)
+        return reply_of(content, response, read=read, access=self._access, host=self._server)
 
     def _heard(self, parts: Iterator[bytes]) -> Iterator[bytes]:
         for part in parts:

@@ -79,11 +79,11 @@ def work(
     done = process.follow(argv, env=environment, on_line=follower.line, cwd=scratch)
     if not answer.exists():
         last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it printed no message")
-        message = f"The worker in MaxText's environment ended with status {done.status}: {redact(last)}"
+        message = f"The worker in MaxText's environment ended with status {done.status}: {last}"
         raise EnvironmentMissing(message, fix="Run the command again; `xsft setup maxtext` builds the environment.")
     found: Mapping[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in found:
-        raise failure(printable(redact(found["error"])))
+        raise failure(printable(found["error"]))
     if "missing" in found:
         raise _no_columns(found["missing"], found["there"])
     return found

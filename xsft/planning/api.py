@@ -68,7 +68,7 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
         changes = (*settings, *((f"name={run_name}", "run_name_suffix=none") if run_name else ()))
         spec = read_spec(read_workload_text(name), settings=changes)
     except SpecError as e:
-        raise SpecError(tuple(redact_problem(p).in_file(p.file or name) for p in e.problems)) from None
+        raise SpecError(tuple(p.in_file(p.file or name) for p in e.problems)) from None
     return LoadedWorkload(file=name, spec=spec, template=template_facts(spec, file=name))
 
 
@@ -243,7 +243,7 @@ def admitted_problems(found: Sequence[Problem]) -> tuple[Problem, ...]:
     if errors and all(problem.kind == "unread" for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
     if errors:
-        raise SpecError(tuple(map(redact_problem, errors)))
+        raise SpecError(errors)
     return problems
 
 
@@ -252,7 +252,7 @@ def _refuse_secrets(workloads: Sequence[LoadedWorkload], intents: Sequence[Inten
     pairs = zip(workloads, intents, strict=True)
     holding = [p.in_file(one.file) for one, i in pairs if _has_secret(i.problems) for p in i.problems]
     if holding:
-        raise SpecError(tuple(redact_problem(p) for p in holding if p.severity == "error"))
+        raise SpecError(errors_in(holding))
 
 
 def _refuse_download(intents: Sequence[Intent]) -> None:

@@ -128,7 +128,7 @@ def _expected_values(complaint: Complaint) -> tuple[str, ...]:
     named = _EXPECTED.get(kind)
     if named == "a mapping" and (keys := keys_of(complaint.where.annotation)):
         return (f"a mapping ({_words_text(keys)})",)
-    return (named or _pattern(complaint) or printable(redact(complaint.error["msg"])),)
+    return (named or _pattern(complaint) or printable(complaint.error["msg"]),)
 
 
 def _surprise(value: object, expected: Sequence[str], written: str | None) -> tuple[str, str] | None:
@@ -233,7 +233,7 @@ def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Pro
         return error(
             "wrong-form", at, f"{_given_text(complaint, at, written)}; allowed: {pattern}", "Change the value."
         )
-    message = printable(redact(complaint.error["msg"])).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    message = printable(complaint.error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), at, message, fix)
 
 

@@ -57,7 +57,7 @@ def ask_worker(
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
     if not found or "error" in found:
         why = found.get("error") or f"it ended with status {status}"
-        raise RunFailed(f"{name}: {printable(redact(why))}", fix=f"Its whole output: {log}.", id="export-failed")
+        raise RunFailed(f"{name}: {printable(why)}", fix=f"Its whole output: {log}.", id="export-failed")
     return found
 
 

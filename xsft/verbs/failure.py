@@ -34,7 +34,6 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
     """Return the lines `file: where: message [id]` and the next step, or what a note leaves unknown."""
-    p = redact_problem(p)
     file = printable(p.file)
     place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
@@ -43,11 +42,11 @@ def problem_lines(p: Problem) -> tuple[str, ...]:
 
 
 def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [redact_problem(p).as_json() for p in problems]
+    return [p.as_json() for p in problems]
 
 
 def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
-    verb = redact(next((a for a in arguments if not a.startswith("-")), "xsft"))
+    verb = next((a for a in arguments if not a.startswith("-")), "xsft")
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
 
 
@@ -73,7 +72,7 @@ def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
     found = Problem(
         id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above."
     )
-    sys.stderr.write(redact("".join(traceback.format_exception(problem))))
+    sys.stderr.write("".join(traceback.format_exception(problem)))
     if "--json" in arguments:
         print_document(arguments, {"problems": problem_documents((found,)), "exit_status": 1})
     print_problems((found,))

@@ -102,7 +102,7 @@ class _Parser(argparse.ArgumentParser):
             self.intermixed = True
 
     def error(self, message: str) -> NoReturn:
-        text = _without_values(message) if self.discreet else redact(message)
+        text = _without_values(message) if self.discreet else message
         raise UsageError(f"{text}{_did_you_mean(message)}", fix=f"see `{self.helps or self.prog} --help`")
 
 

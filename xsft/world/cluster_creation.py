@@ -58,7 +58,7 @@ def _run_xpk(line: ClusterLine, *, python: Path, on_line: ShowLine, looking: str
             (str(python), "-u", *XPK, *line.argv[1:], *project_number(line.place.project, env=env)),
             env=env,
             cwd=scratch,
-            on_line=lambda said: on_line(redact(said)),
+            on_line=on_line,
         )
     if not done.ok:
         raise RunFailed(

@@ -59,7 +59,7 @@ def _checked_out(
         held = cache / name / ref
         if _COMMIT.fullmatch(ref) and held.is_dir():
             return SourceTree(folder=held, label=f"git {ref}")
-        progress(f"fetching {ref} of {redact(url)}")
+        progress(f"fetching {ref} of {url}")
         fresh = cache / name / "fetching"
         shutil.rmtree(fresh, ignore_errors=True)
         private_folder(fresh)
@@ -92,7 +92,7 @@ def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
 def _not_fetched(url: str, ref: str, done: ProcessResult) -> Unreachable:
     said = redact(" ".join(done.stderr.split()))[:300]
     return Unreachable(
-        f"{ref} of {redact(url)} could not be fetched: {said}",
+        f"{ref} of {url} could not be fetched: {said}",
         fix="Check that the commit is pushed and that `git ls-remote` works with that URL, or use a folder instead.",
         id="image-source",
     )
