@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,9 @@ from xsft.spec.place import PathwaysImages, Place
 from xsft.spec.reader import read_spec
 from xsft.verbs.cli import main
 from xsft.verbs.failure import problem_documents
+from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
+from tests.fakes.loopback import serving_http
+from xsft.base.secrets import HIDDEN
 
 Path_ = tuple[str | int, ...]
 
@@ -149,3 +155,52 @@ def test_no_verb_prints_or_writes_a_planted_secret(
     assert main((SHAPES["token"](secret), *verb)) == 2
     assert secret not in "".join(capsys.readouterr())
     assert [f for f in home.rglob("*") if f.is_file() and secret.encode() in f.read_bytes()] == []
+
+
+class Echo(BaseHTTPRequestHandler):
+    """A cluster that repeats the login in every answer."""
+
+    def do_GET(self) -> None:
+        login = self.headers["Authorization"].partition(" ")[2]
+        shown = f"{login} {base64.b64encode(login.encode()).decode()}"
+        status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": shown}
+        body = json.dumps(status).encode()
+        self.send_response(403, shown)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "status",
+        "why a",
+        "logs a",
+        "wait a --timeout 1s",
+        "cancel a --yes",
+        "place show",
+        "secret create a --from-file value",
+    ],
+)
+def test_no_verb_prints_its_login_that_a_server_repeats(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = secrets.token_hex(20)
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "value").write_text(token[::-1])
+    with serving_http(Echo) as server:
+        monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "config", server=server, token=token)))
+        for more in ((), ("--json",)):
+            with suppress(SystemExit):
+                main((*verb.split(), "--context", CONTEXT, *more))
+    shown = "".join(capsys.readouterr())
+    assert HIDDEN in shown
+    assert token not in shown
+    assert base64.b64encode(token.encode()).decode() not in shown
