@@ -30,9 +30,6 @@ _NAME_END = re.compile(
 """Pattern of the end of any other name: source code and logs have many keys, patterns and numbers of tokens."""
 _VAGUE_NAME = re.compile(r"-*(?:keys?|secrets?)|.*pull[_\-]?secret", re.IGNORECASE)
 """Names of references in workloads and manifests: `secrets: {hf_token: {secret: NAME, key: KEY}}`."""
-_COUNTED_TOKENS = re.compile(
-    r"(?:.*[_.])?(?:MAX|MIN|NUM|NEW|TOTAL|STOP|SPECIAL)(?:[_.].*)?[_.]TOKENS|TOKENS[_.]PER[_.].*"
-)
 _TEXT_TOKEN = re.compile(
     r"(?:.*_)?(?:pad|bos|eos|unk|cls|sep|mask|special|image|audio|video|start|end|first|last|next|per)_tokens?"
 )
@@ -120,9 +117,8 @@ def names_secret_variable(name: str) -> bool:
     """Return whether an environment variable of this name is likely a secret: GITHUB_PAT, PGPASS, API_KEYS, TOKEN1."""
     if name.upper().startswith("M_"):  # MaxText reads its keys from these; source: maxtext@0.2.5 configs/pyconfig.py
         return names_secret(name[2:].lower())
-    if _TEXT_TOKEN.fullmatch(name.lower()) or _COUNTED_TOKENS.fullmatch(name.upper()):
-        return False
-    return any(_VARIABLE_PART.fullmatch(part) for part in re.split(r"[_.:\-]", name))
+    is_text = _TEXT_TOKEN.fullmatch(name.lower()) is not None
+    return not is_text and any(_VARIABLE_PART.fullmatch(part) for part in re.split(r"[_.:\-]", name))
 
 
 def is_secret_variable(name: str, value: str) -> bool:
