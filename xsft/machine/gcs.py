@@ -124,4 +124,4 @@ def _mend(code: int | None, permissions: str) -> str:
 
 def _brief(failed: BaseException) -> str:
     """Return the first line of a library's error message, without tokens."""
-    return redact((str(failed) or type(failed).__name__).splitlines()[0][:200])
+    return redact((str(failed) or type(failed).__name__).splitlines()[0])[:200]
