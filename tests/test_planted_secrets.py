@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 from tests.everything import EVERYTHING, Tree
+from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
+from tests.fakes.loopback import serving_http
 from xsft.base.errors import SpecError
 from xsft.base.problems import errors_in
+from xsft.base.secrets import HIDDEN
 from xsft.checks.facts import Facts
 from xsft.planning.planner import make_intent
 from xsft.spec.facts import TemplateFacts
@@ -24,9 +27,6 @@ from xsft.spec.place import PathwaysImages, Place
 from xsft.spec.reader import read_spec
 from xsft.verbs.cli import main
 from xsft.verbs.failure import problem_documents
-from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
-from tests.fakes.loopback import serving_http
-from xsft.base.secrets import HIDDEN
 
 Path_ = tuple[str | int, ...]
 

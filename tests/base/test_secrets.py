@@ -5,7 +5,6 @@ import pytest
 
 from tests.base.test_secret_shapes import random
 from xsft.base.secrets import (
-    HARMLESS_TRAINER_KEYS,
     HIDDEN,
     hold_secret,
     is_harmless,
@@ -133,4 +132,3 @@ def test_harmless_keys_of_the_trainer_are_those_of_its_releases_that_sound_like_
     keys = {key for key in keys if is_known(key)}
     suspicious = {key for key in keys if names_secret_variable(f"M_{key.upper()}") or names_secret(key)}
     assert suspicious == set()
-    assert keys >= HARMLESS_TRAINER_KEYS

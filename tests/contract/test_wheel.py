@@ -59,19 +59,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = venv.parent
     run(find_uv_bin(), "venv", "-q", "--python", sys.executable, str(venv), cwd=here)
     lock = str(CHECKOUT / "xsft" / "locks" / "xsft.txt")
-    run(
-        find_uv_bin(),
-        "pip",
-        "sync",
-        "-q",
-        "--python",
-        python,
-        "--require-hashes",
-        "--only-binary",
-        ":all:",
-        lock,
-        cwd=here,
-    )
+    wheels = ("--require-hashes", "--only-binary", ":all:")
+    run(find_uv_bin(), "pip", "sync", "-q", "--python", python, *wheels, lock, cwd=here)
     run(find_uv_bin(), "pip", "install", "-q", "--python", python, "--no-deps", str(wheel), cwd=here)
     return venv
 

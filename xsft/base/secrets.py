@@ -34,20 +34,6 @@ _TEXT_TOKEN = re.compile(
     r"(?:.*_)?(?:pad|bos|eos|unk|cls|sep|mask|special|image|audio|video|start|end|first|last|next|per)_tokens?"
 )
 """Pattern of names of tokens of text."""
-HARMLESS_TRAINER_KEYS = frozenset(
-    (
-        "gdn_key_head_dim",
-        "gdn_num_key_heads",
-        "key_proj",
-        "max_seq_token_per_tpu",
-        "moe_quantize_token_all_gather",
-        "moe_use_direct_token_gather",
-        "num_moe_token_chunks",
-        "pagedattn_tokens_per_page",
-        "reasoning_start_token_in_prompt",
-    )
-)
-"""Keys of MaxText whose names sound like a secret's; a test compares them with the keys of all releases."""
 _REFERENCE_NAME = re.compile(r"(?:.*[_.\-:])?(?:PATH|FILE|DIR|NAME)", re.IGNORECASE)
 """Pattern of the name of a reference to a secret: HF_TOKEN_PATH, SECRET_NAME."""
 _READABLE = re.compile(r"[a-z]{1,15}(?:[_./\-](?:[a-z]{1,15}|[0-9]{1,3}))*")

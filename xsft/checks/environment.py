@@ -12,7 +12,6 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.base.problems import Problem, error, note, warning
-from xsft.base.secrets import redact
 from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.facts import Facts

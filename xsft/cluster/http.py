@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
-from xsft.base.secrets import redact
 from xsft.cluster.access import Access
 from xsft.cluster.answers import LostAnswer, ParseBody, Reply, lost_answer, read_object, reply_of, unusable_answer
 from xsft.cluster.kubeconfig import Entry, entry_of, unusable_context

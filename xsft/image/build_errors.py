@@ -7,7 +7,6 @@ import re
 from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, UsageError, XsftError
-from xsft.base.secrets import redact
 from xsft.image.docker_errors import DockerRequest, explain_docker_error, shorten_message
 from xsft.image.model import BuildStep
 from xsft.image.progress import BuildOutput

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.base.problems import error
-from xsft.base.secrets import redact
 from xsft.data.preparation import Shard
 from xsft.launch.local_machine import Machine, program_environment
 from xsft.machine import process

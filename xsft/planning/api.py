@@ -15,7 +15,6 @@ from xsft.base.acceptance import accept_late, for_submission
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
 from xsft.base.problems import Problem, errors_in
-from xsft.base.secrets import redact_problem
 from xsft.checks.facts import Facts
 from xsft.checks.parsed import parser_problems, question_of
 from xsft.checks.rows import sampled_texts

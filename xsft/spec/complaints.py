@@ -13,7 +13,7 @@ from pydantic_core.core_schema import ErrorType
 
 from xsft.base.forms import WORDS
 from xsft.base.problems import Problem, error
-from xsft.base.secrets import looks_secret, names_secret, redact
+from xsft.base.secrets import looks_secret, names_secret
 from xsft.spec.keypath import key_part, key_path, printable, shown_text
 from xsft.spec.modelkeys import LocatedError, keys_of, options_of, paths_to
 

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.base.errors import RunFailed
-from xsft.base.secrets import redact
 from xsft.launch.local_machine import Machine, program_environment
 from xsft.machine.watched_process import follow
 from xsft.spec.keypath import printable

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from xsft.base.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.base.problems import Problem
-from xsft.base.secrets import redact, redact_problem
 from xsft.machine.streams import silence_stdout
 from xsft.spec.keypath import printable
 

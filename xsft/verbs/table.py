@@ -15,7 +15,6 @@ from keyword import iskeyword
 from typing import NoReturn, Protocol
 
 from xsft.base.errors import UsageError
-from xsft.base.secrets import redact
 
 VERBS: dict[str, str] = {
     "plan": "show exactly what submit would create: mode, xpk command, trainer command, checks, audit, manifest",

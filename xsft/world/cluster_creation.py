@@ -12,7 +12,6 @@ from pathlib import Path
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, Unknown, Unreachable, UsageError
 from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
-from xsft.base.secrets import redact
 from xsft.checks.admission import UnreadFact
 from xsft.launch.through_xpk import XPK, environment, project_number, require_tools, words_of
 from xsft.launcher.xpkcluster import ClusterLine
