@@ -18,7 +18,7 @@ from xsft.workers.row_rules import RowProblem
 _ID = re.compile(r"\.(problem_)?id\b")
 _HYPHENATED = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
 ROOT = Path(__file__).parents[1]
-FAILURES = {kind for kind, _ in log_rules()}
+FAILURES = {rule.id for rule in log_rules()}
 REASONS = frozenset(name for name in BY_SLUG if "-" in name) - {*get_args(Outcome)}
 """Reasons of a state: (state, reason) pairs are usual, but no set or table of them decides anything."""
 

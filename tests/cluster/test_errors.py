@@ -17,6 +17,11 @@ from xsft.cluster.errors import ApiRequest, explain, invalid
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 CREATE = ApiRequest(verb="create", resource=kinds.JOBSETS, namespace="team", name="run")
 DOWN = 'failed calling webhook "vjobset.kb.io": Post "https://jobset-webhook-service.jobset-system.svc:443/v": refused'
+CONVERSION = (
+    "conversion webhook for kueue.x-k8s.io/v1beta2, Kind=LocalQueue failed: Post"
+    ' "https://kueue-webhook-service.kueue-system.svc:443/convert?timeout=30s": no endpoints available for service'
+    ' "kueue-webhook-service"'
+)
 RULE = "kubectl create role xsft --verb=create --resource=jobsets.jobset.x-k8s.io -n team"
 SYSTEM = "kubectl --context lab -n jobset-system"
 RBAC = 'jobsets is forbidden: User "u" cannot create resource "jobsets"'
@@ -101,6 +106,10 @@ CASES: dict[str, Case] = {
     ),
     "Kueue's webhook is down": (
         reply(500, DOWN.replace("jobset", "kueue")), CREATE, Unreachable, "webhook-down", "kueue-webhook-service",
+        "`kubectl --context lab -n kueue-system get deployment kueue-controller-manager`",
+    ),
+    "Kueue's webhook is down, and a queue is read": (
+        reply(500, CONVERSION), CREATE, Unreachable, "webhook-down", "kueue-webhook-service",
         "`kubectl --context lab -n kueue-system get deployment kueue-controller-manager`",
     ),
     "another webhook is down": (

@@ -8,6 +8,7 @@ import pytest
 
 from tests.runs.seen import NOW, pod, pods, terminated
 from tests.runs.test_causes import failing
+from tests.tools.failure_logs import CASES
 from xsft.cluster.evidence import Evidence, Log
 from xsft.runs.causes import explain_state
 from xsft.runs.classify import classify
@@ -43,11 +44,7 @@ def test_a_kept_log_has_one_direct_cause(file: Path) -> None:
 
 @of_each_log
 def test_no_rule_alone_sees_its_cause_in_another_ones_log(file: Path) -> None:
-    alone = {
-        kind
-        for kind, rule in log_rules()
-        if (said := diagnose(LINES[file], rules=((kind, rule),))) and not said.earlier
-    }
+    alone = {rule.id for rule in log_rules() if (said := diagnose(LINES[file], rules=(rule,))) and not said.earlier}
     assert file.parent.name in alone
     assert alone - GENERAL <= {file.parent.name}
 
@@ -58,6 +55,11 @@ def test_what_a_process_survived_is_never_its_cause(file: Path) -> None:
         said = diagnose((*LINES[survived], WENT_ON, *LINES[file]))
         assert said is not None
         assert (said.kind, said.earlier) == (file.parent.name, False), survived
+
+
+def test_each_case_of_the_tool_has_its_kept_log() -> None:
+    made = {f"{cause}/{case.name}" for case in CASES for cause in (case.cause, case.others) if cause}
+    assert made == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
 def test_kept_logs_name_no_machine() -> None:

@@ -107,15 +107,16 @@ def test_a_submission_survives_a_restart_of_the_api_server(
     assert (again.action, [again.uid]) == ("adopted" if there else "created", uids(api))
 
 
-def test_submit_without_the_webhook_of_jobset_creates_nothing_and_exits_5(
-    real_cluster: Cluster, api: ClusterApi, bucket: Bucket, submit: Submits
+@pytest.mark.parametrize("controller", ["jobset", "kueue"])
+def test_submit_without_a_controllers_webhook_creates_nothing_and_exits_5(
+    real_cluster: Cluster, api: ClusterApi, bucket: Bucket, submit: Submits, controller: str
 ) -> None:
-    real_cluster.stop("jobset")
+    real_cluster.stop(controller)
     try:
-        with pytest.raises(Unreachable, match=r"failed calling webhook .*jobset") as caught:
+        with pytest.raises(Unreachable, match="webhook ") as caught:
             submit()
     finally:
-        real_cluster.start("jobset")
+        real_cluster.start(controller)
     assert (caught.value.exit_status, caught.value.problem_id) == (5, "webhook-down")
     assert (uids(api), bucket.objects) == ([], {})
 

@@ -206,7 +206,7 @@ QUEUE: tuple[Row, ...] = (
     (
         "admission-checks",
         ask(observation(jobset=HELD, workload=workload(QUOTA), pods=())),
-        ("provisioned",),
+        ("provisioning",),
     ),
     (
         "priority-class-missing",
@@ -338,6 +338,7 @@ PODS: tuple[Row, ...] = (
         for name, reason, message, words in (
             ("image-platform", "ErrImagePull", NO_PLATFORM, "gcr.io/p/maxtext:v1"),
             ("command-missing", "RunContainerError", NO_PROGRAM, "no program bash"),
+            ("image-not-found", "ErrImagePull", 'failed to resolve reference "denied-project/i:t": i:t: not found', ""),
             ("command-not-executable", "RunContainerError", f'{RUNC} exec: "/run.sh": permission denied', "/run.sh"),
             ("image-platform", "RunContainerError", f"{RUNC} exec /bin/bash: exec format error", "processor"),
             ("container-start", "RunContainerError", f"{RUNC} setenv: no memory", "could not be started"),
@@ -388,6 +389,7 @@ PODS: tuple[Row, ...] = (
     ("workers-after-head", ask(next(c[1] for c in CASES if c[2][1] == "workers-after-head")), ("head is ready",)),
 )
 
+POD = "Pod/deepseek-ultrachat-slice-job-0-2-xtx22"
 AGAIN = jobset(jobs=slices(active=2), restarts=2, max_restarts=10, created_at="2026-11-21T11:50:00Z")
 POLICY = Event(
     reason="RestartJobSetFailurePolicyAction",
@@ -435,6 +437,16 @@ RESTARTED: tuple[Row, ...] = (
             node_events=(KILLING,),
         ),
         ("2 of 10 times", "Before the restart, xsft found", "The host ran out of memory. [slice 0 host 2]", "gcloud"),
+    ),
+    (
+        "restarted-evicted",
+        ask(again(), events=(POLICY, BACKOFF, replace(KILLING, reason="Evicted", message=POD_DISK, object=POD))),
+        ("a node evicted one of its pods", "100Gi", POD),
+    ),
+    (
+        "restarted-node",
+        ask(again(), events=(POLICY, replace(KILLING, reason="NodeNotReady", message="Node is not ready", object=POD))),
+        ("stopped answering", POD),
     ),
     (
         "restarted-deadline",
@@ -563,7 +575,7 @@ FAILED: tuple[Row, ...] = (
     ("killed", ask(ended(137)), ("SIGKILL",)),
     ("crashed", ask(ended(134)), ("native library",)),
     ("command-missing", ask(ended(127)), ("could not be run",)),
-    ("exit-code", ask(ended(1, message="the last words")), ("exit code 1,", "the last words")),
+    ("exit-code", ask(ended(1, message="the last words")), ("exit code 1.", "the last words")),
     (
         "kueue-finished",
         ask(
@@ -739,7 +751,11 @@ def test_each_evidence_has_its_one_cause() -> None:
 
 
 def test_every_rule_is_the_cause_of_a_tested_case() -> None:
-    of_messages = {one["id"] for one in MESSAGES} | {"container-restarted", "earlier-in-log"}  # tested below
+    of_messages = {one["id"] for one in MESSAGES} | {
+        "admitted-again",
+        "container-restarted",
+        "earlier-in-log",
+    }  # tested below
     assert {rule.id for rule in RULES} | {"crash-loop"} == {row[0] for row in ROWS} | of_messages
 
 
@@ -818,7 +834,8 @@ def test_a_remaining_pod_of_an_earlier_attempt_explains_the_restart() -> None:
     )
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     past = {rule.id for group in groups() for rule in group if "starting" in rule.history}
-    assert {"restarted", "restarted-found", "restarted-memory", "restarted-deadline"} == past
+    of_restart = {rule.id for rule in RULES if rule.id.startswith("restarted")}
+    assert {"restarted", "restarted-node", "restarted-evicted"} < of_restart == past
     assert not {one.id for one in said.others} & past, "nothing is left, one would read"
 
 
@@ -874,7 +891,7 @@ def test_a_worker_that_was_killed_for_memory_and_runs_again_is_mentioned() -> No
     found = why(replace(seen, progress=training()))
     assert (found.state, found.cause.id) == ("training", "nothing-wrong")
     (other,) = [one for one in found.others if one.id == "container-restarted"]
-    assert "ran out of host memory" in other.message
+    assert "was killed for memory" in other.message
     assert other.where.startswith("slice 0 host 2")
 
 
@@ -1006,6 +1023,22 @@ def test_a_run_that_trains_after_an_eviction_is_well() -> None:
     seen = observation(workload=workload(QUOTA, ADMITTED, replace(PREEMPTED, status="False", reason="QuotaReserved")))
     old = event("FailedScheduling", f"{NODES}134 Insufficient google.com/tpu.")
     assert why(seen, events=(old,)).cause.id == "nothing-wrong"
+
+
+def test_an_eviction_that_is_over_is_history() -> None:
+    over = condition("Evicted", "False", "QuotaReserved", f"Previously: {PREEMPTION}", at="2026-11-21T11:00:00Z")
+    found = why(observation(workload=workload(QUOTA, ADMITTED, over)))
+    assert (found.cause.id, [one.id for one in found.others]) == ("nothing-wrong", ["admitted-again"])
+    assert f"admitted it again at 2026-11-21T11:00:00Z: {PREEMPTION}" in found.others[0].message
+    up_to_now = pods((pod(1, 0, "Pending", containers=()),))
+    starts = why(observation(jobset=STARTING, workload=workload(QUOTA, ADMITTED, over), pods=up_to_now, progress=None))
+    assert starts.cause.id == "admitted-again"
+
+
+def test_a_worker_that_failed_again_is_in_a_crash_loop_before_its_pod_waits() -> None:
+    end = terminated(1, finished_at="2026-11-21T11:59:30Z")
+    assert why(pathways(worker(end, ended_with=end, times=2))).reason == "crash-loop"
+    assert why(pathways(worker(end, ended_with=end, times=0))).reason == "pods-not-ready"
 
 
 def test_old_lines_do_not_explain_a_stall() -> None:

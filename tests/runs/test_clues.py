@@ -427,14 +427,13 @@ def test_a_rule_takes_the_first_clue_it_knows_and_quotes_at_most_five_lines() ->
     )
     rule = Rule(
         id="x",
-        clues=lambda _: clues,
         pattern="Lost (?P<what>.)(?P<more>!)?",
         message="{what}{more} {v} {run}",
         fix="",
         states=frozenset(),
         reasons=frozenset({"", "r"}),
     )
-    (found,) = causes(rule, evidence(), words={"run": "r", "what": "not this"})
+    (found,) = causes(rule, clues, words={"run": "r", "what": "not this"})
     assert (found.message, found.evidence) == ("A r", ("1", "2", "3", "4", "5"))
     assert rule.applies(Status(state="training", reason="r"))
     assert not rule.applies(Status(state="training", reason="s"))

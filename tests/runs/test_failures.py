@@ -146,6 +146,7 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
         "All 32 retry",
     ),
     ("bucket-unreachable", ("ValueError: ABORTED: All 32 retry attempts failed: CURL error Could not",), "CURL"),
+    ("image-platform", ("exec /usr/bin/bash: exec format error",), "bash"),
     (
         "login-refused",
         ("google.auth.exceptions.RefreshError: ('Failed to retrieve http://metadata.google.internal",),
@@ -241,8 +242,8 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_every_rule_of_a_log_has_a_line() -> None:
-    assert {kind for kind, _ in log_rules()} == {line[0] for line in LINES}
-    assert NO_ROWS in {rule.text for _, rule in log_rules()}
+    assert {rule.id for rule in log_rules()} == {line[0] for line in LINES}
+    assert NO_ROWS in {rule.text for rule in log_rules()}
 
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])

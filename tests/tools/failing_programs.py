@@ -19,6 +19,7 @@ from typing import Any
 LOG = logging.getLogger("maxtext")
 MODEL = "meta-llama/Llama-3.1-8B"
 DATA = "HuggingFaceH4/ultrachat_200k"
+SMALL = Path("/tmp/small-disk")
 CHECKPOINT = Path("/tmp/checkpoint/0/items")
 
 
@@ -185,6 +186,16 @@ def host_memory_of_numpy() -> None:
 def disk_full() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as file:
         file.write("x" * 100_000)
+
+
+def disk_full_of_tensorstore() -> None:
+    if not SMALL.is_mount():
+        SMALL.mkdir(exist_ok=True)
+        again = f"mount -t tmpfs -o size=200k tmpfs {SMALL} && exec {sys.executable} {__file__} {sys.argv[1]}"
+        os.execlp("unshare", "unshare", "--map-root-user", "--mount", "sh", "-c", again)
+    import tensorstore
+
+    tensorstore.KvStore.open(f"file://{SMALL}/").result().write("a", os.urandom(2_000_000)).result()
 
 
 def parquet_damaged() -> None:

@@ -81,7 +81,7 @@ ALONE = {
     "checkpoint-shape": ("checkpoint_of_another_shape", "checkpoint_of_another_model"),
     "checkpoint-damaged": ("checkpoint_damaged", "checkpoint_cut", "checkpoint_incomplete"),
     "host-memory": ("host_memory", "host_memory_of_numpy"),
-    "disk-full": ("disk_full",),
+    "disk-full": ("disk_full", "disk_full_of_tensorstore"),
     "chat-template": ("chat_template", "chat_template_missing"),
     "data-columns": ("columns",),
     "module-missing": ("module",),

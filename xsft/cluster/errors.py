@@ -20,7 +20,10 @@ INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation),
 INSTALL_KUEUE = "Install Kueue (https://kueue.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
 
 
-WEBHOOK = re.compile(r'failed calling webhook "([^"]+)"')
+WEBHOOK = re.compile(r'failed calling webhook "|conversion webhook for \S+ Kind=\S+ failed: ')
+"""source: kubernetes@v1.35 staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go,
+apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go (Kueue's objects in another version than stored).
+"""
 
 
 SERVICE = re.compile(r"https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b")

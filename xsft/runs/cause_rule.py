@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct, field
 
-from xsft.base.state_names import State
-from xsft.cluster.evidence import Evidence
+from xsft.base.state_names import STATES, State
 from xsft.cluster.observation import Status
 
 MAX_QUOTED = 5
@@ -31,37 +30,26 @@ class Clue(Struct, frozen=True, kw_only=True):
     """Names for the rule's message and fix."""
 
 
-class LogPattern(Struct, frozen=True, kw_only=True):
-    """How a rule finds its cause in a log; rules.toml explains each field."""
-
-    pattern: re.Pattern[str]
-    printed: Literal["exception", "end", "final"] = "exception"
-    frames: re.Pattern[str] | None = None
-    before: re.Pattern[str] | None = None
-    echo: bool = False
-    text: str = ""
-
-
 class Rule(Struct, frozen=True, kw_only=True):
+    """A row of rules.toml, with the values of its group; that file explains each field."""
+
     id: str
-    """Stable; docs/why.md explains each."""
-    clues: Callable[[Evidence], Iterable[Clue]]
-    pattern: str
-    """Searched in each clue's text; its named groups are names for message and fix."""
     message: str
-    """One sentence or two. `{name}` is a group, a value of the clue, or one of `words`."""
     fix: str
-    """The next step, imperative; names as in the message."""
-    states: frozenset[State]
-    """States it can explain."""
+    clues: str = "said"
+    pattern: str = ""
+    """Empty: the id, which is the text of the clue `said`."""
+    states: frozenset[State] = frozenset(STATES)
     reasons: frozenset[str] = frozenset()
-    """Also these reasons, whatever the state."""
     basis: Basis = "direct"
     history: frozenset[State] = frozenset()
-    """States in which its cause is history: it comes after the causes of now. A cause that is history even for a run
-    that is starting is about the last restart, and needs no pods as evidence."""
-    log: LogPattern | None = None
-    """Of a cause that is found in a log, which is then read as a clue: its text is the rule's id."""
+    log: str = ""
+    """The pattern of what a process printed; empty if the cause is not found in a log."""
+    printed: Literal["exception", "end", "final"] = "exception"
+    frames: str | None = None
+    before: str = ""
+    echo: bool = False
+    text: str = ""
 
     def applies(self, status: Status) -> bool:
         return status.state in self.states or status.reason in self.reasons
@@ -93,10 +81,10 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """Other findings, the likelier first; consequences of the cause are left out."""
 
 
-def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Iterator[Cause]:
+def causes(rule: Rule, clues: Iterable[Clue], *, words: Mapping[str, str]) -> Iterator[Cause]:
     """Yield at most one cause, from the first clue that matches the pattern."""
-    for clue in rule.clues(evidence):
-        if match := re.search(rule.pattern, clue.text):
+    for clue in clues:
+        if match := re.search(rule.pattern or f"^{rule.id}$", clue.text):
             groups = {name: value or "" for name, value in match.groupdict().items()}
             names = {**words, **clue.values, **groups}
             quoted = (clue.text,) if clue.quoted is None else clue.quoted

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from xsft.base.moments import earliest, with_z
 from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
-from xsft.cluster.evidence import Evidence, Neighbour
+from xsft.cluster.evidence import Evidence, Neighbour, Quota
 from xsft.cluster.observation import Container, seconds_since
 from xsft.runs.cause_rule import Cause, Explanation, Rule, causes
 from xsft.runs.clues_restart import restart_words
 from xsft.runs.failing import failed_in_place, first_failure, place
 from xsft.runs.pod_reasons import current
 from xsft.runs.reasons import BY_SLUG
-from xsft.runs.rules import groups
+from xsft.runs.rules import CLUES, groups
 
 _BASES = ("direct", "inferred", "state")
 """The order of the groups. If two causes match, the one that the cluster or the trainer names comes first."""
@@ -66,7 +66,10 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tu
     for group in _cause_groups(evidence):
         direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
         applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
-        found = next(((rule, cause) for rule in applying for cause in causes(rule, evidence, words=names)), None)
+        found = next(
+            ((rule, cause) for rule in applying for cause in causes(rule, CLUES[rule.clues](evidence), words=names)),
+            None,
+        )
         if found is None or (before and "starting" in found[0].history):
             continue
         rule, cause = found
@@ -150,9 +153,9 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "exits": _exits_text(evidence),
         "exit_after": _exit_after(evidence),
         **restart_words(evidence),
-        "holders": _holders_text(evidence),
-        "quotas": _quotas_text(evidence),
-        "queue": _queue_text(evidence),
+        "holders": _listed("Held by", [_neighbour_text(one) for one in evidence.holders or ()]),
+        "quotas": _listed("In use:", [_quota_text(one) for one in evidence.quotas or ()]),
+        "queue": _listed("Ahead of it:", [_neighbour_text(one) for one in evidence.ahead or ()]),
     }
 
 
@@ -211,9 +214,8 @@ def times_text(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _holders_text(evidence: Evidence) -> str:
-    names = [_neighbour_text(one) for one in evidence.holders or ()]
-    return f"Held by {list_names(names)}." if names else ""
+def _listed(lead: str, texts: Sequence[str]) -> str:
+    return f"{lead} {list_names(texts)}." if texts else ""
 
 
 def _neighbour_text(one: Neighbour) -> str:
@@ -222,11 +224,5 @@ def _neighbour_text(one: Neighbour) -> str:
     return f"{one.name} ({known})" if known else one.name
 
 
-def _quotas_text(evidence: Evidence) -> str:
-    used = [f"{one.used} of {one.total} {one.resource} of {one.flavor}" for one in evidence.quotas or ()]
-    return f"In use: {list_names(used)}." if used else ""
-
-
-def _queue_text(evidence: Evidence) -> str:
-    names = [_neighbour_text(one) for one in evidence.ahead or ()]
-    return f"Ahead of it: {list_names(names)}." if names else ""
+def _quota_text(quota: Quota) -> str:
+    return f"{quota.used} of {quota.total} {quota.resource} of {quota.flavor}"

@@ -10,6 +10,7 @@ from xsft.base.moments import seconds_between
 from xsft.base.names import list_names
 from xsft.base.problems import errors_in
 from xsft.cluster.evidence import Evidence, Log
+from xsft.cluster.observation import Condition
 from xsft.runs.cause_rule import Clue
 from xsft.runs.failing import PATHWAYS_HEAD, failed_in_place, first_failure, place
 from xsft.runs.pod_reasons import CONTAINER_START, current, unscheduled
@@ -20,23 +21,32 @@ from xsft.runs.worth import ENOUGH, Worthless, is_worthless
 
 def kueue(evidence: Evidence) -> Iterator[Clue]:
     """Yield Kueue's message about quota that is not reserved."""
-    workload = evidence.seen.workload
-    for condition in workload.conditions if workload else ():
-        if condition.type == "QuotaReserved" and condition.status != "True" and condition.message:
-            yield Clue(text=condition.message, where=f"Kueue Workload {workload.name if workload else ''}")
+    for condition, where in _workload_conditions(evidence, "QuotaReserved"):
+        if condition.status != "True" and condition.message:
+            yield Clue(text=condition.message, where=where)
 
 
 def eviction(evidence: Evidence) -> Iterator[Clue]:
     """Yield `reason: message` of the condition Evicted=True."""
+    by = f"by {evidence.preemptor}" if evidence.preemptor else "by a run of higher priority"
+    for condition, where in _workload_conditions(evidence, "Evicted"):
+        if condition.status == "True":
+            yield Clue(text=f"{condition.reason}: {condition.message}", where=where, values={"by": by})
+
+
+def readmitted(evidence: Evidence) -> Iterator[Clue]:
+    """Yield `Previously: message` of an eviction that is over. source: kueue@v0.16 pkg/workload/workload.go."""
+    for condition, where in _workload_conditions(evidence, "Evicted"):
+        if condition.status == "False":
+            yield Clue(text=condition.message, where=where, values={"at": condition.at})
+
+
+def _workload_conditions(evidence: Evidence, kind: str) -> Iterator[tuple[Condition, str]]:
+    """Yield the conditions of that type of the Kueue Workload, with its name as a place."""
     workload = evidence.seen.workload
     for condition in workload.conditions if workload else ():
-        if condition.type == "Evicted" and condition.status == "True":
-            by = f"by {evidence.preemptor}" if evidence.preemptor else "by a run of higher priority"
-            yield Clue(
-                text=f"{condition.reason}: {condition.message}",
-                where=f"Kueue Workload {workload.name if workload else ''}",
-                values={"by": by},
-            )
+        if condition.type == kind:
+            yield condition, f"Kueue Workload {workload.name if workload else ''}"
 
 
 def cluster_queue(evidence: Evidence) -> Iterator[Clue]:

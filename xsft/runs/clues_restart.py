@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xsft.base.moments import seconds_between, with_z
 from xsft.cluster.evidence import Event, Evidence
@@ -17,6 +17,10 @@ MEMORY = frozenset({"OOMKilling", "SystemOOM"})
 """Reasons of events of a node. source: node-problem-detector config/kernel-monitor.json, which GKE runs;
 kubernetes@v1.35 pkg/kubelet/oom/oom_watcher_linux.go.
 """
+TAKEN = frozenset({"Evicted", "NodeNotReady"})
+"""Reasons of warnings about a pod that its node or its loss ended. source: kubernetes@v1.35
+pkg/kubelet/eviction/helpers.go, pkg/controller/util/node/controller_utils.go.
+"""
 NEAR_S = 600.0
 """Seconds before a restart in which an event of a node may be its cause."""
 
@@ -24,8 +28,8 @@ _FIRST = re.compile(r"first failed job: ([^)\s]+)")
 
 
 def restart(evidence: Evidence) -> Iterator[Clue]:
-    """Yield `found`, `memory MESSAGE`, `job NAME REASON` or `nothing`: the best remaining evidence of the latest
-    restart."""
+    """Yield `found`, `memory MESSAGE`, `pod REASON: MESSAGE`, `job NAME REASON` or `nothing`: the best remaining
+    evidence of the latest restart."""
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return
@@ -33,10 +37,10 @@ def restart(evidence: Evidence) -> Iterator[Clue]:
     lines = tuple(_event_line(one) for one in _jobs(evidence, last))
     if before is not None and before.found:
         yield Clue(text="found", quoted=lines, values={"found": before.found})
-    for one in _killings(evidence, last):
-        yield Clue(
-            text=f"memory {one.message}", where=one.object, quoted=(_event_line(one), *lines), values={"at": one.at}
-        )
+    for killing in _near(evidence.node_events, MEMORY, last):
+        yield _event_clue("memory", killing, lines)
+    for taken in _near(evidence.events, TAKEN, last):
+        yield _event_clue("pod", taken, lines)
     if last is not None:
         job = match[1] if (match := _FIRST.search(last.message)) else ""
         reason = next((one.reason for one in _jobs(evidence, last) if one.object == f"Job/{job}"), "")
@@ -99,9 +103,15 @@ def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:
     return [*([last] if last else []), *sorted(near, key=lambda one: (one.at, one.object), reverse=True)]
 
 
-def _killings(evidence: Evidence, last: Event | None) -> list[Event]:
-    found = [one for one in evidence.node_events or () if one.reason in MEMORY]
-    return [one for one in sorted(found, key=lambda one: one.at, reverse=True) if last is None or _is_near(one, last)]
+def _near(events: Sequence[Event] | None, reasons: frozenset[str], last: Event | None) -> list[Event]:
+    """Return the events with these reasons that are near the restart, the latest first."""
+    named = [one for one in events or () if one.reason in reasons and (last is None or _is_near(one, last))]
+    return sorted(named, key=lambda one: one.at, reverse=True)
+
+
+def _event_clue(kind: str, event: Event, lines: Sequence[str]) -> Clue:
+    text = f"{kind} {event.reason}: {event.message}"
+    return Clue(text=text, where=event.object, quoted=(_event_line(event), *lines), values={"at": event.at})
 
 
 def _is_near(one: Event, last: Event) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from xsft.cluster.evidence import Diagnosis
-from xsft.runs.cause_rule import LogPattern
-from xsft.runs.rules import LogRule, log_rules
+from xsft.runs.cause_rule import Rule
+from xsft.runs.rules import log_rules
 from xsft.trainer.log_end import PREFIX, LogEnd, log_end, records
 from xsft.trainer.plain import plain_line
 
@@ -21,14 +21,15 @@ MAX_REASON = 600
 NO_ROWS = "the data set has no rows"
 """The text of the rule `data-empty`."""
 
+_INFORMATION = re.compile(r"I\d{4} |INFO:")
+"""Begins a line of absl or logging that reports no trouble."""
 _LINKS = re.compile(r"\s*For further information visit https://errors\.pydantic\.dev\S*|\s+")
 
 
 class _Match(Struct, frozen=True, kw_only=True):
     rank: int
     """Position of the rule; a smaller one is likelier."""
-    kind: str
-    rule: LogPattern
+    rule: Rule
     found: re.Match[str]
 
     @property
@@ -44,7 +45,7 @@ class _Match(Struct, frozen=True, kw_only=True):
         return self.rule.text.format_map(words) or PREFIX.sub("", self.line).strip()
 
 
-def diagnose(lines: Sequence[str], *, rules: Sequence[LogRule] | None = None) -> Diagnosis | None:
+def diagnose(lines: Sequence[str], *, rules: Sequence[Rule] | None = None) -> Diagnosis | None:
     """Return the cause that the end of the log shows; else the likeliest line before it, as `earlier`; else None.
 
     A process's own failure comes before the loss of another one, because a process that fails also loses its peers.
@@ -72,7 +73,7 @@ def signature(line: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
 
 
-def _matches_at_end(end: LogEnd, printed: Sequence[str], rules: Sequence[LogRule]) -> Iterator[_Match]:
+def _matches_at_end(end: LogEnd, printed: Sequence[str], rules: Sequence[Rule]) -> Iterator[_Match]:
     for text in end.exceptions:
         yield from _first_match(text, ("exception", "end"), end, rules)
     for text in end.lines:
@@ -81,24 +82,23 @@ def _matches_at_end(end: LogEnd, printed: Sequence[str], rules: Sequence[LogRule
         yield from _first_match(text, ("final",), end, rules)
 
 
-def _first_match(text: str, printed: Sequence[str], end: LogEnd, rules: Sequence[LogRule]) -> Iterator[_Match]:
+def _first_match(text: str, printed: Sequence[str], end: LogEnd, rules: Sequence[Rule]) -> Iterator[_Match]:
     """Yield the match of the first rule that fits: what it finds in the text is not another rule's."""
-    for rank, (kind, rule) in enumerate(rules):
-        fits = rule.printed in printed and _fits(rule.frames, end.frames) and _fits(rule.before, end.before)
-        if fits and (found := rule.pattern.search(text)):
-            yield _Match(rank=rank, kind=kind, rule=rule, found=found)
+    for rank, rule in enumerate(rules):
+        if rule.printed not in printed or not re.search(rule.frames or "", end.frames):
+            continue
+        found = re.search(rule.log, text)
+        if found and re.search(rule.before, end.before):
+            yield _Match(rank=rank, rule=rule, found=found)
             return
 
 
-def _fits(pattern: re.Pattern[str] | None, text: str) -> bool:
-    return pattern is None or pattern.search(text) is not None
-
-
-def _matches_anywhere(printed: Sequence[str], rules: Sequence[LogRule]) -> Iterator[_Match]:
-    for rank, (kind, rule) in enumerate(rules):
-        found = next((match for line in reversed(printed) if (match := rule.pattern.search(line))), None)
-        if found and not (rule.echo or rule.frames or rule.before):
-            yield _Match(rank=rank, kind=kind, rule=rule, found=found)
+def _matches_anywhere(printed: Sequence[str], rules: Sequence[Rule]) -> Iterator[_Match]:
+    warnings = [line for line in reversed(printed) if not _INFORMATION.match(line)]
+    for rank, rule in enumerate(rules):
+        found = next((match for line in warnings if (match := re.search(rule.log, line))), None)
+        if found and not rule.echo and not rule.before and rule.frames is None:
+            yield _Match(rank=rank, rule=rule, found=found)
 
 
 def _likeliest(matches: Iterator[_Match]) -> _Match | None:
@@ -107,7 +107,7 @@ def _likeliest(matches: Iterator[_Match]) -> _Match | None:
 
 def _diagnosis(match: _Match, *, lost_peer: bool = False, earlier: bool = False) -> Diagnosis:
     return Diagnosis(
-        kind=match.kind,
+        kind=match.rule.id,
         line=_cut(match.line, MAX_LINE),
         text=_cut(match.text, MAX_REASON),
         signature="" if earlier else signature(match.line),

@@ -56,7 +56,13 @@ def stuck(pods: Sequence[Pod]) -> str | None:
         return "container-config"
     if waiting & CONTAINER_START:
         return "container-start"
-    return "crash-loop" if "CrashLoopBackOff" in waiting else None
+    ended_again = any(map(_ended_again, (c for pod in pods if pod.phase == "Running" for c in pod.containers)))
+    return "crash-loop" if "CrashLoopBackOff" in waiting or ended_again else None
+
+
+def _ended_again(container: Container) -> bool:
+    """Return whether it failed, was restarted and failed again: for a moment, before its pod waits to restart it."""
+    return container.state == "terminated" and container.exit_code != 0 and container.restarts > 0
 
 
 def unscheduled(pod: Pod) -> bool:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xsft.base.state_names import STATES
+import msgspec
+
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Status
 from xsft.runs import clues, clues_restart
-from xsft.runs.cause_rule import Clue, LogPattern, Rule
+from xsft.runs.cause_rule import Clue, Rule
 
 CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "behind": clues.behind,
@@ -36,6 +36,7 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "server": clues.server,
     "meaning": clues.meaning,
     "reason": clues.reason,
+    "readmitted": clues.readmitted,
     "recorded": clues.recorded,
     "silence": clues.silence,
     "unread": clues.unread,
@@ -43,10 +44,6 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "zero-loss": clues.zero_loss,
 }
 """Name of a kind of clue -> function that yields its clues."""
-
-
-LogRule = tuple[str, LogPattern]
-"""Id and pattern of a cause that is found in a log."""
 
 
 @cache
@@ -58,44 +55,18 @@ def rule_table() -> dict[str, Any]:
 def groups() -> tuple[tuple[Rule, ...], ...]:
     """Return the groups of rules in the file's order."""
     rules, named = rule_table()["rule"], rule_table()["group"]
-    return tuple(tuple(_rule(rule, group) for rule in rules if rule["group"] == name) for name, group in named.items())
+    return tuple(
+        tuple(msgspec.convert({**group, **rule}, Rule) for rule in rules if rule["group"] == name)
+        for name, group in named.items()
+    )
 
 
 @cache
-def log_rules() -> tuple[LogRule, ...]:
-    """Return id and pattern of the causes that are found in a log, in the file's order: the likelier first."""
-    return tuple((rule.id, rule.log) for group in groups() for rule in group if rule.log is not None)
+def log_rules() -> tuple[Rule, ...]:
+    """Return the rules whose causes are found in a log, in the file's order: the likelier first."""
+    return tuple(rule for group in groups() for rule in group if rule.log)
 
 
 def needs_dry_run(status: Status) -> bool:
     """Return whether a rule may explain the status by a dry run of the Jobs."""
-    reading = (rule for group in groups() for rule in group if rule.clues is clues.refused)
-    return any(rule.applies(status) for rule in reading)
-
-
-def _rule(given: Mapping[str, Any], group: Mapping[str, Any]) -> Rule:
-    return Rule(
-        id=given["id"],
-        clues=CLUES[given.get("clues", "said")],
-        pattern=given.get("pattern", f"^{given['id']}$"),
-        log=_log_pattern(given),
-        message=given["message"],
-        fix=given["fix"],
-        states=frozenset(given.get("states", group.get("states", STATES))),
-        reasons=frozenset(given.get("reasons", group.get("reasons", ()))),
-        basis=given.get("basis", group.get("basis", "direct")),
-        history=frozenset(group.get("history", ())),
-    )
-
-
-def _log_pattern(given: Mapping[str, Any]) -> LogPattern | None:
-    if "log" not in given:
-        return None
-    return LogPattern(
-        pattern=re.compile(given["log"]),
-        printed=given.get("printed", "exception"),
-        frames=re.compile(given["frames"]) if "frames" in given else None,
-        before=re.compile(given["before"]) if "before" in given else None,
-        echo=given.get("echo", False),
-        text=given.get("text", ""),
-    )
+    return any(rule.applies(status) for group in groups() for rule in group if CLUES[rule.clues] is clues.refused)
