@@ -23,14 +23,10 @@ MUTABLE = {
     # what was counted or read so far, changed by each line, request or turn
     "runs.changes._RunChanges",
     "runs.waiting._RunWait",
-    "effects.images.docker_context._HashingReader",
-    "effects.images.docker_push._Pauses",
     "launch.prepare_work.Follower",
     "launch.local_watch.AttemptWatch",
     "runs.logstream.YieldedLines",
     "runs.read_progress._ProgressRequest",
-    "image.progress.BuildOutput",
-    "verbs.image_progress.Layers",
     "verbs.live._StepPace",
     "spec.yamltext._YamlContents",
     "trainer.losses.LossFold",
@@ -38,7 +34,6 @@ MUTABLE = {
     "runs.receipt.ReceiptFold",
     "trainer.tally.Tally",
     # clients, with what they have connected to or asked
-    "effects.images.registry_client.Registries",
     "runs.read_all.Runs",
     # a program of MaxText's interpreter, which fills it array by array
     "workers.compare_export.Comparison",
@@ -54,7 +49,6 @@ POSITIONAL = {
     "workers.stored_weights.Weights",
     # private, and built in one place
     "data.read_rows._FileRows",
-    "effects.images.docker_push._Pauses",
 }
 
 

@@ -26,7 +26,7 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 """Ids of problems, and kinds of a process's failure. One of a single word may mean anything; only `.id` shows it."""
 
 NOT_DECIDING = {
-    "xsft/image/context.py": ["image-context-large"],  # the choices of an option
+    "xsft/image/context.py": ["disk-full", "image-context-large"],  # the choices of an option
     "xsft/data/verdicts.py": sorted(get_args(RowProblem)),  # the words of each fix
     "xsft/runs/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
     "xsft/runs/worth.py": ["Worthless"],  # the predicate of these reasons, where they are defined

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.base.network_words import blames_network, plain_words
-from xsft.image.docker_errors import shorten_message
+from xsft.image.failures import quote
 
 LIBRARY = ("Pool", "HTTPConnection", "HTTPSConnection", "retries", "Caused by", "Errno", "(_ssl.c")
 
@@ -63,7 +63,7 @@ def test_network_errors_of_requests_become_searchable_words(closing: int, silent
         met(f"https://127.0.0.1:{closing}/v2/"): "the TLS handshake failed",
         met(nowhere, proxies={"http": "http://127.0.0.1:1"}): "the proxy could not be reached",
     }
-    assert {text: shorten_message(text) for text in said} == said
+    assert {text: quote(text) for text in said} == said
 
 
 CERTIFICATE = (

@@ -11,9 +11,9 @@ import yaml
 from tests.checks.factory import run_of, spec
 from xsft.base.errors import UsageError
 from xsft.base.placeholders import PLACEHOLDERS, placeholder_in
-from xsft.effects.images.repository import registry_of
 from xsft.launcher.xpkcluster import cluster_line
 from xsft.verbs.cli import main
+from xsft.verbs.image import registry_of
 from xsft.weights.read_checkpoint import read_checkpoint
 from xsft.world.cluster_creation import make_cluster
 

@@ -12,7 +12,7 @@ from xsft.workers.row_rules import RowProblem
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 ROW = re.compile(r"^\| `([a-z0-9*-]+)` \| ([a-z, ]+) \|(.*)", re.MULTILINE)
-BY_OPTION = {"image-context-large"}
+BY_OPTION = {"disk-full", "image-context-large"}
 """Errors that `--accept` accepts, because no workload is read."""
 ROW_PROBLEMS = frozenset(get_args(RowProblem)) - {"data-no-target"}
 """Errors of single rows; `data-no-target` is judged over all of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -21,16 +22,8 @@ FROM scratch
 ARG MAXTEXT_VERSION=0.2.5
 COPY requirements.txt /lock.txt
 LABEL org.opencontainers.image.title="small"
+COPY deps.json /usr/share/xsft/deps.json
 """
-CODE_DOCKERFILE = """\
-ARG DEPS_IMAGE
-FROM ${DEPS_IMAGE}
-COPY code/ /app/code/
-ARG REVISION=""
-LABEL org.opencontainers.image.revision="${REVISION}"
-"""
-IGNORED = "*\n!Dockerfile\n!requirements.txt\n"
-CODE_IGNORED = "*\n!code.Dockerfile\n!code\n"
 
 
 @dataclass(frozen=True)
@@ -72,16 +65,12 @@ def project(folder: Path, engine: Engine, *, salt: str) -> Project:
     """`salt` makes its images differ from all others in the session's engine and registry."""
     small = folder / "images" / "small"
     small.mkdir(parents=True)
-    files = {
-        "Dockerfile": DOCKERFILE,
-        "code.Dockerfile": CODE_DOCKERFILE,
-        "Dockerfile.dockerignore": IGNORED,
-        "code.Dockerfile.dockerignore": CODE_IGNORED,
-    }
-    for name, text in files.items():
-        (small / name).write_text(text, encoding="utf-8")
+    (small / "Dockerfile").write_text(DOCKERFILE, encoding="utf-8")
     # Hexadecimal text compresses to no less than half: the dependencies are seen to be sent, or not.
-    (small / "requirements.txt").write_text(f"# {salt}\n# {os.urandom(200_000).hex()}\n", encoding="utf-8")
+    lock = f"# {salt}\n# {os.urandom(200_000).hex()}\n"
+    (small / "requirements.txt").write_text(lock, encoding="utf-8")
+    record = {"lock_sha256": hashlib.sha256(lock.encode()).hexdigest()}
+    (small / "deps.json").write_text(json.dumps(record), encoding="utf-8")
     (folder / "extra").mkdir()
     (folder / "extra" / "hooks.py").write_text("print(1)\n", encoding="utf-8")
     (folder / "pyproject.toml").write_text("", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -86,11 +87,13 @@ def test_a_one_line_change_pushes_kilobytes(small: Project, registry: Registry, 
     (small.folder / "extra" / "hooks.py").write_text("print(2)\n", encoding="utf-8")
     second = small.image("push", where)
     assert second["deps"]["tag"] == first["deps"]["tag"]
-    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["held", "built"]
+    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["in-registry", "built"]
     assert whole > 100_000
     assert 0 < bad_proxy.sent(LAYER) < 10_000
+    assert second["sent_bytes"] == bad_proxy.sent()
+    assert len(bad_proxy.seen) <= 15
     shared = bytes_of(registry, first["code"]["tag"]).keys() & bytes_of(registry, second["code"]["tag"]).keys()
-    assert shared == bytes_of(registry, first["deps"]["tag"]).keys()
+    assert shared > bytes_of(registry, first["deps"]["tag"]).keys(), "and the programs of xsft"
 
 
 def test_a_change_that_is_taken_back_is_neither_built_nor_pushed(small: Project, registry: Registry) -> None:
@@ -105,17 +108,25 @@ def test_a_change_that_is_taken_back_is_neither_built_nor_pushed(small: Project,
     assert small.locked()[f"{repository(registry)}/small"]["digest"] == first["lock"]["digest"]
 
 
-def test_a_machine_that_built_nothing_pulls_the_dependencies(
+def test_a_machine_without_an_engine_pushes_a_change_on_the_dependencies_of_the_registry(
     small: Project, registry: Registry, engine: Engine
 ) -> None:
     where = f"--registry={repository(registry)}"
+    small.image("push", where)
+    (small.folder / "extra" / "hooks.py").write_text("print(3)\n", encoding="utf-8")
+    second = small.image("push", where, env={"DOCKER_HOST": "none"})
+    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["in-registry", "built"]
+    elsewhere = small.image("push", where)
+    assert (elsewhere["pushed"], elsewhere["ref"]) == (False, second["ref"]), "the same files, the same digest"
+
+
+def test_a_build_pulls_the_dependencies_from_the_registry(small: Project, registry: Registry, engine: Engine) -> None:
+    where = f"--registry={repository(registry)}"
     first = small.image("push", where)
     names = [f"{prefix}/small" for prefix in ("localhost/xsft", repository(registry))]
-    tags = (first["code"]["tag"], first["deps"]["tag"])
-    engine.docker("rmi", "--force", *(f"{name}:{tag}" for name in names for tag in tags))
-    (small.folder / "extra" / "hooks.py").write_text("print(3)\n", encoding="utf-8")
-    second = small.image("push", where)
-    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["pulled", "built"]
+    engine.docker("rmi", "--force", *(f"{name}:{first['deps']['tag']}" for name in names))
+    built = small.image("build", where)
+    assert [built["deps"]["outcome"], built["code"]["outcome"]] == ["pulled", "built"]
 
 
 def other_image(engine: Engine, *names: str, labels: dict[str, str] | None = None) -> None:
@@ -126,28 +137,41 @@ def other_image(engine: Engine, *names: str, labels: dict[str, str] | None = Non
         engine.docker("push", name)
 
 
-@pytest.mark.parametrize(("part", "labelled"), [("code", False), ("deps", True)])
+@pytest.mark.parametrize(("part", "labelled"), [("code", False), ("code", True), ("deps", False), ("deps", True)])
 def test_another_image_under_our_tag_is_neither_recorded_nor_overwritten(
     small: Project, registry: Registry, engine: Engine, part: str, labelled: bool
 ) -> None:
+    """Whoever may push can copy every label."""
     where = f"--registry={repository(registry)}"
-    tag = small.image("show", where)[part]["tag"]
-    said = {"dev.xsft.kind": part, "dev.xsft.image": "small", "dev.xsft.maxtext.version": "0.2.5"}
-    other_image(engine, f"{repository(registry)}/small:{tag}", labels=said if labelled else None)
+    shown = small.image("show", where)
+    tag = shown[part]["tag"]
+    lock = hashlib.sha256((small.folder / "images" / "small" / "requirements.txt").read_bytes()).hexdigest()
+    labels = {
+        "dev.xsft.kind": part,
+        "dev.xsft.image": "small",
+        "dev.xsft.maxtext.version": "0.2.5",
+        "dev.xsft.lock.sha256": lock,
+        "dev.xsft.tag": tag,
+    }
+    if part == "code":
+        small.image("push", where)
+        small.lock.unlink()
+    other_image(engine, f"{repository(registry)}/small:{tag}", labels=labels if labelled else None)
     there = Registry(registry.address, f"{registry.repository}/small")
     digest = there.digest(tag)
     done = small.xsft("image", "push", "--image=small", "--code=extra", where, "--json")
     assert done.returncode == 4, done.stderr
     (problem,) = json.loads(done.stdout)["problems"]
     assert problem["id"] == "image-foreign"
-    assert f"small:{tag} in the registry is another image ({digest}): it has no label" in problem["message"]
+    assert f"small:{tag} in the registry is another image ({digest})" in problem["message"]
     assert not small.lock.exists()
-    assert (there.tags(), there.digest(tag)) == ([tag], digest)
+    assert there.digest(tag) == digest
     made = small.image("build", where)
-    assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
+    assert made["code"]["outcome"] == "built"
+    assert made["deps"]["outcome"] == ("held" if part == "code" else "built")
 
 
-def test_dependencies_are_pulled_by_the_locked_digest_even_if_their_tag_moved(
+def test_code_is_laid_on_the_locked_digest_of_the_dependencies_even_if_their_tag_moved(
     small: Project, registry: Registry, engine: Engine
 ) -> None:
     where, name = f"--registry={repository(registry)}", f"{repository(registry)}/small"
@@ -155,12 +179,10 @@ def test_dependencies_are_pulled_by_the_locked_digest_even_if_their_tag_moved(
     held = small.locked()[name]["deps_digest"]
     there = Registry(registry.address, f"{registry.repository}/small")
     assert held == there.digest(first["deps"]["tag"])
-    tags = (first["code"]["tag"], first["deps"]["tag"])
-    engine.docker("rmi", "--force", *(f"{at}:{tag}" for at in (name, "localhost/xsft/small") for tag in tags))
     other_image(engine, f"{name}:{first['deps']['tag']}")
     (small.folder / "extra" / "hooks.py").write_text("print(6)\n", encoding="utf-8")
     second = small.image("push", where)
-    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["pulled", "built"]
+    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["in-registry", "built"]
     assert small.locked()[name]["deps_digest"] == held
     layers = there.layers(second["code"]["tag"]).keys()
     assert there.layers(held).keys() < layers, "it is built on the dependencies, and not on what has their tag"
@@ -251,23 +273,16 @@ def test_build_without_an_engine_prints_a_command_as_fix(small: Project, registr
     assert "systemctl start docker" in problem["fix"]
 
 
-def test_show_and_list_print_existing_secrets(small: Project, registry: Registry) -> None:
+def test_show_tells_whether_the_lock_has_the_image_of_the_files_here(small: Project, registry: Registry) -> None:
     where = f"--registry={repository(registry)}"
     before = described(small.image("show", where))
     assert (before["lock"], before["ref"], before["images"]) == (None, None, None)
-    assert before["code"]["largest"] == [
-        {"path": "code.Dockerfile", "size": before["code"]["largest"][0]["size"]},
-        {"path": "code/hooks.py", "size": 9},
-    ]
+    assert [entry["path"] for entry in before["code"]["largest"]] == ["xsft/evaluate.zip", "code/hooks.py"]
     small.image("push", where)
     after = described(small.image("show", where))
     assert after["lock"]["current"] is True
-    listed = described(small.image("list", where))["images"]
-    rows = {(one["where"], one["tag"]): one for one in listed}
-    for part in ("deps", "code"):
-        assert rows["local", after[part]["tag"]]["current"]
-        assert rows["registry", after[part]["tag"]]["size"] > 0
-    assert rows["registry", after["code"]["tag"]]["locked"]
+    listed = small.xsft("image", "list", "--image=small", "--json")
+    assert (listed.returncode, "`xsft image show`" in listed.stdout) == (2, True)
     (small.folder / "extra" / "hooks.py").write_text("print(4)\n", encoding="utf-8")
     assert small.image("show", where)["lock"]["current"] is False
 
@@ -300,6 +315,9 @@ INSTALL = """\
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 COPY maxtext /usr/local/lib/python3.12/site-packages/maxtext
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /usr/local/lib/python3.12/site-packages/maxtext
+COPY install.py requirements.txt /run/
+RUN mkdir -p /usr/share/xsft && python3 /run/install.py record /run/requirements.txt /usr/share/xsft/deps.json
 """
 LOOK = """
 import importlib.util, json, pathlib
@@ -310,7 +328,7 @@ print(json.dumps({str(path.relative_to(root)): path.read_text() for path in file
 
 
 def test_a_fork_is_in_the_image_whole_though_only_what_differs_is_sent(
-    engine: Engine, base_image: BaseImage, registry: Registry, tmp_path: Path
+    engine: Engine, base_image: BaseImage, registry: Registry, tmp_path: Path, bad_proxy: BadProxy
 ) -> None:
     installed = {"__init__.py": "", "same.py": "# same\n" * 9, "changed.py": "X = 1\n", "gone.py": "", "data.bin": "d"}
     fork = {
@@ -322,18 +340,24 @@ def test_a_fork_is_in_the_image_whole_though_only_what_differs_is_sent(
     }
     made = project(tmp_path, engine, salt="fork")
     folder = tmp_path / "images" / "small"
-    for name in ("code.Dockerfile", "place.py"):
-        shutil.copy(ROOT / "images" / "post_training" / name, folder / name)
+    shutil.copy(ROOT / "images" / "post_training" / "install.py", folder)
     (folder / "Dockerfile").write_text(INSTALL, encoding="utf-8")
-    (folder / "Dockerfile.dockerignore").write_text("*\n!maxtext\n", encoding="utf-8")
-    (folder / "code.Dockerfile.dockerignore").write_text("*\n!place.py\n", encoding="utf-8")
     lay(folder / "maxtext", installed)
     lay(tmp_path / "fork" / "src" / "maxtext", fork)
-    arguments = (f"--registry={repository(registry)}", f"--base={base_image.reference}", "--maxtext-source=fork")
-    pushed = made.image("push", *arguments)
-    listings = [path.read_text() for path in (tmp_path / "cache" / "image-installed").glob("*.txt")]
-    assert listings == [f"1 data.bin\n{len(fork['same.py'])} same.py\n"]
-    assert json.loads(engine.docker("run", "--rm", pushed["ref"], "python3", "-c", LOOK).stdout) == fork
+    where = f"--registry={repository(registry, at=bad_proxy.address)}"
+    pushed = made.image("push", where, f"--base={base_image.reference}", "--maxtext-source=fork")
+    built = made.image("build")
+    assert pushed["deps"]["tag"] == built["deps"]["tag"], "the options of the push are repeated"
+    for image in (pushed["ref"], f"localhost/xsft/small:{built['code']['tag']}"):
+        assert json.loads(engine.docker("run", "--rm", image, "python3", "-c", LOOK).stdout) == fork
+        ran = engine.docker("run", "--rm", image, "python3", "-c", "import maxtext.changed as c; print(c.X)")
+        assert ran.stdout == "2\n", "the byte code of the installed file is gone"
+    bad_proxy.seen.clear()
+    lay(tmp_path / "fork" / "src" / "maxtext", {"changed.py": "X = 3\n"})
+    again = made.image("push", where, env={"DOCKER_HOST": "none"})
+    assert bad_proxy.sent() < 10_000
+    assert len(bad_proxy.seen) <= 15
+    assert engine.docker("run", "--rm", again["ref"], "python3", "-c", LOOK).stdout.count("X = 3") == 1
 
 
 def lay(folder: Path, files: dict[str, str]) -> None:

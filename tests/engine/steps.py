@@ -1,12 +1,14 @@
-"""Small images for tests: a context written to a folder, as the step that builds it."""
+"""Small images for tests: a context written to a folder, as the build that makes an image of it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from xsft.image.model import BuildSecret, BuildStep, ContextFile
+from xsft.image.build import Build, find_client, run_build
+from xsft.image.context import ContextFile
+from xsft.image.engine import Engine, EngineImage
 
 FROM_NOTHING = "FROM scratch\nCOPY data /data\n"
 
@@ -21,19 +23,27 @@ def step(
     files: Mapping[str, bytes | str],
     *,
     dockerfile: str = FROM_NOTHING,
+    name: str = "xsft-test/step:1",
     args: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
-    secrets: Mapping[str, Path] | None = None,
-) -> BuildStep:
-    return BuildStep(
-        name="code",
-        tag="code-test",
-        dockerfile="Dockerfile",
+    pip_config: Path | None = None,
+) -> Build:
+    return Build(
+        what="the test image",
+        name=name,
         files=context(folder, {"Dockerfile": dockerfile, **files}),
         args=args or {},
         labels=labels or {},
-        secrets=tuple(BuildSecret(id=name, file=str(path)) for name, path in (secrets or {}).items()),
+        pip_config=str(pip_config) if pip_config else None,
     )
+
+
+def built(build: Build, engine: Engine, *, on_line: Callable[[str], None] = lambda _: None) -> EngineImage:
+    """Build it on the engine, with the docker command that the engine's environment has."""
+    run_build(build, engine=engine, client=find_client(engine.env), on_line=on_line)
+    image = engine.image(build.name)
+    assert image
+    return image
 
 
 def noise(seed: str, size: int) -> bytes:

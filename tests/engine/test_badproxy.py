@@ -1,4 +1,4 @@
-"""The proxy that misbehaves, against the real registry and the real client; tests/effects/images/test_docker_push.py
+"""The proxy that misbehaves, against the real registry and the real client; tests/image/test_engine.py
 has its faults.
 """
 

@@ -25,6 +25,7 @@ ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 COPY requirements.txt /lock.txt
 RUN python3 -c "import urllib.request as r; r.urlopen('WHERE')"
+COPY deps.json /usr/share/xsft/deps.json
 """
 LASTS_S = 3.0
 WITHIN_S = 200.0

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.engine.steps import step
+from tests.engine.steps import built, step
 from tests.localruns import FAKE, local_plan
-from xsft.effects.images.docker_build import build, find_client
-from xsft.effects.images.docker_client import Engine
+from xsft.image.engine import Engine
 from xsft.planning.steps import Plan
 
 MODULE = "maxtext/trainers/post_train/sft/train_sft.py"
@@ -36,12 +35,12 @@ def fake_trainer_image(engine: Engine, folder: Path, *, base: str, maxtext: str 
         folder,
         {f"code/{MODULE}": AS_SCRIPT},
         dockerfile=DOCKERFILE,
+        name=f"xsft-test/trainer:{maxtext}",
         args={"BASE": base},
         labels={"dev.xsft.maxtext.version": maxtext},
     )
-    name = f"xsft-test/trainer:{maxtext}"
-    build(made, engine=engine, client=find_client(engine.env), names=(name,))
-    return name
+    built(made, engine)
+    return made.name
 
 
 def plan_in_image(folder: Path, image: str, *, does: Mapping[str, Any] | None = None, **changes: Any) -> Plan:

@@ -522,7 +522,9 @@ CASES: Mapping[str, Case] = {
     "image.pull-limit": workload(
         tpu={"type": "v6e-256", "num_slices": 2}, image={"ref": f"me/trainer@sha256:{'0' * 64}"}
     ),
-    "image.no-libtpu": lambda _folder: printed(tuple(image_said(story="qwen3_gsm8k", listed={"jax": "0.11.0"}))),
+    "image.no-libtpu": lambda _folder: printed(
+        tuple(image_said(story="qwen3_gsm8k", labels={"dev.xsft.packages": "jax==0.11.0"}))
+    ),
     "rights.bucket-far": a_bucket_overseas,
     "rights.bucket-key": a_bucket_whose_key_is_refused,
     "cluster.foreign-pods": a_jobset_without_a_queue,

@@ -1,97 +1,156 @@
-"""An engine and a registry in memory, as `xsft.effects.images.build` wants them."""
+"""An engine and registries in memory, as `xsft.image.push` uses them: what is pushed is what is there."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import IO, Any
 
-from xsft.base.errors import Unreachable, XsftError
-from xsft.effects.images.docker_client import EngineImage
-from xsft.effects.images.registry_client import RegistryImage
-from xsft.image.contents import ImageConfiguration
-from xsft.image.model import Base, BuildStep
-from xsft.image.progress import BuildEvent
+from xsft.base.errors import EnvironmentMissing, Unreachable, XsftError
+from xsft.image.build import Build
+from xsft.image.code_layer import RECORD, ImageDocuments, digest_of
+from xsft.image.engine import EngineImage
+from xsft.image.registry import Manifest
+
+OCI = "application/vnd.oci.image.manifest.v1+json"
+
+
+def image_of(
+    record: Mapping[str, Any] | None, *, labels: Mapping[str, str] | None = None
+) -> tuple[ImageDocuments, bytes]:
+    """Return the documents of a small image, and its only layer. `record`: content of RECORD; None: no such file."""
+    with tarfile.open(fileobj=(packed := io.BytesIO()), mode="w") as tar:
+        content = json.dumps(record).encode()
+        entry = tarfile.TarInfo("other" if record is None else RECORD)
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    layer = gzip.compress(packed.getvalue(), mtime=0)
+    configuration = json.dumps(
+        {"config": {"Labels": dict(labels or {})}, "rootfs": {"diff_ids": [digest_of(packed.getvalue())]}}
+    ).encode()
+    manifest = {
+        "mediaType": OCI,
+        "config": {"digest": digest_of(configuration), "size": len(configuration)},
+        "layers": [{"digest": digest_of(layer), "size": len(layer)}],
+    }
+    documents = ImageDocuments(media_type=OCI, manifest=json.dumps(manifest).encode(), configuration=configuration)
+    return documents, layer
 
 
 @dataclass
-class FakeRegistry:
-    """`images`: reference with tag or digest -> digest."""
+class FakeRepository:
+    """Answers for every name; `maker.repository(name, env=…)` returns it."""
 
-    images: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """By digest."""
+    name: str = ""
+    images: dict[str, ImageDocuments] = field(default_factory=dict)
+    """By tag and by digest."""
+    blobs: dict[str, bytes] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     down: bool = False
     refuses: XsftError | None = None
     """What a push is told."""
+    forgets: bool = False
+    """Whether a pushed manifest is not there afterwards."""
 
-    def manifest_digest(self, ref: str) -> str | None:
-        self.asked.append(ref)
+    def __call__(self, name: str, *, env: Mapping[str, str]) -> FakeRepository:
+        self.name = name
+        return self
+
+    @property
+    def at(self) -> Any:
+        return SimpleNamespace(reference=self.name.rpartition(":")[2])
+
+    def add(self, tag: str, image: tuple[ImageDocuments, bytes]) -> str:
+        documents, layer = image
+        self.blobs |= {digest_of(content): content for content in (layer, documents.configuration)}
+        self.images |= {tag: documents, documents.digest: documents}
+        return documents.digest
+
+    def manifest(self, reference: str) -> tuple[bytes, Manifest] | None:
+        image = self.image(reference)
+        return (image.manifest, Manifest()) if image else None
+
+    def image(self, reference: str) -> ImageDocuments | None:
+        self.asked.append(reference)
         if self.down:
             raise Unreachable("the registry does not answer", id="registry-unreachable")
-        return self.images.get(ref)
+        return self.images.get(reference)
 
-    def image(self, ref: str) -> RegistryImage | None:
-        digest = self.manifest_digest(ref)
-        if digest is None:
-            return None
-        made = ImageConfiguration(platforms=(), labels=self.labels.get(digest, {}))
-        return RegistryImage(digest=digest, configuration=made)
+    def blob(self, digest: str) -> bytes:
+        return self.blobs[digest]
 
-    def try_push(self, repository: str) -> None:
+    def refuse_unless_pushable(self) -> None:
         if self.refuses:
             raise self.refuses
 
-    def take(self, repository: str, tag: str, digest: str, labels: Mapping[str, str]) -> None:
-        self.images[f"{repository}:{tag}"] = self.images[f"{repository}@{digest}"] = digest
-        self.labels[digest] = labels
+    def add_blob(self, content: IO[bytes], *, digest: str) -> int:
+        content.seek(0)
+        data = content.read()
+        assert digest_of(data) == digest
+        sent = 0 if digest in self.blobs else len(data)
+        self.blobs[digest] = data
+        return sent
+
+    def put_manifest(self, image: ImageDocuments, *, tag: str) -> None:
+        if not self.forgets:
+            self.images |= {tag: image, image.digest: image}
 
 
 @dataclass
-class FakeDocker:
-    registry: FakeRegistry
-    held: dict[str, str] = field(default_factory=dict)
-    """Reference -> what it was made of."""
-    held_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """By what it was made of."""
-    bases: dict[str, Base] = field(default_factory=dict)
+class FakeEngine:
+    registry: FakeRepository
+    record: Mapping[str, Any]
+    """What a build of the dependencies records."""
+    images: dict[str, EngineImage] = field(default_factory=dict)
+    contents: dict[str, list[str]] = field(default_factory=dict)
+    """Paths of the context by the name of the image that was built from it."""
     did: list[str] = field(default_factory=list)
-    pulled: list[str] = field(default_factory=list)
-    """References."""
-    before_push: Callable[[str], None] = lambda _ref: None
-    after_push: Callable[[str, str], str] = lambda _ref, digest: digest
-    builds_differ_by: str = ""
-    """Two machines make other bytes of the same content: times."""
+    free: int | None = None
+    missing: bool = False
 
-    def labels(self, ref: str) -> Mapping[str, str] | None:
-        return self.held_labels.get(self.held[ref], {}) if ref in self.held else None
+    def connect(self, _env: Mapping[str, str]) -> FakeEngine:
+        if self.missing:
+            raise EnvironmentMissing("The Docker engine does not answer.", id="docker-not-running")
+        return self
 
-    def images(self, image: str) -> Sequence[EngineImage]:
-        return ()
+    def image(self, ref: str) -> EngineImage | None:
+        return self.images.get(ref)
 
-    def base(self, ref: str) -> Base | None:
-        return self.bases.get(ref)
+    def free_bytes(self) -> int | None:
+        return self.free
 
-    def build(self, step: BuildStep, *, name: str, on_event: Callable[[BuildEvent], None]) -> None:
-        if step.name == "code" and step.args["DEPS_IMAGE"] not in self.held:
-            raise AssertionError("the dependencies are not there to build on")
-        self.did.append(f"build {step.name}")
-        self.held[name] = f"{step.tag}{self.builds_differ_by}"
-        self.held_labels[self.held[name]] = step.labels
+    def build(self, build: Build, *, engine: Any, client: Any, on_line: Callable[[str], None]) -> None:
+        self.did.append(f"build {build.name.rpartition(':')[2].partition('-')[0]}")
+        self.images[build.name] = EngineImage(id=hashed(build.name), digests=(), labels=build.labels)
+        self.contents[build.name] = [file.path for file in build.files]
 
-    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None]) -> None:
-        self.did.append("pull")
-        self.pulled.append(ref)
-        self.held[ref] = digest = self.registry.images[ref]
-        self.held_labels[digest] = self.registry.labels[digest]
+    def pull(self, ref: str, *, on_line: Callable[[str], None]) -> EngineImage:
+        self.did.append(f"pull {ref}")
+        self.images[ref] = EngineImage(id=hashed(ref), digests=(ref,), labels={})
+        return self.images[ref]
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
-        self.held[f"{repository}:{tag}"] = self.held[ref]
+        self.images[f"{repository}:{tag}"] = self.images[ref]
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> str:
-        self.before_push(f"{repository}:{tag}")
+    def read_file(self, ref: str, path: str) -> bytes | None:
+        return json.dumps(self.record).encode() if ref in self.images else None
+
+    def push(self, ref: str, *, repository: str, tag: str, on_line: Callable[[str], None]) -> str:
         self.did.append(f"push {tag.partition('-')[0]}")
-        digest = f"sha256:{hashlib.sha256(self.held[image].encode()).hexdigest()}"
-        self.registry.take(repository, tag, digest, self.held_labels[self.held[image]])
-        return self.after_push(f"{repository}:{tag}", digest)
+        return self.registry.add(tag, image_of(self.record, labels=self.images[ref].labels))
+
+
+def hashed(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def names_in(layer: bytes) -> Iterator[str]:
+    """Yield the files of a pushed layer."""
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(layer))) as tar:
+        yield from (member.name for member in tar.getmembers() if not member.isdir())

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import time
+from itertools import permutations
+from pathlib import Path
 
 import pytest
+from docker.utils.build import PatternMatcher
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.engine.daemon import Engine
 from tests.image.materials import file
-from xsft.image.context import accept_size, arguments, context_problems, largest, secret_in
-from xsft.image.model import ContextFile
+from xsft.image.context import (
+    ContextFile,
+    accept_problems,
+    context_problems,
+    dockerfile_arguments,
+    ignore_matcher,
+    largest,
+    secret_in,
+)
 
 BEGIN = b"-----BEGIN PRIVATE" + b" KEY-----\n"
 
@@ -31,8 +44,8 @@ def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() 
     assert "30.1 GB" in found.message
     assert "7.bin (7.52 GB), 6.bin" in found.message
     assert "1.bin" not in found.message
-    assert [p.severity for p in accept_size((found,), ["image-context-large"])] == ["warning"]
-    assert accept_size((found,), ["image-context-link"]) == (found,)
+    assert [p.severity for p in accept_problems((found,), ["image-context-large"])] == ["warning"]
+    assert accept_problems((found,), ["image-context-link"]) == (found,)
     assert context_problems(files[:1], limit=2**30) == ()
 
 
@@ -42,7 +55,7 @@ def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() 
 def test_files_named_like_secrets_are_refused_and_cannot_be_accepted(name: str) -> None:
     found = context_problems((file(name),))
     assert [p.id for p in found] == ["image-context-secret"]
-    assert accept_size(found, ["image-context-secret"]) == found
+    assert accept_problems(found, ["image-context-secret"]) == found
 
 
 @pytest.mark.parametrize("name", [".env.example", "code/tokens.py", "tokenizer.json", "code/environment", "ca.pem"])
@@ -69,7 +82,13 @@ arg A B="two words" C='x'
   ARG D=  # nothing
 RUN echo ARG E=1
 """
-    assert arguments(text) == {"BASE_IMAGE": "python:3.12-slim", "A": None, "B": "two words", "C": "x", "D": None}
+    assert dockerfile_arguments(text) == {
+        "BASE_IMAGE": "python:3.12-slim",
+        "A": None,
+        "B": "two words",
+        "C": "x",
+        "D": None,
+    }
 
 
 def test_text_similar_to_a_key_is_scanned_in_linear_time() -> None:
@@ -78,3 +97,65 @@ def test_text_similar_to_a_key_is_scanned_in_linear_time() -> None:
     for almost in (b"a: " * 10_000, b"a: b\n" * 10_000, b"a: \\r\\n" * 10_000, b" \n" * 10_000, BEGIN * 1000):
         assert secret_in(BEGIN + almost + b"!") == ""
     assert time.process_time() - started < 5
+
+
+RULES = ("*", "!requirements.txt", "**/__pycache__", "a/*", "!a/b", "**/*.pyc", "a/**", "/x", "a?c", "[ab]c", "a/**/z")
+PATHS = st.lists(st.text("abcxz.", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
+
+
+def test_rules_in_any_order_match_as_the_docker_sdk_matches_them() -> None:
+    paths = ("requirements.txt", "a", "a/b", "a/b/c", "x", "abc", "ac", "bc", "a/z", "a/q/z", "f.pyc", "d/f.pyc")
+    for rules in permutations(RULES, 3):
+        ours, theirs = ignore_matcher("\n".join(rules)), PatternMatcher(list(rules))
+        assert [path for path in paths if ours(path)] == [path for path in paths if theirs.matches(path)], rules
+
+
+@given(st.lists(st.sampled_from([*RULES, "**", "!**/c", "b*", "!a", "x.z"]), max_size=5), PATHS)
+def test_any_path_is_ignored_as_the_docker_sdk_ignores_it(rules: list[str], path: str) -> None:
+    if path in {".", ".."} or "." in path.split("/") or ".." in path.split("/"):
+        return
+    assert ignore_matcher("\n".join(rules))(path) == bool(PatternMatcher(rules).matches(path))
+
+
+def test_comments_blanks_and_a_byte_order_mark_are_no_rules() -> None:
+    ignored = ignore_matcher("\ufeff# *\n\n  \n./a/\n!a")
+    assert not ignored("a")
+    assert not ignored("b")
+    assert ignore_matcher("#x\na")("a")
+
+
+UNLIKE_THE_SDK = {
+    "**/.cache": (
+        "a/.cache/x",
+        "a/b/.cache/x",
+        "a/.cachex/y",
+    ),  # the SDK looks at as many parents as the rule has parts
+    "Data": ("Data/x", "data/x"),  # the SDK takes them for the same
+    "**/keep/*": ("a/b/keep/x/y", "a/keep"),
+    "!a/.cache/mine.py": ("a/.cache/mine.py", "data/mine.py"),
+}
+"""Rules in this order, and paths that they are about."""
+
+
+def test_docker_sdk_differs_from_docker_for_some_rules() -> None:
+    """Why xsft has a matcher of its own: docker 7.1.0, utils/build.py `PatternMatcher.matches`, utils/fnmatch.py."""
+    assert ignore_matcher("**/.cache")("a/b/.cache/x")
+    assert not PatternMatcher(["**/.cache"]).matches("a/b/.cache/x")
+    assert not ignore_matcher("Data")("data/x")
+    assert PatternMatcher(["Data"]).matches("data/x")
+
+
+@pytest.mark.engine
+def test_real_build_sends_the_same_files(engine: Engine, tmp_path: Path) -> None:
+    paths = sorted({path for paths in UNLIKE_THE_SDK.values() for path in paths})
+    for path in paths:
+        (tmp_path / "context" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "context" / path).write_text(path)
+    rules = "\n".join(UNLIKE_THE_SDK)
+    (tmp_path / "context" / ".dockerignore").write_text(f"{rules}\nDockerfile\n.dockerignore\n")
+    (tmp_path / "context" / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
+    engine.docker("build", "--output", str(tmp_path / "out"), str(tmp_path / "context"))
+    taken = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert taken == [path for path in paths if not ignore_matcher(rules)(path)]
+    assert "data/x" in taken
+    assert "a/b/.cache/x" not in taken

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 
 from tests.image.materials import DIGEST, OPTIONS
 from tests.replacing import replace
-from xsft.image.lock import SCHEMA, read_base, read_lock, same_image, update_lock, with_base
-from xsft.image.model import Base, BuildOptions, LockedImage
+from xsft.image.lock import (
+    SCHEMA,
+    LockedImage,
+    last_options,
+    read_base,
+    read_lock,
+    same_image,
+    update_lock,
+    with_base,
+)
+from xsft.image.options import BuildOptions
+from xsft.image.recipe import Base
 
 LOCKED = LockedImage(
     image="post_training",
@@ -172,3 +182,11 @@ def test_lock_options_hold_no_registry_and_no_local_file() -> None:
     text = update_lock(None, replace(LOCKED, options=options))
     assert "/home/me" not in text
     assert "registry" not in text
+
+
+def test_options_are_those_of_the_repository_else_of_the_last_push() -> None:
+    other = replace(LOCKED, repository="a.dev/p/r", pushed_at="2027-01-01T00:00:00+00:00", options=None)
+    images = {locked.repository: locked for locked in (LOCKED, other)}
+    assert last_options(images, LOCKED.repository) == LOCKED
+    assert last_options(images, "b.dev/p/r") == last_options(images, None) == other
+    assert last_options({}, "b.dev/p/r") is None

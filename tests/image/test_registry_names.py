@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from xsft.base.errors import UsageError
-from xsft.image.registry_names import ImageName, base_url, is_google, may_be_told, parse_image_name
-from xsft.machine.sockets import is_loopback
+from xsft.image.registry_names import (
+    ImageName,
+    base_url,
+    is_google,
+    is_loopback,
+    may_receive_login,
+    parse_image_name,
+)
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -34,8 +40,7 @@ def test_invalid_image_name_is_refused(ref: str) -> None:
 
 def test_registry_addresses_use_http_only_on_loopback() -> None:
     assert (
-        parse_image_name("python:3").url("manifests", "3")
-        == "https://registry-1.docker.io/v2/library/python/manifests/3"
+        parse_image_name("python:3").url("manifests/3") == "https://registry-1.docker.io/v2/library/python/manifests/3"
     )
     assert parse_image_name("127.0.0.1:5000/a/b").url("tags/list") == "http://127.0.0.1:5000/v2/a/b/tags/list"
     assert base_url("10.0.0.1:5000") == "https://10.0.0.1:5000"
@@ -62,36 +67,21 @@ def test_only_registries_of_google_get_the_google_login(host: str, google: bool)
 
 
 @pytest.mark.parametrize(
-    ("realm", "host", "told"),
+    ("realm", "host", "receives"),
     [
-        ("https://auth.docker.io/token", "registry-1.docker.io", True),
         ("https://auth.docker.io/token", "docker.io", True),
-        ("https://ghcr.io/token", "ghcr.io", True),
-        ("https://gitlab.com/jwt/auth", "registry.gitlab.com", True),
         ("https://us-docker.pkg.dev/v2/token", "us-docker.pkg.dev", True),
+        ("https://login.example.net/token", "registry.example.com", True),
         ("http://auth.docker.io/token", "docker.io", False),
-        ("https://evil.example/token", "docker.io", False),
-        ("https://docker.io.evil.example/token", "docker.io", False),
-        ("https://evil.co.uk/token", "registry.mine.co.uk", False),
-        ("https://auth.mine.co.uk/token", "registry.mine.co.uk", True),
-        ("https://auth.mine.com.au/token", "registry.mine.com.au", True),
-        ("https://auth.mine.gov.uk/token", "registry.mine.gov.uk", True),
-        ("https://evil.gov.uk/token", "registry.mine.gov.uk", False),
-        ("https://evil.kobe.jp/token", "registry.kobe.jp", False),
-        ("https://evil.github.io/token", "mine.github.io", False),
-        ("https://evil.azurewebsites.net/token", "mine.azurewebsites.net", False),
-        ("https://auth.mine.corp/token", "registry.mine.corp", True),
-        ("https://other.corp/token", "registry.mine.corp", False),
-        ("https://auth/token", "registry", False),
         ("http://127.0.0.1:9/token", "127.0.0.1:5000", True),
         ("http://[::1]:9/token", "[::1]:5000", True),
-        ("https://evil.example/token", "127.0.0.1:5000", False),
+        ("http://elsewhere.example/token", "127.0.0.1:5000", False),
         ("http://127.0.0.1:9/token", "docker.io", False),
+        ("https://127.0.0.1:9/token", "docker.io", False),
         ("", "docker.io", False),
-        ("https://10.0.0.1:5001/token", "10.0.0.1:5000", True),
-        ("https://203.0.0.1/token", "10.0.0.1:5000", False),
-        ("https://[2001:db8::2]/token", "[2001:db8::1]:5000", False),
     ],
 )
-def test_credentials_go_only_to_realms_of_the_registry_domain(realm: str, host: str, told: bool) -> None:
-    assert may_be_told(realm, host) is told
+def test_a_login_goes_to_a_token_service_only_over_tls_or_from_loopback_to_loopback(
+    realm: str, host: str, receives: bool
+) -> None:
+    assert may_receive_login(realm, host) is receives

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import mmap
 import secrets
@@ -14,7 +15,12 @@ import pytest
 
 from tests.engine.base import ROOTFS_TAG, BaseImage
 from tests.engine.daemon import Engine
-from tests.images.tiny import BUILD, PACKAGES, Index, index, lay, uv_wheel
+from tests.engine.steps import context
+from tests.image.materials import recipe
+from tests.images.tiny import BUILD, PACKAGES, Index, index, uv_wheel
+from xsft.image.code_layer import RECORD, RECORD_DECODER, DepsRecord
+from xsft.image.engine import connect_engine
+from xsft.image.push import ImageMaker, _build_code
 from xsft.machine.paths import own_cache
 
 pytestmark = pytest.mark.engine
@@ -46,30 +52,19 @@ def deps(engine: Engine, base_image: BaseImage, private_index: Index, folder: Pa
     return build_deps(engine, base_image, private_index, folder, "--no-cache", tag="tiny:deps")
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> Path:
-    """Context of the code image, everything in it unused."""
-    for name in ("code.Dockerfile", "place.py"):
-        shutil.copy(BUILD / name, tmp_path / name)
-    for name in ("maxtext", "tunix", "code", "xsft"):
-        (tmp_path / name).mkdir()
-    return tmp_path
-
-
 def test_login_of_the_index_is_used_and_is_in_no_layer_or_history(
-    engine: Engine, private_index: Index, deps: str, context: Path, folder: Path
+    engine: Engine, private_index: Index, deps: str, tmp_path: Path, folder: Path
 ) -> None:
     assert [path for path, known in private_index.asked if known and path.endswith(".whl")]
     marker = secrets.token_hex(16)
-    lay(context, {"code/mine.py": f"# {marker}\n"})
-    build_code(engine, context, deps, tag="tiny:searched")
+    code = build_code(engine, tmp_path, deps, {"code/mine.py": f"# {marker}\n"})
     found = folder / "saved.tar"
-    engine.docker("save", "--output", str(found), deps, "tiny:searched")
+    engine.docker("save", "--output", str(found), deps, code)
     user, _, password = private_index.login.partition(":")
     needles = [password, base64.b64encode(private_index.login.encode()).decode(), private_index.url.partition("//")[2]]
     assert is_in(found, marker.encode()), "the search finds what is there"
     assert [needle for needle in needles if is_in(found, needle.encode())] == []
-    history = engine.docker("history", "--no-trunc", "tiny:searched").stdout
+    history = engine.docker("history", "--no-trunc", code).stdout
     assert "pip_conf" in history
     assert [needle for needle in (*needles, user) if needle in history] == []
 
@@ -129,50 +124,47 @@ def test_image_contains_the_list_of_packages(engine: Engine, deps: str) -> None:
     assert "pkg:pypi/libtpu@9.9" in [one["purl"] for one in listed["components"]]
 
 
-def test_changed_line_adds_one_file_in_the_last_layer(engine: Engine, deps: str, context: Path) -> None:
-    fork = PACKAGES["maxtext"]
-    lay(context / "maxtext" / "src", fork)
-    build_code(engine, context, deps, tag="tiny:one")
-    lay(context / "maxtext" / "src", {"maxtext/train.py": "LOSS = 1\n"})
-    build_code(engine, context, deps, tag="tiny:two")
-    assert [run(engine, f"tiny:{name}", "import maxtext.train as t; print(t.LOSS)") for name in ("one", "two")] == [
-        "2",
-        "1",
+def test_the_last_layer_records_the_lock_and_what_is_installed(
+    engine: Engine, deps: str, private_index: Index, base_image: BaseImage
+) -> None:
+    record = record_of(engine, deps)
+    assert record.lock_sha256 == hashlib.sha256(private_index.lock().encode()).hexdigest()
+    assert record.packages["maxtext"]["train.py"] == hashlib.sha256(b"LOSS = 2\n").hexdigest()
+    assert run(engine, deps, "import maxtext; print(maxtext.__file__)") == f"/{record.site}/maxtext/__init__.py"
+    assert 0 < last_layer_bytes(engine, deps) < 10_000
+
+
+def test_a_changed_line_of_a_fork_is_one_file_and_its_byte_code_is_not_the_old_one(
+    engine: Engine, deps: str, tmp_path: Path
+) -> None:
+    fork = {name: text for name, text in PACKAGES["maxtext"].items() if name != "maxtext/train.py"}
+    images = [
+        build_code(engine, tmp_path / name, deps, {**fork, "maxtext/train.py": f"LOSS = {name}\n"}) for name in "21"
     ]
-    assert run(engine, "tiny:two", "import maxtext.train as t; print(t.LOSS)", user="12345:12345") == "1"
-    old, new = (layers(engine, f"tiny:{name}") for name in ("one", "two"))
+    assert [run(engine, image, "import maxtext.train as t; print(t.LOSS)") for image in images] == ["2", "1"]
+    assert run(engine, images[1], "import maxtext.train as t; print(t.LOSS)", user="12345:12345") == "1"
+    unforked = build_code(engine, tmp_path / "none", deps, fork)
+    assert run(engine, unforked, "import importlib.util as u; print(u.find_spec('maxtext.train'))") == "None"
+    old, new = (layers(engine, image) for image in images)
     assert old[: len(layers(engine, deps))] == layers(engine, deps) == new[: len(layers(engine, deps))]
-    assert 0 < added_bytes(engine, "tiny:two", deps) < 10_000 < len(fork["maxtext/large.py"])
+    assert 0 < added_bytes(engine, images[1], deps) < 10_000 < len(fork["maxtext/large.py"])
 
 
-def test_code_fork_and_tunix_can_be_imported(engine: Engine, deps: str, context: Path) -> None:
-    lay(
-        context,
-        {"code/mine/__init__.py": "X = 5\n", "maxtext/maxtext/__init__.py": "", "maxtext/maxtext/own.py": "Y = 6\n"},
-    )
-    lay(context, {"tunix/tunix/__init__.py": "Z = 7\n"})
-    build_code(engine, context, deps, tag="tiny:all")
-    assert run(engine, "tiny:all", "import mine, maxtext.own, tunix; print(mine.X, maxtext.own.Y, tunix.Z)") == "5 6 7"
-
-
-def test_image_labels_equal_those_of_the_readme(engine: Engine, deps: str, context: Path) -> None:
-    given = {"REVISION": "0123abcd", "DIRTY": "true", "MAXTEXT_SOURCE": "tree 4567-dirty"}
-    build_code(
-        engine, context, deps, *(f"--build-arg={name}={value}" for name, value in given.items()), tag="tiny:labels"
-    )
-    assert labels(engine, deps)["dev.xsft.kind"] == "deps"
-    assert labels(engine, "tiny:labels") == {
+def test_code_fork_and_tunix_can_be_imported_and_the_labels_stay(engine: Engine, deps: str, tmp_path: Path) -> None:
+    files = {"code/mine/__init__.py": "X = 5\n", "maxtext/__init__.py": "", "maxtext/own.py": "Y = 6\n"}
+    image = build_code(engine, tmp_path, deps, {**files, "tunix/__init__.py": "Z = 7\n"})
+    assert run(engine, image, "import mine, maxtext.own, tunix; print(mine.X, maxtext.own.Y, tunix.Z)") == "5 6 7"
+    assert labels(engine, deps) == {
         "org.opencontainers.image.title": "xsft post-training",
         "org.opencontainers.image.base.name": "xsft-tests-base",
         "org.opencontainers.image.base.digest": "sha256:base",
-        "org.opencontainers.image.revision": "0123abcd",
-        "dev.xsft.dirty": "true",
-        "dev.xsft.kind": "code",
-        "dev.xsft.evaluate.sha256": "",
+        "dev.xsft.kind": "deps",
         "dev.xsft.lock.sha256": "lock",
         "dev.xsft.maxtext.version": "0.2.5",
-        "dev.xsft.maxtext.source": "tree 4567-dirty",
+        "dev.xsft.maxtext.source": "pypi",
     }
+    tag = image.rpartition(":")[2]
+    assert labels(engine, image) == {**labels(engine, deps), "dev.xsft.kind": "code", "dev.xsft.tag": tag}
 
 
 def test_a_base_without_python_is_reported_at_once(
@@ -214,9 +206,21 @@ def deps_context(index: Index, folder: Path, *, newer: str = "") -> Path:
     return context
 
 
-def build_code(engine: Engine, context: Path, deps: str, *options: str, tag: str) -> None:
-    argv = ("build", "-t", tag, "-f", str(context / "code.Dockerfile"), f"--build-arg=DEPS_IMAGE={deps}")
-    engine.docker(*argv, *options, str(context))
+def build_code(engine: Engine, folder: Path, deps: str, files: dict[str, str]) -> str:
+    """Lay the files over `deps` as `xsft image build` does; return the image's name."""
+    docker = connect_engine(engine.env)
+    made = recipe(code=context(folder, files))
+    docker.tag(deps, repository="localhost/xsft/post-training", tag=made.deps.tag)
+    _build_code(docker, made, ImageMaker(images=folder, env=engine.env), record=record_of(engine, deps))
+    return made.local(made.code.tag)
+
+
+def record_of(engine: Engine, image: str) -> DepsRecord:
+    return RECORD_DECODER.decode(connect_engine(engine.env).read_file(image, f"/{RECORD}") or b"")
+
+
+def last_layer_bytes(engine: Engine, image: str) -> int:
+    return int(engine.docker("history", "--human=false", "--format", "{{.Size}}", image).stdout.split()[0])
 
 
 def run(engine: Engine, image: str, code: str, *, user: str = "0:0") -> str:

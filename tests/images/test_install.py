@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import subprocess
@@ -16,9 +17,8 @@ from uv import find_uv_bin
 
 from tests.fakes.loopback import serving_http
 from tests.images.tiny import BUILD, install_script
-from xsft.image.build_errors import build_failed
-from xsft.image.model import BuildStep
-from xsft.image.progress import BuildOutput
+from xsft.image.code_layer import RECORD_DECODER
+from xsft.image.failures import FailedRequest, explain_failure
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_output_of_real_pip_and_uv_is_explained(
     (tmp_path / "lock.txt").write_text(f"six==9.9 --hash=sha256:{'0' * 64}\n")
     lines = (f"index-url = {index.format(refusing, secret=secret)}", "retries = 0")
     (tmp_path / "pip.conf").write_text("\n".join(("[global]", *lines)))
-    uv = (find_uv_bin(), "pip", "install", "--python", sys.executable, "--target", str(tmp_path), *install.ALL)
+    uv = (find_uv_bin(), *install.UV, "--python", sys.executable, "--target", str(tmp_path))
     argv = {
         "pip": (sys.executable, str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
         "uv": (*uv, *install.LOCKED, "--requirement", "lock.txt"),
@@ -118,9 +118,25 @@ def test_output_of_real_pip_and_uv_is_explained(
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode != 0
-    reading = BuildOutput()
-    for line in ("#5 [2/2] RUN install.py", *(f"#5 9.1 {line}" for line in done.stdout.splitlines())):
-        list(reading.events(line))
-    error = build_failed(reading, BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=()))
+    said = "\n".join(f"#5 9.1 {line}" for line in done.stdout.splitlines())
+    error = explain_failure(said, FailedRequest(what="build the deps image", stage="build"))
     assert error.problem_id == id, done.stdout
     assert secret not in done.stdout
+
+
+def test_the_record_names_the_lock_and_every_installed_file(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    for name, text in {"maxtext/__init__.py": "", "maxtext/a/b.py": "1", "maxtext/__pycache__/b.pyc": "1"}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    (tmp_path / "lock.txt").write_text("jax==1\n")
+    monkeypatch.syspath_prepend(str(site))
+    install.record(str(tmp_path / "lock.txt"), str(tmp_path / "deps.json"))
+    record = RECORD_DECODER.decode((tmp_path / "deps.json").read_bytes())
+    assert record.lock_sha256 == hashlib.sha256(b"jax==1\n").hexdigest()
+    assert record.cache_tag == sys.implementation.cache_tag
+    assert record.packages == {
+        "maxtext": {"__init__.py": hashlib.sha256(b"").hexdigest(), "a/b.py": hashlib.sha256(b"1").hexdigest()}
+    }

@@ -106,6 +106,6 @@ def test_the_dockerfile_installs_each_layer_of_the_plan_from_its_own_rows_alone(
     steps = [step for step in text.split("\nRUN ") if "install.py layer" in step]
     assert len(steps) == len(INSTALL.LAYERS) + 1
     for number, step in enumerate(steps, start=1):
-        assert f"source=/xsft/{number}.txt,target=/run/xsft/{number}.txt" in step
+        assert f"source=/xsft/out/{number}.txt,target=/run/xsft/{number}.txt" in step
         assert step.split("\n\n")[0].rstrip().endswith(f"install.py layer /run/xsft {number}")
         assert "source=requirements.txt" not in step

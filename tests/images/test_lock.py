@@ -12,7 +12,7 @@ from xsft.environments.environments import LOCKS, environment_for
 from xsft.environments.installed import BuiltEnvironment
 
 FOLDER = Path(__file__).parents[2] / "images" / "post_training"
-BUILD_FILES = ("Dockerfile", "code.Dockerfile")
+BUILD_FILES = ("Dockerfile",)
 
 
 def pins(text: str) -> dict[str, str]:
@@ -76,9 +76,8 @@ def test_dockerfiles_use_no_remote_frontend(name: str) -> None:
     assert not re.search(r"^#\s*syntax\s*=", read(name), re.MULTILINE | re.IGNORECASE)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("Dockerfile", "deps"), ("code.Dockerfile", "code")])
-def test_readme_tables_list_the_arguments_secrets_and_labels(name: str, kind: str) -> None:
-    text = read(name)
+def test_readme_tables_list_the_arguments_secrets_and_labels() -> None:
+    text, kind = read("Dockerfile"), "deps"
     arguments = set(re.findall(r"^ARG ([A-Z0-9_]+)", text, re.MULTILINE))
     assert arguments == {row[0] for row in table("build argument") if row[1] == kind}
     secrets = set(re.findall(r"type=secret,id=(\w+)", text))

@@ -22,9 +22,8 @@ from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unreachable
-from xsft.effects.images import docker_client
-from xsft.effects.images.docker_client import Engine
-from xsft.effects.images.docker_run import FOLDER_LABEL, Mount
+from xsft.image.container import FOLDER_LABEL, Mount
+from xsft.image.engine import Engine, connect_engine
 from xsft.launch.local_container import LocalContainer, container_for, mounts, user_in
 from xsft.launch.local_machine import Machine, in_image
 from xsft.launch.local_run import LocalResult, run_local
@@ -148,12 +147,12 @@ def test_a_container_runs_as_root_only_in_a_rootless_engine(rootless: bool, user
 
 @pytest.fixture
 def docker(engine: RunningEngine) -> Engine:
-    return docker_client.connect_engine(engine.env)
+    return connect_engine(engine.env)
 
 
 @pytest.fixture(scope="module")
 def image(engine: RunningEngine, base_image: BaseImage, tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = docker_client.connect_engine(engine.env)
+    made = connect_engine(engine.env)
     return fake_trainer_image(made, tmp_path_factory.mktemp("trainer"), base=base_image.reference)
 
 

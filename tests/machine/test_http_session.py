@@ -18,18 +18,15 @@ import pytest
 import requests
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from google.auth.credentials import AnonymousCredentials
-from google.oauth2.credentials import Credentials
 
-from tests.fakes.artifact_registry import TYPES
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
 from tests.fakes.loopback import serving_http
-from xsft.effects.images import docker_client
-from xsft.effects.images.artifact_registry import ArtifactRegistry, artifact_registry_client
-from xsft.effects.images.registry_client import Registries
-from xsft.effects.images.seen import look_at_image
-from xsft.image.artifact_names import Repository
+from xsft.image.artifact_registry import create_repository
+from xsft.image.engine import connect_engine
+from xsft.image.login import Login
+from xsft.image.look import look_at_image
+from xsft.image.registry import RegistryClient
 from xsft.machine.google_login import google_credentials, google_token
 from xsft.machine.http_session import Session
 from xsft.machine.storage import gcs_storage
@@ -101,8 +98,8 @@ def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def registries(tmp_path: Path) -> Registries:
-    return Registries(env={"HOME": str(tmp_path)})
+def repository(server: Server, tmp_path: Path) -> RegistryClient:
+    return RegistryClient(f"{server.address}/team/image", env={"HOME": str(tmp_path)})
 
 
 def test_requests_without_a_session_of_xsft_sends_the_netrc_login(server: Server, netrc: str) -> None:
@@ -110,23 +107,22 @@ def test_requests_without_a_session_of_xsft_sends_the_netrc_login(server: Server
     assert server.logins == {netrc}
 
 
-def test_a_registry_and_its_redirect_target_receive_no_credentials(server: Server, registries: Registries) -> None:
+def test_a_registry_and_its_redirect_target_receive_no_credentials(server: Server, repository: RegistryClient) -> None:
     with serving() as storage:
         storage.answers["/blob"] = (200, {}, CONFIG)
         server.answers["/v2/team/image/manifests/v1"] = (200, {}, MANIFEST)
         blob = {"Location": f"http://{storage.address}/blob"}
         server.answers[f"/v2/team/image/blobs/{CONFIG_DIGEST}"] = (307, blob, b"")
-        assert registries.image(f"{server.address}/team/image:v1").labels == {"a": "1"}
-        assert registries.pause_asked(server.address) is None
+        assert repository.image("v1").configuration == CONFIG
     assert (server.logins, storage.logins) == ({""}, {""})
     assert [path for path, _ in storage.asked] == ["/blob"]
 
 
-def test_a_token_service_gets_the_users_own_login_or_none(server: Server, registries: Registries) -> None:
+def test_a_token_service_gets_the_users_own_login_or_none(server: Server, tmp_path: Path) -> None:
     challenge = {"WWW-Authenticate": f'Bearer realm="http://{server.address}/token",service="s"'}
     server.answers["/v2/team/image/manifests/v1"] = (401, challenge, b"")
     server.answers["/token"] = (200, {}, b'{"token": "anonymous"}')
-    assert look_at_image(f"{server.address}/team/image:v1", env=registries.env).status == "unread"
+    assert look_at_image(f"{server.address}/team/image:v1", env={"HOME": str(tmp_path)}).status == "unread"
     assert [(path.partition("?")[0], login) for path, login in server.asked] == [
         ("/v2/team/image/manifests/v1", ""),
         ("/token", ""),
@@ -146,28 +142,19 @@ def test_look_at_image_uses_the_docker_login_that_a_registry_requires(server: Se
     assert server.logins == {"", server.wants}
 
 
-def test_artifact_registry_gets_only_googles_login(server: Server) -> None:
-    team = Repository(project="my-project", location="us", name="xsft")
-    server.answers[f"/v1/{team.path}"] = (200, {}, b'{"format": "DOCKER"}')
-    for credentials in (AnonymousCredentials(), Credentials(token="of-google")):
-        with artifact_registry_client(credentials, host=server.address, scheme="http") as client:
-            assert ArtifactRegistry(client=client).format_of(team) == "DOCKER"
-    assert [login for _, login in server.asked] == ["", "Bearer of-google"]
-
-
-def test_a_creation_in_artifact_registry_is_polled_with_the_google_login(server: Server) -> None:
-    team = Repository(project="my-project", location="us", name="xsft")
-    server.answers[f"/v1/{team.path}"] = (404, {}, b"{}")
-    server.answers[f"/v1/{team.parent}/repositories"] = (
-        200,
-        {},
-        json.dumps({"name": f"{team.parent}/operations/1"}).encode(),
+def test_a_creation_in_artifact_registry_is_asked_and_polled_with_the_google_login_only(server: Server) -> None:
+    parent = "projects/my-project/locations/us"
+    server.answers[f"/v1/{parent}/repositories"] = (200, {}, json.dumps({"name": f"{parent}/operations/1"}).encode())
+    server.answers[f"/v1/{parent}/operations/1"] = (200, {}, b'{"done": true}')
+    create_repository(
+        "us-docker.pkg.dev/my-project/xsft",
+        env={},
+        say=print,
+        api=f"http://{server.address}/v1",
+        find_login=lambda _host, env: Login(user="oauth2accesstoken", secret="of-google"),
+        sleep=lambda _: None,
     )
-    made = {"@type": f"{TYPES}.Repository"}
-    server.answers[f"/v1/{team.parent}/operations/1"] = (200, {}, json.dumps({"done": True, "response": made}).encode())
-    with artifact_registry_client(Credentials(token="of-google"), host=server.address, scheme="http") as client:
-        assert ArtifactRegistry(client=client).ensure(team, create=True) == "created"
-    assert [login for _, login in server.asked] == ["Bearer of-google"] * 3
+    assert [login for _, login in server.asked] == ["Bearer of-google"] * 2
 
 
 def test_a_google_login_is_renewed_with_its_own_key_only(
@@ -212,20 +199,20 @@ def test_a_bucket_with_an_emulator_is_read(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_engine_receives_no_credentials(server: Server, tmp_path: Path) -> None:
     server.answers["/version"] = (200, {}, b'{"ApiVersion": "1.41"}')
     server.answers["/v1.41/info"] = (200, {}, b'{"SecurityOptions": ["name=rootless"]}')
-    engine = docker_client.connect_engine({"DOCKER_HOST": f"tcp://{server.address}", "HOME": str(tmp_path)})
+    engine = connect_engine({"DOCKER_HOST": f"tcp://{server.address}", "HOME": str(tmp_path)})
     assert engine.rootless
     assert server.logins == {""}
 
 
 def test_loopback_is_requested_without_the_proxy_of_other_hosts(
-    server: Server, registries: Registries, monkeypatch: pytest.MonkeyPatch
+    server: Server, repository: RegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving() as proxy:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, f"http://{proxy.address}")
         for name in ("no_proxy", "NO_PROXY"):
             monkeypatch.delenv(name, raising=False)
-        assert registries.manifest_digest(f"{server.address}/team/image:v1")
+        assert repository.manifest("v1")
         assert (len(server.asked), proxy.asked) == (1, [])
         Session().get("http://registry.invalid/v2/", timeout=9)
         assert proxy.asked == [("http://registry.invalid/v2/", "")]
@@ -241,8 +228,7 @@ SENDERS = {
     "requests": "http_session",
     "google.auth.transport": "google_login",
     "google.cloud.storage": "gcs",
-    "google.cloud.artifactregistry_v1": "artifact_registry",
-    "docker": "docker_client",
+    "docker": "engine",
     "urllib3": "",
     "httpx": "",
     "aiohttp": "",
@@ -259,7 +245,14 @@ IN_PODS = {
 }
 """Programs that run in a pod, alone and with the pod's own login."""
 HARMLESS = (
-    *("requests.RequestException", "requests.exceptions", "requests.adapters", "requests.utils", "urllib3.exceptions"),
+    *(
+        "requests.RequestException",
+        "requests.Response",
+        "requests.exceptions",
+        "requests.adapters",
+        "requests.utils",
+        "urllib3.exceptions",
+    ),
     *("urllib3.BaseHTTPResponse", "docker.auth", "docker.context", "docker.errors", "docker.types", "docker.utils"),
 )
 

@@ -19,7 +19,7 @@ OURS_ALONE = {
     "data/counted_store.py": "a file in a private folder",
     "data/library_rows.py": "files of a temporary folder that xsft just made",
     "data/token": "the cache of huggingface_hub, which is the user's own; checked as regular before",
-    "effects/images": "files of a build context, checked as regular when they are listed",
+    "image/": "files of a build context, checked as regular when they are listed",
     "environments": "folders that xsft itself made, and files that it just asked for",
     "fit/": "files that ship with xsft, and files of a temporary folder that xsft just made",
     "launch/data_pipeline.py": "files of a temporary folder that xsft just made",

@@ -42,9 +42,11 @@ from tests.written import (
     silence,
     workloads,
 )
-from xsft.effects.images.lock import keep_base, keep_lock
 from xsft.environments import environments
-from xsft.image.model import Base, BuildOptions, LockedImage
+from xsft.image.lock import LockedImage
+from xsft.image.lock_file import keep_base, keep_lock
+from xsft.image.options import BuildOptions
+from xsft.image.recipe import Base
 
 LOG = 16_384
 """Characters kept of a log."""

@@ -9,7 +9,7 @@ XsftError                    1  a bug in xsft, unless a subclass says otherwise
 ├── Refused                  4  refused: it already exists, or something would be lost
 │   └── AlreadyRunning       4  another xsft process runs it
 ├── Unreachable              5  a cluster, registry or bucket did not answer
-│   └── Forbidden            5  the login may not do this on the cluster
+│   └── Forbidden            5  the login may not do this
 ├── RunFailed                6  the run failed or ended too early
 ├── TimedOut                 7  timed out
 └── Unknown                  8  the result is unknown

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, error, warning
 from xsft.checks.facts import Facts
+from xsft.image.recipe import registry_of_repository
 from xsft.image.reference import is_pinned, is_untagged, legacy_warning, tag_of
 from xsft.image.registry_names import HUB, parse_image_name
 from xsft.spec.base import Value
@@ -93,7 +94,13 @@ def _check_named_image(run: Run, image: ImageFacts) -> Iterator[Problem]:
             f"images/{image.name}, or the code it takes, changed since the push; {image.ref} does not "
             "include the change."
         )
-        yield warning("image-stale", "image.name", message, f"make image push IMAGE={image.name}")
+        yield warning("image-stale", "image.name", message, _push_again(image))
+
+
+def _push_again(image: ImageFacts) -> str:
+    """Return the whole command: it repeats the options of the last push."""
+    registry = registry_of_repository(str(image.repository), image.name)
+    return f"xsft image push --image={image.name} --registry={registry}"
 
 
 def _image_unknown(image: ImageFacts) -> Problem:

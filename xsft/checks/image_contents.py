@@ -21,7 +21,7 @@ from xsft.image.contents import (
     older,
     same_minor,
 )
-from xsft.image.recipe import PLATFORM
+from xsft.image.recipe import PACKAGES_LABEL, PLATFORM
 from xsft.spec.resolve import Run
 
 IMAGE_NOT_FOUND = LateProblem(id="image-not-found")
@@ -92,12 +92,12 @@ def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, train
         yield IMAGE_LARGE.warning("image.ref", message, "Leave out weights, data and build tools.")
     contents = contents_of(found, ref)
     if not contents.is_known:
-        message = f"The packages in {ref} are unknown: none of its labels, variables and SBOMs names MaxText or JAX."
+        message = f"The packages in {ref} are unknown: none of its labels and variables names MaxText or JAX."
         yield note(
             "image-contents-unknown",
             "image.ref",
             message,
-            "Images of `make image push` list their packages, and so does docker buildx build --sbom=true.",
+            "Images of `make image push` list their packages; so does a label dev.xsft.packages='jax==… libtpu==…'.",
             kind="unread",
         )
     yield from _entrypoint(ref, found)
@@ -142,7 +142,7 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
 def _check_libtpu_package(ref: str, contents: ImageContents) -> Iterator[Problem]:
     """Check that JAX finds the chips. Under Pathways the servers have libtpu, and the image needs none."""
     if contents.lacks_libtpu:
-        message = f"The SBOM of {ref} lists JAX and no libtpu: JAX would train on the hosts' CPUs instead of the chips."
+        message = f"The label {PACKAGES_LABEL} of {ref} names JAX and no libtpu: JAX would train on the hosts' CPUs."
         yield IMAGE_DEVICE.error("image.ref", message, "Install jax[tpu] in the image.")
 
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from xsft.catalog.releases import Layout
@@ -24,8 +23,6 @@ VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 FROM_ENV = {"ENV_JAX_VERSION": "jax", "ENV_LIBTPU_VERSION": "libtpu"}
 ENV_NAMES = frozenset({*FROM_ENV, "ENV_DEVICE", "ENV_WORKFLOW", "MAXTEXT_PKG_DIR"})
 """The variables that are read; others may hold secrets."""
-PURL = re.compile(r"pkg:pypi/([^@?#]+)@([^?#]+)(?:[?#].*)?")
-"""A Python package in an SBOM. source: package-url/purl-spec types-doc/pypi-definition.md."""
 LAYOUTS: Mapping[str, Layout] = {"/maxtext": "current", "/MaxText": "legacy"}
 
 
@@ -42,8 +39,6 @@ class ImageConfiguration(Struct, frozen=True, kw_only=True):
     entrypoint: tuple[str, ...] = ()
     made_by: tuple[str, ...] = ()
     """The command of each layer."""
-    listed: Mapping[str, str] = {}
-    """Version by the package's name in its SBOM, "" for one that is not numbers and dots; empty if it was not read."""
 
 
 class ImageContents(Struct, frozen=True, kw_only=True):
@@ -55,7 +50,7 @@ class ImageContents(Struct, frozen=True, kw_only=True):
     device: str | None = None
     """`tpu` or `gpu`: for which MaxText's own Dockerfile built it."""
     lacks_libtpu: bool = False
-    """Whether an SBOM, which lists all packages, names JAX and not libtpu."""
+    """Whether the label of its packages names JAX and not libtpu."""
     workflow: str | None = None
     """`pre-training` or `post-training`, of MaxText's own Dockerfile."""
 
@@ -81,11 +76,11 @@ class ImageLook(Struct, frozen=True, kw_only=True):
 
 
 def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
-    """Return what labels, SBOM, environment, commands and the tag tell; labels of xsft rank first, then the SBOM."""
+    """Return what labels, environment, commands and the tag tell; labels of xsft rank first."""
     labels, env = configuration.labels, configuration.env
-    listed = {name: version for name, version in configuration.listed.items() if version}
-    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env), **listed}
-    packages |= dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
+    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env)}
+    pins = dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
+    packages |= pins
     if maxtext := labels.get(MAXTEXT_LABEL):
         packages["maxtext"] = maxtext
     folder = env.get("MAXTEXT_PKG_DIR", "")
@@ -93,51 +88,16 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
         packages=packages,
         layout=next((layout for end, layout in LAYOUTS.items() if folder.endswith(end)), None),
         device=env.get("ENV_DEVICE") or None,
-        lacks_libtpu="jax" in configuration.listed and "libtpu" not in configuration.listed,
+        lacks_libtpu="jax" in pins and "libtpu" not in pins,
         workflow=env.get("ENV_WORKFLOW") or None,
     )
-
-
-class _PackageReference(Struct, frozen=True, kw_only=True, rename="camel"):
-    reference_locator: str = ""
-
-
-class _Package(Struct, frozen=True, kw_only=True, rename="camel"):
-    external_refs: tuple[_PackageReference, ...] = ()
-
-
-class _Sbom(Struct, frozen=True, kw_only=True):
-    packages: tuple[_Package, ...] = ()
-
-
-class _Statement(Struct, frozen=True, kw_only=True):
-    predicate: _Sbom
-
-
-_STATEMENT = msgspec.json.Decoder(_Statement)
-
-
-def packages_of_sbom(statement: bytes) -> dict[str, str]:
-    """Return PACKAGES in an in-toto statement with an SPDX document, as `ImageConfiguration.listed`. Raises
-    msgspec.DecodeError.
-
-    source: moby/buildkit docs/attestations/sbom.md
-    """
-    listed = (
-        one.reference_locator
-        for package in _STATEMENT.decode(statement).predicate.packages
-        for one in package.external_refs
-    )
-    pairs = (found.groups() for purl in listed if (found := PURL.fullmatch(purl)))
-    named = ((name.lower().replace("_", "-"), version) for name, version in pairs)
-    return {name: version if VERSION.fullmatch(version) else "" for name, version in named if name in PACKAGES}
 
 
 def jax_of_tag(ref: str) -> str | None:
     """Return the JAX version in the reference's tag; None if it has none."""
     tag = parse_reference(ref).tag
-    found = JAX_TAG.search(tag or "")
-    return found[1] if found else None
+    match = JAX_TAG.search(tag or "")
+    return match[1] if match else None
 
 
 def older(version: str, than: str) -> bool:
@@ -160,8 +120,8 @@ def _from_commands(commands: Iterable[str]) -> dict[str, str]:
 
 
 def _from_env(env: Mapping[str, str]) -> dict[str, str]:
-    found = {package: env.get(name, "") for name, package in FROM_ENV.items()}
-    return {package: version for package, version in found.items() if VERSION.fullmatch(version)}
+    versions = {package: env.get(name, "") for name, package in FROM_ENV.items()}
+    return {package: version for package, version in versions.items() if VERSION.fullmatch(version)}
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:

@@ -1,38 +1,29 @@
-"""Check a build context before it is sent: broken links, size and secrets; and read a Dockerfile's arguments. Pure."""
+"""The files that are put into an image: which are left out, and what is refused before anything is sent. Pure."""
 
 from __future__ import annotations
 
 import json
+import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
 
 from xsft.base.amounts import size_text
 from xsft.base.problems import Problem, error, warning
 from xsft.base.secrets import looks_token
-from xsft.image.model import ContextFile
 
 LIMIT = 500 * 2**20
-"""Largest context accepted, in bytes; MaxText's own tree is 30 MB."""
+"""Largest content accepted, in bytes; MaxText's own tree is 30 MB."""
 LARGEST = 5
-ACCEPTABLE = ("image-context-large",)
+ACCEPTABLE = ("image-context-large", "disk-full")
 """Problem ids that `--accept` takes."""
-
-ALWAYS_IGNORED = """\
-**/.git
-**/.hg
-**/.svn
-**/.venv
-**/__pycache__
-**/*.pyc
-**/.mypy_cache
-**/.ruff_cache
-**/.pytest_cache
-**/.ipynb_checkpoints
-**/.DS_Store
-"""
-"""Files that enter no image and no image's identity: version control, environments and caches. Written as a
-.dockerignore; the user's own .dockerignore follows and may re-include them.
-"""
+NEVER = frozenset(
+    {".git", ".hg", ".svn", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+    | {".ipynb_checkpoints", ".DS_Store", ".dockerignore"}
+)
+"""Names of files and folders that enter no image and no image's identity: version control, environments, caches."""
 
 _SECRET_NAMES = re.compile(
     r"\.env(\.(?!example$|sample$|template$)[^/]+)?|\.netrc|\.git-credentials|\.pypirc|\.dockercfg|\.boto"
@@ -41,75 +32,93 @@ _SECRET_NAMES = re.compile(
 )
 _ARGUMENT = re.compile(r"^\s*ARG\s+(.*)$", re.IGNORECASE)
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(\"[^\"]*\"|'[^']*'|\S*))?")
-_END = rb"(?:\s|\\[rn])"
-_HEADERS = rb"(?:[A-Za-z-]+: [^\n\\]*(?:\n|\\[rn])" + _END + rb"*)*"
-_PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----" + _END + rb"+" + _HEADERS + rb"[A-Za-z0-9+/]{40}")
+_LINE_END = rb"(?:\s|\\[rn])"
+_HEADERS = rb"(?:[A-Za-z-]+: [^\n\\]*(?:\n|\\[rn])" + _LINE_END + rb"*)*"
+_PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----" + _LINE_END + rb"+" + _HEADERS + rb"[A-Za-z0-9+/]{40}")
 """A PEM header and the first line of the key: code that only mentions the header does not match. source: RFC 7468, RFC
 1421 (headers); `\n` is a line's end in JSON.
 """
+_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+"""Wildcards of `.dockerignore` as regular expressions. source: moby v28 pkg/patternmatcher."""
+
+
+class ContextFile(Struct, frozen=True, kw_only=True):
+    """One file or link that is put into an image."""
+
+    path: str
+    """Path in the context, or in the image without the leading slash."""
+    kind: Literal["file", "link"]
+    size: int = 0
+    """Bytes."""
+    executable: bool = False
+    sha256: str = ""
+    """Hash of the content, 64 hex digits; files only."""
+    target: str | None = None
+    """Target of a link, as written."""
+    dangling: bool = False
+    """A link whose target is missing or outside the context."""
+    source: str = ""
+    """Absolute path of the file on this machine; empty for an empty file."""
+    secret: str = ""
+    """Kind of secret that the content looks like, e.g. `a private key`; never the value."""
+
+
+def ignore_matcher(rules: str) -> Callable[[str], bool]:
+    """Return a function that tells whether a path (with `/`) is ignored by a `.dockerignore`: the last rule that
+    matches wins, `!` includes again, and a rule for a folder applies to everything below it.
+    """
+    patterns = [(re.compile(_expression(rule.lstrip("!").strip())), rule.startswith("!")) for rule in _lines(rules)]
+
+    def is_ignored(path: str) -> bool:
+        ignored = False
+        above = [path]
+        while "/" in above[-1]:
+            above.append(above[-1].rpartition("/")[0])
+        for pattern, includes in patterns:
+            if any(pattern.fullmatch(folder) for folder in above):
+                ignored = not includes
+        return ignored
+
+    return is_ignored
 
 
 def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tuple[Problem, ...]:
     """Return the problems `image-context-link`, `image-context-secret` and `image-context-large`."""
-    return (*_links(files), *_find_secret_files(files), *_large(files, limit=limit))
+    return (*_broken_links(files), *_secret_files(files), *_large(files, limit=limit))
 
 
-def accept_size(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
-    """Turn accepted problems into warnings; only the size may be accepted, not a broken link or a secret."""
-    taken = {*ids}
+def accept_problems(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
+    """Turn accepted problems into warnings; only those that are disputable may be accepted, not a broken link or a
+    secret.
+    """
+    accepted = {*ids}
     return tuple(
-        warning(p.id, p.where, f"{p.message} (accepted)", "") if p.id in taken and p.can_be_accepted else p
-        for p in problems
+        warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
+        if problem.id in accepted and problem.can_be_accepted
+        else problem
+        for problem in problems
     )
 
 
 def size_of(files: Iterable[ContextFile]) -> int:
     """Return the total size in bytes."""
-    return sum(f.size for f in files)
+    return sum(file.size for file in files)
 
 
 def largest(files: Iterable[ContextFile], *, count: int = LARGEST) -> tuple[ContextFile, ...]:
-    return tuple(sorted((f for f in files if f.size), key=lambda f: (-f.size, f.path))[:count])
+    return tuple(sorted((file for file in files if file.size), key=lambda file: (-file.size, file.path))[:count])
 
 
-def _links(files: Iterable[ContextFile]) -> Iterator[Problem]:
-    for f in files:
-        if not f.dangling:
-            continue
-        how = "is absolute" if str(f.target).startswith("/") else "points outside the context"
-        message = f"{f.path} is a link to {f.target}, which {how}: it would be broken in the image."
-        fix = "Replace it with the file, or exclude it in .dockerignore."
-        yield error("image-context-link", "", message, fix)
-
-
-def _find_secret_files(files: Iterable[ContextFile]) -> Iterator[Problem]:
-    for f in files:
-        named = _SECRET_NAMES.fullmatch(f.path.rpartition("/")[2])
-        what = f.secret or ("what such a file usually holds" if named and f.kind == "file" else "")
-        if what:
-            message = f"{f.path} would be in the image, readable by everyone who can pull it: {what}."
-            fix = "Add it to .dockerignore; a run gets its secrets from Kubernetes (secrets: in the workload)."
-            yield error("image-context-secret", "", message, fix)
-
-
-def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
-    size = size_of(files)
-    if size <= limit:
-        return
-    named = ", ".join(f"{f.path} ({size_text(f.size)})" for f in largest(files))
-    message = f"The build context is {size_text(size)}; the limit is {size_text(limit)}. Largest files: {named}."
-    fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
-    yield error("image-context-large", "", message, fix, kind="disputable")
-
-
-def arguments(text: str) -> dict[str, str | None]:
+def dockerfile_arguments(text: str) -> dict[str, str | None]:
     """Return each build argument and its default (None without one). The first default counts: the one before FROM."""
-    found: dict[str, str | None] = {}
+    arguments: dict[str, str | None] = {}
     for line in text.splitlines():
-        declared = _ARGUMENT.match(line)
-        for name, default in _NAME.findall(declared[1].partition(" #")[0]) if declared else ():
-            found[name] = found.get(name) or default.strip("\"'") or None
-    return found
+        declaration = _ARGUMENT.match(line)
+        if declaration is None:
+            continue
+        for name, default in _NAME.findall(declaration[1].partition(" #")[0]):
+            arguments[name] = arguments.get(name) or default.strip("\"'") or None
+    return arguments
 
 
 def secret_in(content: bytes) -> str:
@@ -119,12 +128,56 @@ def secret_in(content: bytes) -> str:
     return "what looks like a token" if looks_token(content.decode("latin-1")) else ""
 
 
+def _lines(rules: str) -> Iterator[str]:
+    for line in rules.removeprefix("\ufeff").splitlines():
+        if line.strip() and not line.startswith("#"):
+            yield line.strip()
+
+
+def _expression(pattern: str) -> str:
+    """Translate a pattern; classes of characters, `*.py[co]`, are the same in both languages."""
+    path = posixpath.normpath(pattern).lstrip("/")
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", path)
+    return "".join(part if part.startswith("[") else _WILDCARDS.get(part, re.escape(part)) for part in parts)
+
+
+def _broken_links(files: Iterable[ContextFile]) -> Iterator[Problem]:
+    for file in files:
+        if not file.dangling:
+            continue
+        how = "is absolute" if str(file.target).startswith("/") else "points outside the context"
+        message = f"{file.path} is a link to {file.target}, which {how}: it would be broken in the image."
+        fix = "Replace it with the file, or exclude it in .dockerignore."
+        yield error("image-context-link", "", message, fix)
+
+
+def _secret_files(files: Iterable[ContextFile]) -> Iterator[Problem]:
+    for file in files:
+        kind = file.secret
+        if not kind and file.kind == "file" and _SECRET_NAMES.fullmatch(file.path.rpartition("/")[2]):
+            kind = "what such a file usually holds"
+        if kind:
+            message = f"{file.path} would be in the image, readable by everyone who can pull it: {kind}."
+            fix = "Add it to .dockerignore; a run gets its secrets from Kubernetes (secrets: in the workload)."
+            yield error("image-context-secret", "", message, fix)
+
+
+def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
+    size = size_of(files)
+    if size <= limit:
+        return
+    names = ", ".join(f"{file.path} ({size_text(file.size)})" for file in largest(files))
+    message = f"The image's files have {size_text(size)}; the limit is {size_text(limit)}. Largest files: {names}."
+    fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
+    yield error("image-context-large", "", message, fix, kind="disputable")
+
+
 def _is_service_account(content: bytes) -> bool:
     """Return whether this is a service account key. source: Google Cloud documentation, "Create and delete service
     account keys".
     """
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("type") == "service_account"
+    return isinstance(document, dict) and document.get("type") == "service_account"

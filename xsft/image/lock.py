@@ -10,17 +10,50 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict, fields, replace
 
-from xsft.image.model import Base, BuildOptions, LockedImage
-from xsft.image.recipe import base_of
+from xsft.image.options import BuildOptions
+from xsft.image.recipe import Base, parse_base
 from xsft.image.reference import parse_repository
 
 SCHEMA = "xsft.image-lock/1"
 _FAMILY = SCHEMA.rpartition("/")[0]
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class LockedImage(Struct, frozen=True, kw_only=True):
+    """A pushed image in the lock, which `submit` may run."""
+
+    image: str
+    repository: str
+    digest: str
+    """Digest of the manifest, `sha256:…`, which is what the image is."""
+    maxtext: str
+    deps: str
+    """Tag of the dependencies' image."""
+    deps_digest: str | None = None
+    """Digest of its manifest, on which the code is laid; None if it is not in the registry."""
+    code: str
+    """Tag of the image: a hash of its inputs."""
+    pushed_at: str
+    """UTC, ISO 8601."""
+    commit: str | None = None
+    dirty: bool | None = None
+    base: str = ""
+    """`Base.known`."""
+    evaluate: str | None = None
+    """sha256 of the evaluation program in the image; None: it has none."""
+    options: BuildOptions | None = None
+    """Options of the build, which the next call repeats; None if they cannot be repeated here (a folder outside the
+    project).
+    """
+
+    @property
+    def ref(self) -> str:
+        return f"{self.repository}@{self.digest}"
+
 
 for _kind in (LockedImage, BuildOptions):
     Decoder(_kind)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
@@ -32,20 +65,30 @@ def read_lock(text: str) -> dict[str, LockedImage]:
     Invalid repository names are left out, because the names become arguments of commands.
     """
     document = _parse_lock(text)
-    image = str(document.get("image", ""))
-    rows = document.get("images")
-    found = {
-        repository: _locked_image(image, str(repository), row)
-        for repository, row in (rows.items() if isinstance(rows, Mapping) else ())
-        if isinstance(row, Mapping) and _is_repository(str(repository))
-    }
-    return {str(repository): locked for repository, locked in found.items() if locked is not None}
+    image, rows = str(document.get("image", "")), document.get("images")
+    images: dict[str, LockedImage] = {}
+    for repository, row in rows.items() if isinstance(rows, Mapping) else ():
+        locked = None
+        if isinstance(row, Mapping) and _is_repository(str(repository)):
+            locked = _read_row(image, str(repository), row)
+        if locked:
+            images[str(repository)] = locked
+    return images
+
+
+def last_options(images: Mapping[str, LockedImage], repository: str | None) -> LockedImage | None:
+    """Return the entry whose options a call repeats: the repository's, else that of the last push to any other."""
+    if repository and repository in images:
+        return images[repository]
+    return max(images.values(), key=lambda locked: locked.pushed_at, default=None)
 
 
 def read_base(text: str) -> Base | None:
     """Return the pinned base image, or None. Raises ValueError for an invalid lock."""
-    base = base_of(str(_parse_lock(text).get("base") or ""))
-    return base if base and _DIGEST.fullmatch(base.digest or "") else None
+    base = parse_base(str(_parse_lock(text).get("base") or ""))
+    if base and _DIGEST.fullmatch(base.digest or ""):
+        return base
+    return None
 
 
 def with_base(text: str | None, *, image: str, base: Base) -> str:
@@ -62,15 +105,15 @@ def update_lock(text: str | None, locked: LockedImage) -> str:
     if not _DIGEST.fullmatch(locked.digest):
         raise ValueError(f"{locked.digest!r} is not a digest")
     rows = document.get("images")
-    kept = dict(rows) if isinstance(rows, Mapping) else {}
-    kept[locked.repository] = _lock_row(locked)
-    return _lock_text({**document, "image": locked.image, "images": kept})
+    others = rows if isinstance(rows, Mapping) else {}
+    images = {**others, locked.repository: _write_row(locked)}
+    return _lock_text({**document, "image": locked.image, "images": images})
 
 
 def same_image(one: LockedImage, other: LockedImage) -> bool:
-    """Return whether two entries differ in time at most; then the lock need not be written again."""
-    same = {"pushed_at": "", "commit": None, "dirty": None}
-    return replace(one, **same) == replace(other, **same)
+    """Return whether two entries differ in time and commit at most; then the lock need not be written again."""
+    timeless = {"pushed_at": "", "commit": None, "dirty": None}
+    return replace(one, **timeless) == replace(other, **timeless)
 
 
 def _writable(text: str | None) -> dict[str, Any]:
@@ -101,29 +144,35 @@ def _parse_lock(text: str) -> dict[str, Any]:
     return document
 
 
-def _lock_row(locked: LockedImage) -> dict[str, Any]:
-    row = {name: value for name, value in asdict(locked).items() if name not in {"image", "repository", "options"}}
-    options = asdict(locked.options) if locked.options else None
-    kept = {k: v for k, v in (options or {}).items() if k not in {"image", "registry", "pip_config"} and v}
-    return {**{name: value for name, value in row.items() if value is not None}, "options": kept if options else None}
+def _write_row(locked: LockedImage) -> dict[str, Any]:
+    row = {name: field for name, field in asdict(locked).items() if field is not None}
+    for name in ("image", "repository", "options"):
+        row.pop(name, None)
+    if locked.options is None:
+        return {**row, "options": None}
+    options = {name: option for name, option in asdict(locked.options).items() if option}
+    for name in ("image", "registry", "pip_config"):
+        options.pop(name, None)
+    return {**row, "options": options}
 
 
-def _locked_image(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:
+def _read_row(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:
     """Return the entry, or None for a row without a valid digest."""
-    known = {**row, "image": image, "repository": repository, "options": None}
-    if not _DIGEST.fullmatch(str(known.get("deps_digest"))):
-        known["deps_digest"] = None
+    fields_of_row = {**row, "image": image, "repository": repository, "options": None}
+    if not _DIGEST.fullmatch(str(row.get("deps_digest"))):
+        fields_of_row["deps_digest"] = None
     try:
-        found = convert(known, LockedImage)
+        locked = convert(fields_of_row, LockedImage)
     except ValidationError:
         return None
-    options = _options_of_row(image, found.maxtext, row.get("options"))
-    return replace(found, options=options) if _DIGEST.fullmatch(found.digest) else None
+    if not _DIGEST.fullmatch(locked.digest):
+        return None
+    return replace(locked, options=_read_options(image, locked.maxtext, row.get("options")))
 
 
-def _options_of_row(image: str, maxtext: str, row: Any) -> BuildOptions | None:
+def _read_options(image: str, maxtext: str, row: Any) -> BuildOptions | None:
     """Return the options of the build; None if one is unknown to this xsft: without it another image would be built."""
-    if not isinstance(row, Mapping) or row.keys() - {f.name for f in fields(BuildOptions)}:
+    if not isinstance(row, Mapping) or row.keys() - {option.name for option in fields(BuildOptions)}:
         return None
     try:
         return convert({"maxtext": maxtext, **row, "image": image}, BuildOptions)

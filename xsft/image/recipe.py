@@ -1,11 +1,9 @@
-"""Plan the two builds of an image from the user's options and this machine's files. Pure.
-
-Build arguments and secrets have the names of images/post_training/README.md.
+"""Plan an image from the user's options and this machine's files: what is built, and the tags. Pure.
 
 Tags are computed from content: `deps-<hash>` and `code-<hash>`. Hashed: paths, contents, executable bits, link targets,
 build arguments, platform, and the digest of the base image. Not hashed: who built it, when and from which commit,
-owners and times of files (the context is sent without them). Two commits with the same files give the same image, built
-once; its labels name the first commit.
+owners and times of files (the context is sent without them). A tag tells whether something changed; what an image is,
+its digest alone tells.
 """
 
 from __future__ import annotations
@@ -15,15 +13,19 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from xsft.image.model import Base, BuildOptions, BuildSecret, BuildStep, ContextFile, DockerfilePart, Material, Recipe
+from msgspec import Struct
 
-DEPS_DOCKERFILE = "Dockerfile"
-CODE_DOCKERFILE = "code.Dockerfile"
+from xsft.image.context import ContextFile
+from xsft.image.options import RUN_AS, BuildOptions
+
+DOCKERFILE = "Dockerfile"
 PLATFORM = "linux/amd64"
 """Platform of machines with TPUs."""
 PIP_SECRET = "pip_conf"  # noqa: S105 - a name
 LOCAL = "localhost/xsft"
 """Prefix of the images on this machine; no registry has this name, so none is pulled by mistake."""
+LOCK_FILE = "requirements.txt"
+"""File of the dependencies' context with the locked packages."""
 
 IMAGE_LABEL = "dev.xsft.image"
 KIND_LABEL = "dev.xsft.kind"
@@ -32,36 +34,109 @@ MAXTEXT_LABEL = "dev.xsft.maxtext.version"
 """Label that tells `submit` the MaxText layout of an image that xsft did not push."""
 PACKAGES_LABEL = "dev.xsft.packages"
 """Label that tells the versions of PACKAGES in an image, as pins: `jax==0.11.0 libtpu==0.0.44`."""
+TAG_LABEL = "dev.xsft.tag"
+"""Label with the tag that an image in this machine's engine was built for. Nothing in a registry is believed for it."""
 PACKAGES = (
     *("datasets", "flax", "google-tunix", "jax", "jaxlib", "libtpu", "maxtext"),
     *("orbax-checkpoint", "tokenizers", "transformers"),
 )
 """Packages whose versions decide whether a run can start."""
-EVALUATE_FILE = "xsft/evaluate.zip"
-"""Path of the evaluation program in the code's context."""
-EVALUATE_ARG = "EVALUATE_SHA256"
-"""Argument with which a Dockerfile says that its image carries the evaluation program."""
-TAG_LABEL = "dev.xsft.tag"
-"""Label with the tag the image was built for: anyone who may push can move a tag to another image."""
-
-NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
-"""Arguments of the code layer that become labels, or that its identity already covers."""
-OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT", EVALUATE_ARG}
-"""Arguments that xsft sets itself."""
+DEFAULT_USER = "0:0"
+"""XPK's TPU containers have to open the chips' device files: images/post_training/README.md, "Root"."""
 DIGITS = 20
 """Number of hex digits of a tag's hash: 80 bits."""
 
 
-def make_recipe(options: BuildOptions, material: Material) -> Recipe:
-    """Return both builds with their tags; the options must have passed `xsft.image.problems.option_problems`."""
-    deps = _deps(options, material)
+class Base(Struct, frozen=True, kw_only=True):
+    """The base image of the dependencies."""
+
+    ref: str
+    """Reference without digest: `python:3.12-slim`."""
+    digest: str | None = None
+    """Digest of its manifest, `sha256:…`; None for an image built on this machine."""
+    image_id: str | None = None
+    """The engine's id of an image without digest."""
+
+    @property
+    def pinned(self) -> str:
+        """The reference for FROM."""
+        return f"{self.ref}@{self.digest}" if self.digest else self.ref
+
+    @property
+    def known(self) -> str:
+        """Return what identifies the base image, as far as known; part of the tag's hash, and kept in the lock."""
+        if self.image_id and not self.digest:
+            return f"{self.ref}#{self.image_id}"
+        return self.pinned
+
+
+class DepsImage(Struct, frozen=True, kw_only=True):
+    """The dependencies' image, with all inputs of its build."""
+
+    tag: str
+    """`deps-<hash>`."""
+    files: tuple[ContextFile, ...]
+    """The build context."""
+    args: Mapping[str, str]
+    labels: Mapping[str, str]
+    lock_sha256: str
+    """sha256 of the locked packages."""
+    pip_config: str | None = None
+    """Absolute path of a pip.conf, mounted while packages are installed; never in a layer, an argument or the
+    history.
+    """
+
+
+class CodeImage(Struct, frozen=True, kw_only=True):
+    """The code on top of the dependencies."""
+
+    tag: str
+    """`code-<hash>`."""
+    files: tuple[ContextFile, ...]
+    """`maxtext/…` and `tunix/…`: whole packages; `code/…`: the user's folders; `xsft/…`: programs of xsft."""
+    user: str = DEFAULT_USER
+
+
+class Recipe(Struct, frozen=True, kw_only=True):
+    """An image as it would be made now."""
+
+    image: str
+    """Name of its folder under images/."""
+    repository: str | None
+    """Repository to push to, without tag: `us-docker.pkg.dev/my-project/xsft/post-training`."""
+    maxtext: str
+    base: Base | None
+    """None if the Dockerfile has no argument for a base."""
+    deps: DepsImage
+    code: CodeImage
+
+    def local(self, tag: str) -> str:
+        """Return the image's name in this machine's engine."""
+        return f"{local_name(self.image)}:{tag}"
+
+
+def make_recipe(
+    options: BuildOptions,
+    *,
+    context: tuple[ContextFile, ...],
+    declared: Mapping[str, str | None],
+    packages: Mapping[str, str],
+    code: tuple[ContextFile, ...],
+    base: Base | None,
+) -> Recipe:
+    """Return the recipe for options without problems. `context`, `declared`: the dependencies' files, and the
+    arguments of their Dockerfile; `packages`: version of each locked package.
+    """
+    deps = _deps_image(options, context=context, declared=declared, packages=packages, base=base)
+    user = options.args.get(RUN_AS, DEFAULT_USER)
+    tag = content_tag("code", code, user=user, deps=deps.tag)
     return Recipe(
         image=options.image,
-        repository=repository_of(options) or local_name(options.image),
+        repository=repository_in(options.registry, options.image) if options.registry else None,
         maxtext=options.maxtext,
+        base=base,
         deps=deps,
-        code=_code(options, material, deps=deps),
-        base=material.base.known if material.base else "",
+        code=CodeImage(tag=tag, files=code, user=user),
     )
 
 
@@ -70,7 +145,12 @@ def repository_in(registry: str, image: str) -> str:
     return f"{registry.rstrip('/')}/{_dash_name(image)}"
 
 
-def base_of(known: str) -> Base | None:
+def registry_of_repository(repository: str, image: str) -> str:
+    """Return the registry that `repository_in` was given."""
+    return repository.removesuffix(f"/{_dash_name(image)}")
+
+
+def parse_base(known: str) -> Base | None:
     """Parse `Base.known` from a lock."""
     if not known:
         return None
@@ -81,52 +161,31 @@ def base_of(known: str) -> Base | None:
     return Base(ref=ref, image_id=image_id or None)
 
 
-def repository_of(options: BuildOptions) -> str | None:
-    """Return the repository to push to; None without a registry."""
-    return repository_in(options.registry, options.image) if options.registry else None
-
-
 def local_name(image: str) -> str:
     """Return the image's name on this machine, without tag."""
     return f"{LOCAL}/{_dash_name(image)}"
 
 
-def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
-    """Return how an image with these labels differs from the step's; empty if it does not."""
-    for name, wanted in sorted(step.labels.items()):
-        if name not in labels:
-            return f"it has no label {name}"
-        if labels[name] != wanted:
-            return f"its label {name} is {labels[name][:80]!r}, not {wanted!r}"
-    return ""
+def content_tag(kind: Literal["deps", "code"], files: Iterable[ContextFile], **inputs: object) -> str:
+    """Return the tag of an image with these files; `inputs`: what else decides its content, as JSON can write it."""
+    rows = [
+        [file.path, file.kind, file.executable, file.sha256, file.target]
+        for file in sorted(files, key=lambda file: file.path)
+    ]
+    text = json.dumps({"files": rows, **inputs}, sort_keys=True, separators=(",", ":"))
+    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
 
 
-def _image_labels(options: BuildOptions, *, kind: str, lock: str) -> dict[str, str]:
-    """Return the labels that xsft sets on every image."""
-    said = {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
-    return {**said, LOCK_LABEL: lock} if lock else said
-
-
-def _packages_label(pinned: Mapping[str, str], args: Mapping[str, str]) -> dict[str, str]:
-    """Return the label; without a package that another requirement than the lock's replaces."""
-    replaced = {"maxtext": args.get("MAXTEXT_REQUIREMENT"), "google-tunix": args.get("TUNIX_REQUIREMENT")}
-    told = [f"{name}=={pinned[name]}" for name in PACKAGES if name in pinned and not replaced.get(name)]
-    return {PACKAGES_LABEL: " ".join(told)} if told else {}
-
-
-def _sha256_of(path: str, part: DockerfilePart) -> str:
-    """Return the hash of a file of the context; empty if it has none of that path."""
-    return next((f.sha256 for f in part.files if f.path == path), "")
-
-
-def _lock_digest(material: Material) -> str:
-    """Return the sha256 of the locked packages; empty for an image without a lock."""
-    return _sha256_of("requirements.txt", material.deps)
-
-
-def _deps(options: BuildOptions, material: Material) -> BuildStep:
-    base, lock = material.base, _lock_digest(material)
-    given = {
+def _deps_image(
+    options: BuildOptions,
+    *,
+    context: tuple[ContextFile, ...],
+    declared: Mapping[str, str | None],
+    packages: Mapping[str, str],
+    base: Base | None,
+) -> DepsImage:
+    lock = next((file.sha256 for file in context if file.path == LOCK_FILE), "")
+    values = {
         "BASE_IMAGE": base.pinned if base else "",
         "BASE_DIGEST": (base.digest if base else None) or "",
         "LOCK_SHA256": lock,
@@ -134,69 +193,37 @@ def _deps(options: BuildOptions, material: Material) -> BuildStep:
         "VLLM_REQUIREMENT": options.vllm or "",
         **options.args,
     }
-    args = _declared_arguments(given, material.deps)
-    labels = {**_image_labels(options, kind="deps", lock=lock), **_packages_label(material.packages, args)}
+    # Only those that the Dockerfile has, because users' own need not have all; an empty one is its default.
+    args = {name: value for name, value in sorted(values.items()) if name in declared and value}
+    labels = {IMAGE_LABEL: options.image, KIND_LABEL: "deps", MAXTEXT_LABEL: options.maxtext}
+    if lock:
+        labels[LOCK_LABEL] = lock
+    if pins := _package_pins(packages, args):
+        labels[PACKAGES_LABEL] = pins
     tag = content_tag(
         "deps",
-        material.deps.files,
-        dockerfile=material.deps.dockerfile,
+        context,
+        dockerfile=DOCKERFILE,
         args=args,
         labels=labels,  # all of them, so that one tag never means two sets of dependencies
         platform=PLATFORM,
         base=base.known if base else "",
     )
-    secrets = (BuildSecret(id=PIP_SECRET, file=options.pip_config),) if options.pip_config else ()
-    return BuildStep(
-        name="deps",
+    return DepsImage(
         tag=tag,
-        dockerfile=material.deps.dockerfile,
-        files=material.deps.files,
+        files=context,
         args=args,
         labels={**labels, TAG_LABEL: tag},
-        secrets=secrets,
-        platform=PLATFORM,
+        lock_sha256=lock,
+        pip_config=options.pip_config,
     )
 
 
-def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> BuildStep:
-    dirty = "" if material.dirty is None else str(material.dirty).lower()
-    given = {
-        "DEPS_IMAGE": f"{local_name(options.image)}:{deps.tag}",
-        "REVISION": material.revision or "",
-        "DIRTY": dirty,
-        "MAXTEXT_SOURCE": material.maxtext_label,
-        EVALUATE_ARG: _sha256_of(EVALUATE_FILE, material.code),
-        **options.args,
-    }
-    args = _declared_arguments(given, material.code)
-    counted = {name: value for name, value in args.items() if name not in NOT_IDENTITY}
-    files, dockerfile = material.code.files, material.code.dockerfile
-    tag = content_tag("code", files, dockerfile=dockerfile, args=counted, platform=PLATFORM, deps=deps.tag)
-    return BuildStep(
-        name="code",
-        tag=tag,
-        dockerfile=dockerfile,
-        files=files,
-        args=args,
-        labels={**_image_labels(options, kind="code", lock=_lock_digest(material)), TAG_LABEL: tag},
-        platform=PLATFORM,
-        network="none",
-    )
-
-
-def _declared_arguments(given: Mapping[str, str], part: DockerfilePart) -> dict[str, str]:
-    """Keep only arguments that the Dockerfile has, because users' images need not have all; drop empty values
-    (defaults).
-    """
-    return {name: value for name, value in sorted(given.items()) if name in part.args and value}
+def _package_pins(packages: Mapping[str, str], args: Mapping[str, str]) -> str:
+    """Return the label's pins; without a package that another requirement than the lock's replaces."""
+    replaced = {"maxtext": args.get("MAXTEXT_REQUIREMENT"), "google-tunix": args.get("TUNIX_REQUIREMENT")}
+    return " ".join(f"{name}=={packages[name]}" for name in PACKAGES if name in packages and not replaced.get(name))
 
 
 def _dash_name(image: str) -> str:
     return image.replace("_", "-")
-
-
-def content_tag(kind: Literal["deps", "code"], files: Iterable[ContextFile], **told: object) -> str:
-    """Return the tag of an image with this context; `told`: what else decides its content, as JSON can write it."""
-    rows = [[f.path, f.kind, f.executable, f.sha256, f.target] for f in sorted(files, key=lambda f: f.path)]
-    text = json.dumps({"files": rows, **told}, sort_keys=True, separators=(",", ":"))
-    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"

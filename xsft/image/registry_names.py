@@ -5,9 +5,6 @@ source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -15,9 +12,6 @@ from msgspec import Struct
 from xsft.base.errors import UsageError
 from xsft.image.reference import parse_reference
 from xsft.machine.sockets import is_loopback
-
-if TYPE_CHECKING:
-    from tldextract.tldextract import ExtractResult
 
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
@@ -39,10 +33,9 @@ class ImageName(Struct, frozen=True, kw_only=True):
     def repository(self) -> str:
         return f"{self.host}/{self.path}"
 
-    def url(self, kind: str, reference: str | None = None) -> str:
-        """Return the URL of a resource; `kind` is `manifests`, `blobs` or `tags/list`."""
-        last = f"/{reference}" if reference else ""
-        return f"{base_url(self.host)}/v2/{self.path}/{kind}{last}"
+    def url(self, resource: str) -> str:
+        """Return the URL of a resource: `manifests/TAG`, `blobs/DIGEST`."""
+        return f"{base_url(self.host)}/v2/{self.path}/{resource}"
 
 
 def parse_image_name(ref: str) -> ImageName:
@@ -66,40 +59,16 @@ def is_google(host: str) -> bool:
     return host == "gcr.io" or host.endswith(GOOGLE)
 
 
-def may_be_told(realm: str, host: str) -> bool:
-    """Return whether a registry's login may be sent to its token server (`realm`).
-
-    Only over TLS, to the same host or another host of the same registrable domain; from loopback to loopback.
+def may_receive_login(realm: str, host: str) -> bool:
+    """Return whether a registry's login may be sent to the token service that it names (`realm`): only over TLS, also
+    if the service is under another domain; without it only from loopback to loopback.
     """
-    there = urlsplit(realm)
-    name = there.hostname or ""
+    address = urlsplit(realm)
     if is_loopback(_hostname(host)):
-        return is_loopback(name)
-    return there.scheme == "https" and _domain(name) == _domain(_hostname(host))
+        return is_loopback(address.hostname or "") or address.scheme == "https"
+    return address.scheme == "https" and not is_loopback(address.hostname or "")
 
 
 def _hostname(host: str) -> str:
     """Return the host without its port."""
     return urlsplit(f"//{host}").hostname or ""
-
-
-def _domain(name: str) -> str:
-    """Return the registrable domain: `docker.io` of `auth.docker.io`, `mine.co.uk`, `me.github.io`; an address
-    unchanged.
-
-    Under an unknown suffix (a company's own): the last two labels.
-    """
-    if name.rpartition(".")[2].isdecimal() or ":" in name:
-        return name
-    found = _public_suffixes()(name)
-    if found.suffix:
-        return found.top_domain_under_public_suffix or name
-    return ".".join(name.split(".")[-2:])
-
-
-@cache
-def _public_suffixes() -> Callable[[str], ExtractResult]:
-    """Return tldextract with its bundled list: no download and no cache. source: publicsuffix.org/list."""
-    from tldextract import TLDExtract
-
-    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)

@@ -15,9 +15,8 @@ from xsft.base.acceptance import accept_late
 from xsft.base.errors import EnvironmentMissing, SpecError
 from xsft.base.problems import errors_in
 from xsft.checks.image import maxtext_differs
-from xsft.effects.images.docker_client import Engine, EngineImage, connect_engine
-from xsft.effects.images.docker_push import pusher
-from xsft.effects.images.docker_run import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
+from xsft.image.container import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
+from xsft.image.engine import Engine, EngineImage, connect_engine
 from xsft.planning.steps import Plan
 from xsft.trainer.local import reads_only_files
 
@@ -76,7 +75,7 @@ class LocalContainer:
         on_line: Callable[[str], None],
         grace_s: float,
     ) -> int:
-        """Run the trainer. Returns its exit status, as `docker_run.run_in_container`. `writable`: folders it may write
+        """Run the trainer. Returns its exit status, as `run_in_container`. `writable`: folders it may write
         to; `writable[0]` is the run's own folder.
         """
         command = ContainerCommand(
@@ -148,7 +147,7 @@ def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
 
 def _pull_image(engine: Engine, ref: str, progress: Callable[[str], None]) -> EngineImage:
     progress(f"pulling {ref}")
-    return pusher(engine).pull(ref, on_event=lambda _event: None)
+    return engine.pull(ref)
 
 
 def _refuse_elsewhere(engine: Engine) -> None:

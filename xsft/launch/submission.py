@@ -21,8 +21,8 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.create import CreatedObject, ExistingObject, is_refusal
 from xsft.cluster.errors import last_net
 from xsft.cluster.queue_fields import JOB_UID_LABEL
-from xsft.effects.images.seen import look_at_image
 from xsft.image.contents import ImageLook
+from xsft.image.look import look_at_image
 from xsft.launch import notes
 from xsft.launch.admission import RightsOf, examine
 from xsft.launch.identity import (

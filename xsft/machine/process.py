@@ -131,15 +131,17 @@ def follow(
     on_line: Callable[[str], None],
     cwd: Path | None = None,
     timeout_s: float | None = None,
+    stdin: IO[bytes] | None = None,
 ) -> ProcessResult:
     """Run a program to its end, and pass on each line of both streams as it arrives; `stdout` holds the last 200 of
-    them. The process is killed if `on_line` raises or the user interrupts. Raises as `run` does.
+    them. `stdin`: a file that it reads. The process is killed if `on_line` raises or the user interrupts. Raises as
+    `run` does.
     """
     process = _start(
         argv,
         env=dict(env),
         cwd=cwd,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin or subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

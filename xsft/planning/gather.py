@@ -20,7 +20,7 @@ from xsft.cluster.places_file import places_folders
 from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.data.read_rows import ReadRows, read_rows
 from xsft.data.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
-from xsft.effects.images.lock import image_facts
+from xsft.image.lock_file import image_facts
 from xsft.machine.checkout import git_commit
 from xsft.machine.files import STDIN
 from xsft.machine.parallel import start

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TextIO
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Column
 
 from xsft.verbs.console import console
 
@@ -18,13 +17,6 @@ def spinner(stream: TextIO) -> Progress:
 def training_bar(stream: TextIO) -> Progress:
     """Return a bar of steps, followed by a description."""
     columns = (SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn())
-    return Progress(*columns, console=console(stream), transient=True)
-
-
-def image_bar(stream: TextIO) -> Progress:
-    """Return a bar with a description and the field `said`: the last line of a step."""
-    said = TextColumn("{task.fields[said]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
-    columns = (SpinnerColumn(), _description(), BarColumn(bar_width=24), TimeElapsedColumn(), said)
     return Progress(*columns, console=console(stream), transient=True)
 
 

@@ -1,59 +1,240 @@
-"""`xsft image build|push|list|show`: build the project's image once, push it, and pin it by digest in its lock."""
+"""`xsft image build|push|show`: make the project's image once, push it, and pin it by digest in its lock."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
-from xsft.launch.image_work import ImageCall, ImageRequest, work_for
+from msgspec import to_builtins
+
+from xsft.base.amounts import size_text
+from xsft.base.errors import UsageError
+from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
+from xsft.cluster.places import load_places
+from xsft.image.context import ContextFile, largest, size_of
+from xsft.image.folders import find_images
+from xsft.image.lock import LockedImage
+from xsft.image.lock_file import lock_file, locked_images
+from xsft.image.options import GivenOptions
+from xsft.image.push import ImageDone, ImageMaker, ImageStep, build_image, push_image
+from xsft.image.work import ImageRequest, PlannedImage, pin_base, plan_image, within_project
+from xsft.machine.process import own_environment
+from xsft.verbs.document import ProblemFields
 from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.image_progress import show_image_work
-from xsft.verbs.image_text import image_text
+from xsft.verbs.image_documents import ContextEntry, ImageDocument, ImageLock, ImagePart
 from xsft.verbs.plan_document import print_json
 
-ONLY_LOOK = frozenset({"show", "list"})
-"""Actions that need no digest of the base."""
+OUTCOMES = {
+    "held": "here already",
+    "in-registry": "already in the registry",
+    "pulled": "pulled",
+    "built": "built",
+    "not-needed": "not needed",
+}
 
 
 def run(args: argparse.Namespace) -> int:
-    with show_image_work("xsft image") as display:
-        work = work_for(_image_request(args), display=display)
-        report = _act(work, args.action)
-    problems = work.planned.problems
-    print_problems(problems)
+    if args.action == "list":
+        raise UsageError(
+            "`xsft image list` is withdrawn.",
+            fix=f"`xsft image show` shows the image of the files here and of the lock; `docker images` and "
+            f"`gcloud artifacts docker images list` list all of {args.image}.",
+        )
+    cwd = Path.cwd()
+    images = find_images(cwd, args.image)
+    maker = ImageMaker(
+        images=images,
+        env=own_environment(),
+        say=lambda line: _print_line(f"xsft: {line}"),
+        pass_on=_print_line,
+        accept=args.accept,
+        creates=args.create,
+    )
+    planned = plan_image(_request(args, project=images.parent, cwd=cwd), maker)
+    print_problems(planned.problems)
+    done = _act(args.action, planned, maker)
+    document = image_document(args.action, planned, done, images=images)
     if args.json:
-        print_json("image", {**report, "problems": problem_documents(problems)})
+        builtins = to_builtins(document)
+        del builtins["schema"]
+        print_json("image", builtins)
     else:
-        print(image_text(report), end="")
+        print("\n".join(image_text(document)))
     return 0
 
 
-def _image_request(args: argparse.Namespace) -> ImageRequest:
+def registry_of(place: str | None, *, start: Path) -> str | None:
+    """Return the place's registry; without a place the only one in places.yaml, None if there are none or several.
+
+    Raises UsageError for an unknown place, or one with no registry or a placeholder; SpecError for an invalid file.
+    """
+    places, file = load_places(start)
+    if place is None:
+        named = {defined.registry for defined in places.values() if defined.registry}
+        registries = {registry for registry in named if not placeholder_in(registry)}
+        return registries.pop() if len(registries) == 1 else None
+    if place not in places:
+        known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+        raise UsageError(f"Place {place} was not found. {known}", fix="Correct --place, or give --registry.")
+    registry = places[place].registry
+    if registry is None:
+        fix = f"Add registry: us-docker.pkg.dev/my-project/xsft to {place} in {file}, or give --registry."
+        raise UsageError(f"The place {place} has no registry.", fix=fix)
+    if name := placeholder_in(registry):
+        raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
+    return registry
+
+
+def _act(action: str, planned: PlannedImage, maker: ImageMaker) -> ImageDone | None:
+    match action:
+        case "build":
+            done = build_image(planned.recipe, maker)
+        case "push":
+            if planned.recipe.repository is None:
+                raise UsageError(
+                    "No registry given.",
+                    fix="Give --registry us-docker.pkg.dev/my-project/xsft (make: REGISTRY=), or --place (PLACE=).",
+                )
+            done = push_image(
+                planned.recipe, maker, options=planned.remembered, commit=planned.commit, dirty=planned.dirty
+            )
+        case _:
+            return None
+    pin_base(planned.recipe, maker)
+    return done
+
+
+def _request(args: argparse.Namespace, *, project: Path, cwd: Path) -> ImageRequest:
+    given = GivenOptions(
+        maxtext=args.maxtext,
+        maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
+        tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
+        base=args.base,
+        vllm=args.vllm,
+        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code) or None,
+        args=dict(_parse_pairs(args.arg)) or None,
+    )
     return ImageRequest(
         image=args.image,
-        registry=args.registry,
-        place=args.place,
-        maxtext=args.maxtext,
-        maxtext_source=args.maxtext_source,
-        tunix_source=args.tunix_source,
-        base=args.base,
-        update_base=args.update_base,
-        needs_base=args.action not in ONLY_LOOK,
-        vllm=args.vllm,
-        code=args.code,
-        args=args.arg,
-        pip_config=args.pip_config,
-        accept=args.accept,
-        create=args.create,
+        given=given,
+        forgets=args.forget,
+        registry=args.registry or registry_of(args.place, start=project),
+        updates_base=args.update_base,
+        needs_base=args.action != "show",
+        pip_config=_existing_file(args.pip_config),
     )
 
 
-def _act(work: ImageCall, action: str) -> dict[str, object]:
-    match action:
-        case "build":
-            return work.build()
-        case "push":
-            return work.push()
-        case "list":
-            return work.list()
-        case _:
-            return work.show()
+def _source_option(text: str | None, *, project: Path, cwd: Path) -> str | None:
+    if text is None or text == "pypi" or text.startswith("git+"):
+        return text
+    return within_project(text, project=project, cwd=cwd)
+
+
+def _parse_pairs(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, equals, argument = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--arg {text}: no `=` in it.", fix="Write --arg NAME=VALUE.")
+        yield name, argument
+
+
+def _existing_file(text: str | None) -> str | None:
+    if text is None:
+        return None
+    path = Path(text).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(f"--pip-config {text}: no such file.", fix="Give a file in pip.conf format.")
+    return str(path)
+
+
+def _print_line(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *, images: Path) -> ImageDocument:
+    """Return what was built, pushed or found."""
+    recipe = planned.recipe
+    locked = locked_images(images, recipe.image).get(recipe.repository or "")
+    pushed = done.locked if done else None
+    return ImageDocument(
+        schema_="xsft.image/1",
+        action=action,  # type: ignore[arg-type]
+        image=recipe.image,
+        repository=recipe.repository,
+        maxtext=recipe.maxtext,
+        maxtext_source=planned.maxtext_label,
+        base=recipe.base.known if recipe.base else "",
+        deps=_part(recipe.deps.tag, recipe.deps.files, done.deps if done else None, args=recipe.deps.args),
+        code=_part(recipe.code.tag, recipe.code.files, done.code if done else None, args={}),
+        ref=pushed.ref if pushed else None,
+        pushed=done.code.outcome == "built" if done and pushed else None,
+        sent_bytes=done.sent_bytes if done and pushed else None,
+        lock=_lock(locked, lock_file(images, recipe.image), tag=recipe.code.tag) if locked else None,
+        images=None,
+        problems=[ProblemFields(**fields) for fields in problem_documents(planned.problems)],  # type: ignore[arg-type]
+    )
+
+
+def _part(tag: str, files: tuple[ContextFile, ...], step: ImageStep | None, *, args: Mapping[str, str]) -> ImagePart:
+    return ImagePart(
+        tag=tag,
+        outcome=step.outcome if step else None,
+        seconds=round(step.seconds, 3) if step and step.seconds else None,
+        files=sum(file.kind == "file" for file in files),
+        bytes=size_of(files),
+        largest=[ContextEntry(path=file.path, size=file.size) for file in largest(files)],
+        args=dict(args),
+    )
+
+
+def _lock(locked: LockedImage, file: Path, *, tag: str) -> ImageLock:
+    return ImageLock(
+        file=str(file),
+        digest=locked.digest,
+        code=locked.code,
+        maxtext=locked.maxtext,
+        pushed_at=locked.pushed_at,
+        commit=locked.commit,
+        dirty=locked.dirty,
+        current=locked.code == tag,
+    )
+
+
+def image_text(document: ImageDocument) -> Iterator[str]:
+    """Yield the lines about what was built, pushed or found."""
+    if document.action == "show":
+        yield from _shown(document)
+        return
+    for part in (document.deps, document.code):
+        seconds = f", {part.seconds:.1f} s" if part.seconds else ""
+        yield f"{part.tag}  {OUTCOMES[part.outcome or 'held']}{seconds}"
+    if document.action == "push" and document.lock:
+        sent = f"pushed, {document.sent_bytes:,} bytes" if document.pushed else "nothing to push"
+        yield f"{document.ref}  {sent}"
+        yield f"lock: {document.lock.file}"
+        yield f"in a workload: image: {{name: {document.image}}}"
+
+
+def _shown(document: ImageDocument) -> Iterator[str]:
+    yield f"image       {document.image}"
+    yield f"repository  {document.repository or 'unknown: no --registry or --place given'}"
+    yield f"MaxText     {document.maxtext} ({document.maxtext_source})"
+    yield f"base        {document.base or 'none'}"
+    for name, part in (("deps", document.deps), ("code", document.code)):
+        yield f"{name}        {part.tag}: {part.files} files, {size_text(part.bytes)}"
+        yield from (f"            {size_text(entry.size):>10}  {entry.path}" for entry in part.largest)
+        yield from (f"            {key}={argument}" for key, argument in part.args.items())
+    yield _lock_line(document)
+
+
+def _lock_line(document: ImageDocument) -> str:
+    lock = document.lock
+    if lock is None:
+        return f"lock        no image for {document.repository or 'no registry'}: make image push"
+    state = f"differs from the files here ({lock.code}): make image push"
+    if lock.current:
+        state = "matches the files here"
+    return f"lock        {lock.digest}, pushed {lock.pushed_at}: {state}"

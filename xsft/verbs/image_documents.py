@@ -10,7 +10,7 @@ from xsft.verbs.document import Document, ProblemFields
 
 
 class ContextEntry(Document, frozen=True, kw_only=True):
-    """A file of a build context."""
+    """A file that is put into an image."""
 
     path: str
     size: int
@@ -23,16 +23,16 @@ class ImagePart(Document, frozen=True, kw_only=True):
     tag: str
     """`deps-<hash>` or `code-<hash>`: the same content has the same tag."""
     outcome: Literal["held", "in-registry", "pulled", "built", "not-needed"] | None
-    """What `build` and `push` did; null for `show` and `list`. `held`: the engine had it; `in-registry`: the registry
+    """What `build` and `push` did; null for `show`. `held`: the engine had it; `in-registry`: the registry
     had it; `not-needed`: no missing image is built on it."""
     seconds: float | None
-    """Seconds of building or pulling."""
+    """Seconds of building, pulling or adding."""
     files: int
     bytes: int
-    """Bytes of its build context."""
+    """Bytes of its files; of a fork, only those that differ from the installed ones are sent."""
     largest: list[ContextEntry]
     args: dict[str, str]
-    """Build arguments."""
+    """Build arguments; the code has none."""
 
 
 class ImageLock(Document, frozen=True, kw_only=True):
@@ -51,28 +51,11 @@ class ImageLock(Document, frozen=True, kw_only=True):
     """Whether the current files would give the same image."""
 
 
-class ListedImage(Document, frozen=True, kw_only=True):
-    """An image of the engine or of the registry."""
-
-    where: Literal["local", "registry"]
-    tag: str
-    digest: str | None
-    """`sha256:…`; null for a local image that was never pushed or pulled."""
-    size: int
-    """Bytes: unpacked if local, as stored in the registry."""
-    at: str | None
-    """Time when it was made or uploaded, ISO 8601; null if the registry does not give it."""
-    current: bool
-    """Whether this is the tag of the current files."""
-    locked: bool
-    """Whether the lock file has this digest for the repository."""
-
-
 class ImageDocument(Document, frozen=True, kw_only=True):
     """`xsft image ACTION --json`."""
 
     schema_: Literal["xsft.image/1"] = field(name="schema")
-    action: Literal["build", "push", "list", "show"]
+    action: Literal["build", "push", "show"]
     image: str
     repository: str | None
     """Repository to which the image is pushed; null if no registry is given."""
@@ -89,7 +72,9 @@ class ImageDocument(Document, frozen=True, kw_only=True):
     """Whether anything was sent; null except for `push`."""
     lock: ImageLock | None
     """Entry of the lock file after the action; null if there is none for the repository."""
-    images: list[ListedImage] | None
-    """Images, for `list`."""
+    sent_bytes: int | None
+    """Bytes that `push` sent of the code's layers and documents; 0 if there was nothing to send. Else null."""
+    images: None
+    """Always null; earlier versions listed images here."""
     problems: list[ProblemFields]
     """Warnings."""

@@ -34,7 +34,7 @@ VERBS: dict[str, str] = {
     "import": "convert a pasted xpk command into a workload, and list the differences",
     "secret": "create the Kubernetes Secret that a workload names, from stdin or a file",
     "data": "show or count training examples, or write them as files for many hosts",
-    "image": "build, push, list or show the image in which runs train",
+    "image": "build, push or show the image in which runs train",
     "sample": "print the answer of a run's weights to a prompt, on this machine",
     "serve": "start an OpenAI-compatible server for a model, on this machine or on a cluster",
     "checkpoint": "inspect a checkpoint, convert Hugging Face weights, or export a run's weights",

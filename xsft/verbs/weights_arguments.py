@@ -19,7 +19,7 @@ MOST_SHARDS = 100_000
 IMAGE_ACTIONS = {
     "build": "build the missing parts on this machine",
     "push": "build the missing parts, push the image, and write its digest into images/NAME.lock.json",
-    "list": "list the images in Docker and in the registry",
+    "list": "withdrawn; the message says what to use instead",
     "show": "show the image that would be built, and the lock file; build nothing",
 }
 CHECKPOINT_ACTIONS = {
@@ -65,9 +65,10 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
 
 def image_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Each image is a folder under images/. Its Dockerfile builds the dependencies (deps-HASH), and code.Dockerfile "
-        "adds the code (code-HASH). The hashes are computed from the content; an existing image is not built again. "
-        "A workload uses it with `image: {name: post_training}`. Only push writes a file: the lock file."
+        "Each image is a folder under images/. Its Dockerfile builds the dependencies (deps-HASH) in Docker, once; "
+        "push adds the code (code-HASH) through the registry's API, without Docker. The hashes are computed from the "
+        "content; an existing image is not built again. The options of the last push are repeated. A workload uses "
+        "the image with `image: {name: post_training}`."
     )
     actions = "; ".join(f"{name}: {what}" for name, what in IMAGE_ACTIONS.items())
     parser.add_argument("action", choices=tuple(IMAGE_ACTIONS), help=actions)
@@ -97,7 +98,10 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=ACCEPTABLE,
         metavar="ID",
-        help="accept a problem: image-context-large sends a large build context",
+        help="accept a problem: image-context-large sends large files, disk-full builds with little free space",
+    )
+    parser.add_argument(
+        "--forget", action="store_true", help="begin with the defaults, not with the options of the last push"
     )
     parser.add_argument(
         "--create", action="store_true", help="create the Artifact Registry repository if it does not exist"
@@ -237,16 +241,12 @@ def _parse_share(text: str) -> float:
 
 def _add_content(parser: argparse.ArgumentParser) -> None:
     """Add the options that decide the image's content."""
-    sources = "pypi, git+URL@COMMIT, or a folder"
+    sources = "pypi, git+URL@COMMIT, or a folder (default: as in the last push, or pypi)"
     parser.add_argument(
         "--maxtext", type=a_name, metavar="VERSION", help="MaxText release (default: the one that xsft installs)"
     )
-    parser.add_argument(
-        "--maxtext-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--tunix-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
-    )
+    parser.add_argument("--maxtext-source", type=a_name, metavar="SOURCE", help=f"MaxText: {sources}")
+    parser.add_argument("--tunix-source", type=a_name, metavar="SOURCE", help=f"Tunix: {sources}")
     parser.add_argument(
         "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12 (default: the Dockerfile's)"
     )

@@ -14,8 +14,8 @@ from msgspec.structs import asdict, replace
 
 from xsft.base.errors import EnvironmentMissing, TimedOut
 from xsft.base.lenient import parse_json
-from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, clients_of
-from xsft.image.docker_errors import PERMIT, START
+from xsft.image.build import ALSO, INSTALL_BUILDX, clients_of
+from xsft.image.failures import PERMIT, START
 from xsft.machine import process
 from xsft.machine.parallel import all_answers
 from xsft.machine.process import ProcessResult

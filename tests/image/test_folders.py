@@ -1,0 +1,211 @@
+"""Any folder becomes the content of an image."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xsft.base.errors import EnvironmentMissing, UsageError
+from xsft.image.context import ContextFile
+from xsft.image.folders import (
+    SCANNED,
+    _read_tree,
+    find_images,
+    image_names,
+    images_folder,
+    locked_versions,
+    read_arguments,
+    read_code,
+    read_context,
+    scan_for_secrets,
+)
+from xsft.workers.evaluation_archive import program_archive, program_digest
+
+NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
+PRIVATE_KEY = "-----BEGIN PRIVATE" + " KEY-----\n" + "A" * 64
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tree(
+        tmp_path / "images" / "mine",
+        Dockerfile="ARG BASE_IMAGE=base\nFROM ${BASE_IMAGE}\nCOPY deps.json /usr/share/xsft/deps.json\n",
+        **{
+            ".dockerignore": "*\n!requirements.txt\n",
+            "requirements.txt": "jax==0.11.0 \\\n  --hash=x\n",
+            "README.md": "1",
+        },
+    )
+
+
+def tree(root: Path, *names: str, **files: str) -> Path:
+    for name, text in {**dict.fromkeys(names, "1"), **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def paths(files: tuple[ContextFile, ...]) -> list[str]:
+    return sorted(file.path for file in files)
+
+
+def read(root: Path) -> tuple[ContextFile, ...]:
+    return _read_tree(root, prefix="", ignored=lambda _: False)
+
+
+def code(*folders: Path, maxtext: Path | None = None, tunix: Path | None = None) -> tuple[ContextFile, ...]:
+    return read_code(code=folders, maxtext=maxtext, tunix=tunix)
+
+
+def test_the_context_is_what_the_ignore_file_allows(folder: Path) -> None:
+    assert paths(read_context(folder)) == ["Dockerfile", "requirements.txt"]
+    assert read_arguments(folder) == {"BASE_IMAGE": "base"}
+    assert locked_versions(folder) == {"jax": "0.11.0"}
+    tree(folder, **{"Dockerfile.dockerignore": "requirements.txt\n"})
+    assert paths(read_context(folder)) == ["Dockerfile", "README.md"]
+
+
+def test_readme_and_lock_do_not_change_the_context(folder: Path) -> None:
+    before = read_context(folder)
+    (folder / "README.md").write_text("another word")
+    (folder.parent / "mine.lock.json").write_text("{}")
+    assert read_context(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"Dockerfile": "FROM scratch\n"}, "writes no /usr/share/xsft/deps.json"),
+        ({"code.Dockerfile": "FROM x\n"}, "code.Dockerfile is not used any more"),
+    ],
+)
+def test_a_folder_that_this_version_cannot_use_is_refused_by_name(
+    folder: Path, files: dict[str, str], words: str
+) -> None:
+    tree(folder, **files)
+    with pytest.raises(UsageError, match=words) as refused:
+        read_context(folder)
+    assert refused.value.problem_id == "image-dockerfile"
+
+
+def test_code_is_the_users_folders_the_packages_of_forks_and_xsfts_programs(tmp_path: Path) -> None:
+    extra = tree(tmp_path / "extra", "hooks.py", "pkg/mod.py", "__pycache__/x", "drop.py", "pkg/a.pyc", ".git/x")
+    tree(extra, **{".dockerignore": "drop.py\n"})
+    fork = tree(tmp_path / "fork", "src/maxtext/__init__.py", "src/maxtext/train.py", "tests/big.py")
+    flat = tree(tmp_path / "flat", "tunix/__init__.py")
+    files = code(extra, maxtext=fork, tunix=flat)
+    assert paths(files) == [
+        "code/hooks.py",
+        "code/pkg/mod.py",
+        "maxtext/__init__.py",
+        "maxtext/train.py",
+        "tunix/__init__.py",
+        "xsft/evaluate.zip",
+    ]
+    assert files[-1].sha256 == program_digest()
+    assert Path(files[-1].source).read_bytes() == program_archive()
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in its place")
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(EnvironmentMissing, match=f"cannot write {tmp_path}/file/cache/"):
+        code()
+
+
+def test_sources_that_do_not_fit_are_reported(tmp_path: Path) -> None:
+    one, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
+    with pytest.raises(UsageError, match=r"code/hooks\.py is given twice"):
+        code(one, other)
+    with pytest.raises(UsageError, match="has no package maxtext"):
+        code(maxtext=tree(tmp_path / "legacy", "MaxText/__init__.py"))
+    with pytest.raises(UsageError, match="is not a folder"):
+        code(tmp_path / "nowhere")
+
+
+def test_links_are_kept_as_links_and_dangling_ones_are_marked(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", "a", "below/b")
+    (tmp_path / "outside").write_text("3")
+    targets = {"in": "a", "up": "below/../a", "abs": str(root / "a"), "out": "../outside", "gone": "nowhere"}
+    for name, target in {**targets, "dir": "below", "below/loop": "loop"}.items():
+        (root / name).symlink_to(target)
+    links = {file.path: file for file in read(root) if file.kind == "link"}
+    assert {name: link.dangling for name, link in links.items()} == {
+        **dict.fromkeys(("in", "up", "dir"), False),
+        **dict.fromkeys(("abs", "out", "gone", "below/loop"), True),
+    }
+    assert links["abs"].target == str(root / "a")
+
+
+def test_pipes_are_left_out_and_the_executable_bit_is_kept(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    tree(tmp_path, run="#!/bin/sh", data="x")
+    (tmp_path / "run").chmod(0o700)
+    (tmp_path / "data").chmod(0o600)
+    assert [(file.path, file.executable) for file in read(tmp_path)] == [("data", False), ("run", True)]
+
+
+def test_an_unreadable_folder_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match="nowhere cannot be read"):
+        read(tmp_path / "nowhere")
+
+
+@settings(max_examples=20)
+@given(st.dictionaries(NAMES, st.binary(max_size=3), max_size=3), st.integers(0, 2**31))
+def test_times_and_order_of_writing_do_not_matter(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], time: int
+) -> None:
+    one, other = (tmp_path_factory.mktemp("tree") for _ in range(2))
+    for name, content in files.items():
+        (one / name).write_bytes(content)
+    for name, content in reversed(files.items()):
+        (other / name).write_bytes(content)
+        os.utime(other / name, (time, time))
+    seen = [[(file.path, file.sha256, file.size) for file in read(root)] for root in (one, other)]
+    assert seen[0] == seen[1]
+
+
+def test_secrets_are_found_by_content_and_large_files_are_data(tmp_path: Path) -> None:
+    tree(tmp_path, key=PRIVATE_KEY, clean="print(1)", large=PRIVATE_KEY + " " * SCANNED)
+    scanned = scan_for_secrets((*read(tmp_path), ContextFile(path=".wh.old", kind="file")))
+    assert {file.path: file.secret for file in scanned if file.secret} == {"key": "a private key"}
+    (tmp_path / "clean").unlink()
+    with pytest.raises(EnvironmentMissing, match="clean cannot be read"):
+        scan_for_secrets(scanned)
+
+
+def test_images_folder_is_found_from_a_folder_below(folder: Path, tmp_path: Path) -> None:
+    below = tmp_path / "workloads" / "deep"
+    below.mkdir(parents=True)
+    assert images_folder(below, "mine") == find_images(below, "mine") == tmp_path / "images"
+    assert images_folder(below, "other") is None
+    assert image_names(below) == ("mine",)
+    (tmp_path / "images" / "pulled.lock.json").write_text("{}")
+    assert images_folder(below, "pulled") == tmp_path / "images"
+
+
+@pytest.mark.parametrize(
+    ("name", "id", "words"),
+    [
+        ("other", "image-unknown", "Known: mine"),
+        ("images/mine/", "image-name", "Give only the folder's name: --image mine."),
+        ("empty", "image-dockerfile", "images/empty has no Dockerfile."),
+        ("images/empty", "image-dockerfile", "images/empty has no Dockerfile."),
+    ],
+)
+def test_find_images_says_what_is_wrong_with_a_name(folder: Path, name: str, id: str, words: str) -> None:
+    (folder.parent / "empty").mkdir()
+    with pytest.raises(UsageError) as refused:
+        find_images(folder.parent.parent, name)
+    assert refused.value.problem_id == id
+    assert words in f"{refused.value.message} {refused.value.fix}"

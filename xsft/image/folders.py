@@ -1,0 +1,250 @@
+"""Reads images/ and the folders of a user's own code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePath, PurePosixPath
+
+from msgspec.structs import replace
+
+from xsft.base.errors import EnvironmentMissing, UsageError
+from xsft.image.code_layer import RECORD
+from xsft.image.context import NEVER, ContextFile, dockerfile_arguments, ignore_matcher, secret_in
+from xsft.image.recipe import DOCKERFILE, LOCK_FILE
+from xsft.machine.files import write_atomic
+from xsft.machine.paths import own_cache, private_folder
+from xsft.machine.regular import read_bytes, read_text
+from xsft.workers.evaluation_archive import ARCHIVE, program_archive
+
+FOLDER = "images"
+CODE_DOCKERFILE = "code.Dockerfile"
+"""Dockerfile of the code in images of earlier versions."""
+PIN = re.compile(r"^([a-z0-9][-a-z0-9.]*)==([0-9][0-9A-Za-z.]*)", re.MULTILINE)
+SCANNED = 1 << 20
+"""Maximum size of a file that is searched for secrets, in bytes; larger files are data."""
+
+
+def images_folder(start: Path, name: str) -> Path | None:
+    """Return the images/ at or above `start` that has this image or its lock, or None."""
+    for folder in (start, *start.parents):
+        images = folder / FOLDER
+        if (images / name / DOCKERFILE).is_file() or (images / f"{name}.lock.json").is_file():
+            return images
+    return None
+
+
+def image_names(start: Path) -> tuple[str, ...]:
+    """Return every image of the nearest images/ that has one."""
+    for folder in (start, *start.parents):
+        names = sorted(path.parent.name for path in (folder / FOLDER).glob(f"*/{DOCKERFILE}"))
+        if names:
+            return tuple(names)
+    return ()
+
+
+def find_images(start: Path, name: str) -> Path:
+    """Return the images/ that has a folder of this name. Raises UsageError with the names that exist."""
+    bare = PurePath(name).name
+    names = image_names(start)
+    images = images_folder(start, name) if bare == name else None
+    if images is not None and (images / name).is_dir():
+        return images
+    if bare != name and bare in names:
+        raise UsageError(f"{name!r} is a path.", fix=f"Give only the folder's name: --image {bare}.", id="image-name")
+    for folder in (start, *start.parents):
+        if bare and (folder / FOLDER / bare).is_dir():
+            raise _no_dockerfile(f"{folder / FOLDER / bare} has no {DOCKERFILE}.")
+    raise UsageError(
+        f"Image not found: {name!r} under images/ here or above. Known: {', '.join(names) or 'none'}.",
+        fix="Choose one with --image, or change to the project's folder.",
+        id="image-unknown",
+    )
+
+
+def read_context(folder: Path) -> tuple[ContextFile, ...]:
+    """Return the context of the dependencies: the files beside the Dockerfile that its ignore file lets through. Raises
+    UsageError if there is no Dockerfile, or one that this version cannot use.
+    """
+    text = _dockerfile_text(folder)
+    if (folder / CODE_DOCKERFILE).exists():
+        raise UsageError(
+            f"{folder / CODE_DOCKERFILE} is not used any more: xsft adds the code as a layer, without an engine.",
+            fix=f"Move what it installs into {DOCKERFILE}, and remove it.",
+            id="image-dockerfile",
+        )
+    if f"/{RECORD}" not in text:
+        raise UsageError(
+            f"{folder / DOCKERFILE} writes no /{RECORD}, by which xsft knows the image and what it has installed.",
+            fix="Add its last step from images/post_training/Dockerfile (README.md there, Interface).",
+            id="image-dockerfile",
+        )
+    rules = _text_or_empty(folder / f"{DOCKERFILE}.dockerignore") or _text_or_empty(folder / ".dockerignore")
+    ignored = ignore_matcher(rules)
+    own_rules = f"{DOCKERFILE}.dockerignore"
+    return _read_tree(
+        folder, prefix="", ignored=lambda path: path != DOCKERFILE and (path == own_rules or ignored(path))
+    )
+
+
+def read_arguments(folder: Path) -> dict[str, str | None]:
+    """Return the Dockerfile's build arguments and their defaults. Raises as `read_context` does."""
+    return dockerfile_arguments(_dockerfile_text(folder))
+
+
+def locked_versions(folder: Path) -> dict[str, str]:
+    """Return the versions that pip's lock pins; empty for an image without one."""
+    return dict(PIN.findall(_text_or_empty(folder / LOCK_FILE)))
+
+
+def read_code(*, code: tuple[Path, ...], maxtext: Path | None, tunix: Path | None) -> tuple[ContextFile, ...]:
+    """Return the files of the code: the user's folders, the packages that replace installed ones, and xsft's programs.
+    Raises UsageError for two files with one path, and for a source without its package.
+    """
+    files: dict[str, ContextFile] = {}
+    for folder in code:
+        for file in _read_user_tree(folder, prefix="code"):
+            if file.path in files:
+                raise UsageError(
+                    f"{file.path} is given twice: {file.source} and {files[file.path].source}.",
+                    fix="Give one of them.",
+                    id="image-source",
+                )
+            files[file.path] = file
+    packages = [("maxtext", maxtext), ("tunix", tunix)]
+    trees = [_read_package(root, name) for name, root in packages if root is not None]
+    return (*files.values(), *(file for tree in trees for file in tree), _evaluation_program())
+
+
+def scan_for_secrets(files: tuple[ContextFile, ...]) -> tuple[ContextFile, ...]:
+    """Return the files, each with the kind of secret in it. Raises EnvironmentMissing if a file cannot be read."""
+    return tuple(map(_scan, files))
+
+
+def _dockerfile_text(folder: Path) -> str:
+    try:
+        return (folder / DOCKERFILE).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failed:
+        raise _no_dockerfile(f"{folder / DOCKERFILE} cannot be read: {failed}.") from None
+
+
+def _no_dockerfile(message: str) -> UsageError:
+    fix = f"An image is a folder with {DOCKERFILE}, as images/post_training is."
+    return UsageError(message, fix=fix, id="image-dockerfile")
+
+
+def _read_user_tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:
+    if not root.is_dir():
+        raise UsageError(f"{root} is not a folder.", fix="Give the folder whose content you need.", id="image-source")
+    return _read_tree(root, prefix=prefix, ignored=ignore_matcher(_text_or_empty(root / ".dockerignore")))
+
+
+def _read_package(root: Path, name: str) -> tuple[ContextFile, ...]:
+    """Return the package of a checkout, as `maxtext/…`: no other part of the checkout is needed."""
+    for folder in (root / "src" / name, root / name):
+        if (folder / "__init__.py").is_file():
+            return _read_user_tree(folder, prefix=name)
+    raise UsageError(
+        f"{root} has no package {name}: neither src/{name}/__init__.py nor {name}/__init__.py exists.",
+        fix=f"Give the root of a checkout of {name} with the current layout.",
+        id="image-source",
+    )
+
+
+def _evaluation_program() -> ContextFile:
+    """Return the program of an evaluation's pods as a file; kept in the cache, because a layer is made from files."""
+    content = program_archive()
+    sha256 = hashlib.sha256(content).hexdigest()
+    path = own_cache() / "image-programs" / f"{sha256}.zip"
+    if not path.exists() or read_bytes(path) != content:
+        with suppress(OSError):  # the write below raises the reason
+            private_folder(path.parent)
+        write_atomic(path, content)
+    return ContextFile(path=f"xsft/{ARCHIVE}", kind="file", size=len(content), sha256=sha256, source=str(path))
+
+
+def _read_tree(root: Path, *, prefix: str, ignored: Callable[[str], bool]) -> tuple[ContextFile, ...]:
+    """Return every file and link below `root`, without following links; `ignored` gets paths relative to `root`. Raises
+    EnvironmentMissing if something cannot be read.
+    """
+    files = []
+    for path, below in _walk(root, ""):
+        if not ignored(below):
+            file = _read_entry(path, str(PurePosixPath(prefix, below)), root=root)
+            files += [file] if file else []
+    return tuple(files)
+
+
+def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
+    """Yield the paths of files and links, sorted. Ignored ones are included, because a later rule may include part of
+    them again.
+    """
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as failed:
+        raise _unreadable_context(folder, failed) from None
+    for entry in entries:
+        path = f"{below}{entry.name}"
+        if entry.name in NEVER or entry.name.endswith(".pyc"):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), f"{path}/")
+        else:
+            yield Path(entry.path), path
+
+
+def _read_entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
+    """Return the entry; None for a socket, a pipe or a device, which no image can hold."""
+    try:
+        state = path.lstat()
+        if stat.S_ISLNK(state.st_mode):
+            return _read_link(path, name, root=root)
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        with path.open("rb") as content:
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as failed:
+        raise _unreadable_context(path, failed) from None
+    return ContextFile(
+        path=name,
+        kind="file",
+        size=state.st_size,
+        executable=bool(state.st_mode & stat.S_IXUSR),
+        sha256=sha256,
+        source=str(path.absolute()),
+    )
+
+
+def _read_link(path: Path, name: str, *, root: Path) -> ContextFile:
+    target = os.readlink(path)
+    end = Path(os.path.realpath(path))
+    inside = not Path(target).is_absolute() and end.is_relative_to(os.path.realpath(root)) and end.exists()
+    return ContextFile(path=name, kind="link", target=target, dangling=not inside)
+
+
+def _scan(file: ContextFile) -> ContextFile:
+    if file.kind != "file" or file.size > SCANNED or not file.source:
+        return file
+    try:
+        return replace(file, secret=secret_in(Path(file.source).read_bytes()))
+    except OSError as failed:
+        raise _unreadable_context(Path(file.source), failed) from None
+
+
+def _text_or_empty(path: Path) -> str:
+    try:
+        return read_text(path, errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def _unreadable_context(path: Path, failed: OSError) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"{path} cannot be read: {failed.strerror}.",
+        fix="Make it readable, or exclude it in .dockerignore.",
+        id="image-context-unreadable",
+    )

@@ -1,0 +1,138 @@
+"""The user's login to a registry: from Docker's configuration (`docker login`, `gcloud auth configure-docker` and other
+credential helpers), or of Google's Application Default Credentials. It is read, never written and never printed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+
+from xsft.base.secrets import hold_secret
+from xsft.image.failures import FailedRequest, explain_failure
+from xsft.image.registry_names import HUB, is_google
+from xsft.machine.google_files import may_log_in
+from xsft.machine.regular import read_text
+
+GOOGLE_USER = "oauth2accesstoken"
+"""User name for an access token. source: Artifact Registry documentation, "Access token"."""
+
+GoogleToken = Callable[[Mapping[str, str]], str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """A login to a registry. Never printed."""
+
+    user: str
+    secret: str = field(repr=False)
+    is_identity_token: bool = False
+    """The secret is an OAuth2 refresh token (Docker's "identity token"): only a registry's token service accepts it."""
+
+    def __post_init__(self) -> None:
+        hold_secret(self.secret)
+
+    @property
+    def basic(self) -> dict[str, str]:
+        """Return the header of HTTP's Basic scheme; empty for an identity token."""
+        if self.is_identity_token:
+            return {}
+        pair = hold_secret(base64.b64encode(f"{self.user}:{self.secret}".encode()).decode())
+        return {"Authorization": f"Basic {pair}"}
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        """Return the header to send at once: Google's registries accept an access token itself."""
+        if self.user != GOOGLE_USER:
+            return {}
+        return {"Authorization": f"Bearer {self.secret}"}
+
+    @property
+    def for_docker(self) -> dict[str, str]:
+        """Return the login as the Docker SDK takes it."""
+        if self.is_identity_token:
+            return {"identitytoken": self.secret}
+        return {"username": self.user, "password": self.secret}
+
+
+def google_access_token(env: Mapping[str, str]) -> str | None:
+    """Return a token, or None without a login. Raises Unreachable if the login is not accepted."""
+    if not may_log_in(env):
+        return None
+    from xsft.machine.google_login import google_credentials, google_token
+
+    try:
+        return google_token(google_credentials())
+    except DefaultCredentialsError:
+        return None
+    except (GoogleAuthError, ValueError) as failed:  # ValueError: a GOOGLE_API_… variable has a value it cannot have
+        request = FailedRequest(what="log in", host="Google", google=True)
+        raise explain_failure(f"unauthorized: {failed}", request) from None
+
+
+def login_for(host: str, *, env: Mapping[str, str], token: GoogleToken = google_access_token) -> Login | None:
+    """Return the login for a registry's host, or None: for Google's registries an access token, valid for an hour, of
+    the user's Google login; without that, and for all others, the one that Docker has. Raises as `google_access_token`.
+    """
+    access_token = token(env) if is_google(host) else None
+    if access_token:
+        return Login(user=GOOGLE_USER, secret=access_token)
+    return docker_login(host, env=env)
+
+
+def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
+    """Return the login for `host` in the user's Docker configuration, or None."""
+    found = _resolve_login(host, env) or {}
+    if identity := found.get("IdentityToken"):
+        return Login(user="", secret=str(identity), is_identity_token=True)
+    secret = found.get("Password") or found.get("password")
+    if not secret:
+        return None
+    return Login(user=str(found.get("Username") or found.get("username") or ""), secret=str(secret))
+
+
+def docker_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder of the user's Docker configuration. source: docker/cli@28 cli/config/config.go."""
+    if folder := env.get("DOCKER_CONFIG"):
+        return Path(folder)
+    return Path(env.get("HOME") or Path.home()) / ".docker"
+
+
+def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the user's Docker configuration; empty if there is none or it is not Docker's."""
+    try:
+        config = json.loads(read_text(docker_folder(env) / "config.json"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _resolve_login(host: str, env: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return what the SDK finds. Of the logins in the file only the host's own are passed on: an entry that is broken,
+    or for a part of a host, makes the SDK fail or take another's.
+    """
+    from docker import auth, errors
+
+    config = read_docker_config(env)
+    own = {key: value for key, value in (config.get("auths") or {}).items() if _host_of_key(key) == host}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
+        try:
+            logins = auth.load_config(config_dict={**config, "auths": own}, credstore_env=dict(env))
+            return dict(logins.resolve_authconfig(host) or {})
+        except (errors.DockerException, OSError, ValueError, KeyError):
+            return None
+
+
+def _host_of_key(key: str) -> str:
+    """Return the host. Most logins are stored under a host, and some under an address: Docker Hub's under
+    https://index.docker.io/v1/.
+    """
+    host = (key.partition("://")[2] or key).partition("/")[0]
+    return HUB if host == f"index.{HUB}" else host
