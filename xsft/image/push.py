@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -54,6 +53,7 @@ from xsft.image.registry import RegistryClient
 from xsft.machine import clock
 from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
+from xsft.machine.scratch import scratch_folder
 
 BuildOutcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
 NEEDED_BYTES = 8 << 30
@@ -417,8 +417,8 @@ def _build_code(engine: Engine, recipe: Recipe, maker: ImageMaker, *, record: De
     if removed:
         lines.append(f"RUN {msgspec.json.encode(['rm', '-f', *(f'/{path}' for path in removed)]).decode()}")
     lines += ["ENV PYTHONPATH=/app/code", f"USER {recipe.code.user}"]
-    with tempfile.TemporaryDirectory(prefix="xsft-image-") as folder:
-        dockerfile = Path(folder, DOCKERFILE)
+    with scratch_folder("image") as folder:
+        dockerfile = folder / DOCKERFILE
         dockerfile.write_text("\n".join([*lines, ""]), encoding="utf-8")
         written = ContextFile(path=DOCKERFILE, kind="file", size=dockerfile.stat().st_size, source=str(dockerfile))
         build = Build(
