@@ -22,7 +22,7 @@ from tests.documents import read_document
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
 from tests.runs.test_read_logs import until
-from tests.tools.two_way_calls import calls_of, two_way
+from tests.tools.calls import calls_of, two_way
 from tests.verbs.test_secret import to
 
 pytestmark = pytest.mark.contract

@@ -22,6 +22,21 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "api.md"
 
 
+IMPORT_ALL = """
+import importlib, pkgutil, xsft
+for module in pkgutil.walk_packages(xsft.__path__, "xsft."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as missing:
+        assert not missing.name.startswith("xsft"), missing  # a program for another interpreter
+for name in xsft.__all__:
+    try:
+        getattr(xsft, name)(no_such_option=1)
+    except TypeError as refused:
+        print(refused)
+"""
+
+
 @pytest.fixture
 def runs(api: ClusterApi) -> Runs:
     return Runs(api.standin.objects)
@@ -49,6 +64,14 @@ def test_import_of_xsft_loads_no_heavy_module_before_a_function_is_used() -> Non
         _ = xsft.nothing  # type: ignore[attr-defined]
 
 
+@pytest.mark.contract
+def test_public_names_are_functions_after_all_modules_were_imported() -> None:
+    """A module of one of these names, once imported, would take the place of the function."""
+    done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
+    wrong_calls = [f"{name}() got an unexpected keyword argument 'no_such_option'" for name in xsft.__all__]
+    assert done.stdout.splitlines() == wrong_calls
+
+
 @pytest.mark.parametrize("name", xsft.__all__)
 def test_every_public_function_is_documented_on_the_page(name: str) -> None:
     assert f"xsft.{name}(" in PAGE.read_text(encoding="utf-8")
@@ -56,7 +79,7 @@ def test_every_public_function_is_documented_on_the_page(name: str) -> None:
 
 
 def test_the_actions_on_the_page_take_the_arguments_that_it_names() -> None:
-    listed = re.findall(r"`(xsft\.actions\.[\w.]+)\.(\w+)\(([^)]*)\)`", PAGE.read_text(encoding="utf-8"))
+    listed = re.findall(r"`(xsft\.\w+\.\w+)\.(\w+)\(([^)]*)\)`", PAGE.read_text(encoding="utf-8"))
     assert len(listed) == 9
     for module, name, arguments in listed:
         taken = inspect.signature(getattr(import_module(module), name)).parameters

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.two_way_calls import calls_of, three_runs, two_way
+from tests.tools.calls import calls_of, three_runs, two_way
 from xsft.verbs.cli import main
 
 

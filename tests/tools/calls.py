@@ -1,7 +1,7 @@
-"""Finds modules that call each other in the course of one verb: who reads one of them has to read the other, too.
+"""Finds the modules that a verb enters, and those that call each other: who reads one has to read the other, too.
 
-    python -m tests.tools.two_way_calls status
-    python -m tests.tools.two_way_calls why broken
+    python -m tests.tools.calls status --context stand-in
+    python -m tests.tools.calls check --offline workloads/tiny_local.yaml
 
 The verb runs in this process, on the stand-in for a cluster with three runs and a bucket. Its caller is the nearest
 frame of xsft, so a callback through a library (`sorted(key=…)`) is a call, and so is the next value of a generator.
@@ -57,6 +57,10 @@ def calls_of(work: Callable[[], object], *, package: str = PACKAGE) -> Calls:
     return found
 
 
+def modules_entered(work: Callable[[], object]) -> set[str]:
+    return {module for pair in calls_of(work) for module in pair}
+
+
 def two_way(calls: Calls) -> list[tuple[str, str]]:
     return sorted((one, other) for one, other in calls if one < other and (other, one) in calls)
 
@@ -92,8 +96,8 @@ def three_runs(folder: Path) -> Iterator[ClusterApi]:
 
 
 def main(arguments: tuple[str, ...]) -> int:
-    with tempfile.TemporaryDirectory() as name, three_runs(Path(name)) as api:
-        calls = calls_of(lambda: xsft((arguments[0], "--context", api.context, *arguments[1:])))
+    with tempfile.TemporaryDirectory() as name, three_runs(Path(name)):
+        calls = calls_of(lambda: xsft(arguments))
     pairs = two_way(calls)
     for one, other in pairs:
         sys.stdout.write(f"\n{one}\n  -> {other}: {', '.join(sorted(calls[one, other]))}\n")
