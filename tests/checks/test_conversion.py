@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
 from xsft.base.problems import error
+from xsft.catalog.hf_config import source_fields
 from xsft.checks.conversion import check
 from xsft.checks.facts import Facts
 from xsft.data.facts import TokenizerFacts
@@ -55,15 +58,33 @@ OWN = {
     ("told", "severity"),
     [
         (OWN, None),
-        ({**OWN, "hidden_size": 2048}, None),  # to_maxtext stops
+        ({**OWN, "hidden_size": 2048}, "warning"),
         ({**OWN, "rope_theta": 10_000.0}, "warning"),
         ({**OWN, "tie_word_embeddings": False}, "warning"),
-        ({**OWN, "sliding_window": 32768, "final_logit_softcapping": 30.0}, None),
+        ({**OWN, "sliding_window": 32768, "use_sliding_window": False}, None),
+        ({**OWN, "sliding_window": 32768}, "warning"),
+        ({**OWN, "model_type": "llama"}, "warning"),
+        ({**OWN, "rope_scaling": {"type": "linear", "factor": 2.0}}, "warning"),
+        ({**OWN, "attention_bias": True}, "warning"),
+        ({**OWN, "hidden_act": "gelu"}, "warning"),
+        ({**OWN, "head_dim": 64}, "warning"),
     ],
-    ids=["same", "other size", "other rope_theta", "embeddings not tied", "further keys"],
+    ids=[
+        "same",
+        "other size",
+        "other rope_theta",
+        "embeddings not tied",
+        "window that is off",
+        "sliding window",
+        "another architecture",
+        "scaled RoPE",
+        "biases",
+        "activation",
+        "head size",
+    ],
 )
-def test_config_json_that_differs_from_the_model_is_reported(told: dict[str, float], severity: str | None) -> None:
-    found = problems(check, HERE, Facts(source=SourceFacts(fields=told)))
+def test_config_json_that_differs_from_the_model_is_reported(told: dict[str, Any], severity: str | None) -> None:
+    found = problems(check, HERE, Facts(source=SourceFacts(fields=source_fields(told))))
     assert [(p.id, p.severity) for p in found] == ([("weights-config", severity)] if severity else [])
 
 
@@ -76,3 +97,24 @@ def test_own_sizes_are_refused_where_the_converter_cannot_be_given_them() -> Non
     own = {"model": {**HF, "name": "llama3.1-8b"}, "overrides": {"maxtext": {"head_dim": 64}}}
     assert ids(check, spec(**own, image={"maxtext": "0.1.0"})) == {"weights-sizes-legacy"}
     assert ids(check, spec(**own)) == set()
+
+
+LLAMA3 = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0, "rms_norm_eps": 1e-5,
+}  # fmt: skip
+SCALING = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+
+
+def test_llama_3_weights_are_not_llama_3_1() -> None:
+    llama = spec(target="local", tpu=DROP, place=DROP, model={**HF, "name": "llama3.1-8b"})
+    (found,) = problems(check, llama, Facts(source=SourceFacts(fields=source_fields(LLAMA3))))
+    assert "its rope.rope_type is default, and the model's llama3" in found.message
+    scaled = {**LLAMA3, "rope_scaling": {**SCALING, "rope_type": "llama3"}}
+    assert ids(check, llama, Facts(source=SourceFacts(fields=source_fields(scaled)))) == set()
+
+
+def test_values_are_those_of_the_images_release() -> None:
+    base = spec(model={**HF, "name": "qwen3-30b-a3b-base"}, image={"maxtext": "0.2.3"})
+    facts = Facts(source=SourceFacts(fields=source_fields({"model_type": "qwen3_moe", "rope_theta": 1e7})))
+    assert "weights-config" not in ids(check, base, facts)
+    assert "weights-config" in ids(check, spec(model={**HF, "name": "qwen3-30b-a3b-base"}), facts)

@@ -99,3 +99,12 @@ def test_model_that_the_release_cannot_export_is_reported(changes: dict[str, Any
     olmo = {"name": "olmo3-7b", "tokenizer": "allenai/Olmo-3-7B-Instruct", "checkpoint": "gs://my-bucket/o/0/items"}
     (found,) = [problem for problem in problems(check, spec(model=olmo, **changes)) if problem.id == "export-model"]
     assert (found.severity, found.where) == (severity, where)
+
+
+def test_engine_that_cannot_load_an_export_is_told_before_the_training() -> None:
+    given = {"name": "gpt-oss-20b", "tokenizer": "openai/gpt-oss-20b", "checkpoint": "gs://my-bucket/g/0/items"}
+    compared = spec(target="local", model=given, stages={"export": {"verify": "logits"}})
+    (found,) = problems(check, compared)
+    assert (found.id, found.where) == ("engine-model-unknown", "stages.export.verify")
+    assert "MXFP4" in found.message
+    assert ids(check, spec(target="local", model=given, stages={"export": {}})) == set()

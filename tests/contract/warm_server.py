@@ -28,7 +28,7 @@ from maxtext.trainers.pre_train import train  # noqa: F401
 from maxtext.utils import lora_utils, maxtext_utils, model_creation_utils  # noqa: F401
 from transformers import AutoTokenizer  # noqa: F401
 
-MOST = 1 << 16
+MOST = 1 << 17
 """Bytes of a request."""
 
 

@@ -21,7 +21,7 @@ from tests.checkpoints import small_files
 from tests.hfmodels import SIZES, write_model
 from tests.localruns import OPEN
 from tests.until import until
-from xsft.base.errors import EnvironmentMissing, Refused
+from xsft.base.errors import EnvironmentMissing, Refused, RunFailed
 from xsft.launch.local_machine import Machine
 from xsft.machine.filelock import exclusive
 from xsft.planning import api
@@ -32,6 +32,7 @@ from xsft.spec.conversion_record import FILE, from_json
 from xsft.stages.convert import Conversion, ConversionResult, bytes_done, convert_here, lacks, stage_run
 from xsft.stages.convert_here import look
 from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import ArraysDone, ConversionEvent, ConversionPhase
 from xsft.weights.converted import writes
 
@@ -107,6 +108,7 @@ class Lab:
             cache=self.folder / "cache",
             on_event=what.get("on_event", self.events.append),
             waiting=lambda: self.waited.append("waited"),
+            verify=what.get("verify", lambda _plan: "310 tensors equal the source's"),
             accepted=workload.spec.checks,
         )
 
@@ -306,6 +308,19 @@ def test_exit_status_0_without_a_whole_checkpoint_is_a_failure(lab: Lab) -> None
     failed = lab.convert()
     assert failed.outcome == "failed"
     assert "is not the requested checkpoint" in (failed.reason or "")
+
+
+def test_a_checkpoint_that_is_not_its_source_fails_and_is_not_used(lab: Lab) -> None:
+    def differs(_plan: ConversionPlan) -> str:
+        raise RunFailed("The converted checkpoint is not its source: 3 tensors differ.", fix="Report it.")
+
+    done = lab.convert(verify=differs)
+    assert (done.outcome, done.checkpoint) == ("failed", None)
+    assert (done.reason or "").startswith("The converted checkpoint is not its source")
+    again = lab.convert()
+    assert (again.action, again.outcome) == ("attempt", "completed")
+    assert again.why.endswith("; 310 tensors equal the source's")
+    assert lab.convert().why.endswith("; 310 tensors equal the source's")
 
 
 def test_an_error_after_the_save_is_a_warning(lab: Lab) -> None:

@@ -3,15 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.localruns import local_plan
-from xsft.stages.export import ExportWork
-from xsft.stages.export_here import intended_training, refuse_engine
-
-
-def test_refuse_engine_without_an_engine_reads_no_checkpoint() -> None:
-    def refused() -> Any:
-        raise AssertionError("it reads checkpoints")
-
-    refuse_engine(ExportWork(look=refused, machine=refused, say=print, engine=None))
+from xsft.stages.export_here import intended_training
 
 
 def test_a_training_that_has_not_begun_has_the_names_of_its_plan(tmp_path: Any) -> None:

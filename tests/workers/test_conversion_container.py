@@ -22,6 +22,7 @@ from xsft.launcher.conversion_command import recorded_argv
 from xsft.records.document import facts_to_json, read_facts
 from xsft.records.record import AttemptFacts
 from xsft.spec.conversion_record import ConversionRecord, from_json
+from xsft.weights.conversion_plan import SOURCE
 
 pytestmark = pytest.mark.contract
 
@@ -49,13 +50,23 @@ WHOLE = ("items/_METADATA={}", '_CHECKPOINT_METADATA={"commit_timestamp_nsecs": 
 TORN = ("items/_METADATA={}", '_CHECKPOINT_METADATA={"commit_timestamp_nsecs": null}')
 
 
+WORKER = "import json, sys; json.dump({answer!r}, open(sys.argv[-1], 'w'))"
+
+
 class Container:
     """A container's program, with what it wrote in a bucket or folder."""
 
     def __init__(self, root: str, bucket: Bucket) -> None:
         self.root, self._bucket = root, bucket
 
-    def start(self, *converts: str, status: int = 0, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self,
+        *converts: str,
+        status: int = 0,
+        env: Mapping[str, str] | None = None,
+        compares: Mapping[str, Any] | None = None,
+    ) -> subprocess.Popen[str]:
+        """`compares`: the answer of a stand-in for the program that compares the result with its source."""
         command = (sys.executable, "-c", CONVERTER, f"{self.root}/converted/tiny-0/0", str(status), *converts)
         end = facts_to_json(AttemptFacts(outcome="completed", at=""), run_name="tiny-convert", number=2)
         python, *rest = recorded_argv(
@@ -63,9 +74,12 @@ class Container:
             record=ConversionRecord(digest="d" * 64, run_name="tiny-convert", argv=("python3", "-m", "x")),
             end={"attempt": json.loads(end), "attempt_stem": f"{self.root}/tiny-convert/xsft/attempt-2"},
             checkpoint=f"{self.root}/converted/tiny-0/0/items",
+            comparison={"module": SOURCE, "notes": {"compared": {}}} if compares else None,
         )
         assert python == "python3"
-        argv = (sys.executable, *rest)
+        sent = json.loads(rest[2])
+        sent["files"]["xsft.workers.compare_source.py"] = WORKER.format(answer=compares)
+        argv = (sys.executable, *rest[:2], json.dumps(sent), *rest[3:])
         given = {"STORAGE_EMULATOR_HOST": self._bucket.url, "PATH": os.environ["PATH"], **(env or {})}
         pipe = subprocess.PIPE
         return subprocess.Popen(argv, env=given, stdout=pipe, text=True, start_new_session=True)
@@ -159,3 +173,22 @@ def test_only_the_first_host_of_a_slice_converts(container: Container) -> None:
     assert (status, container.read("converted/tiny-0/xsft/conversion.json")) == (0, None)
     assert "host 7 has nothing to do" in said
     assert container.run(*WHOLE, env={"JOB_COMPLETION_INDEX": "0"})[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "words"),
+    [
+        ({"problems": [], "compared": 7, "all": 7}, "completed", "7 of 7 tensors equal the source's"),
+        ({"problems": ["3 tensors differ"]}, "failed", "the checkpoint is not its source: 3 tensors differ"),
+        ({"error": "OSError: no network"}, "completed", "it was not compared with its source"),
+    ],
+    ids=["equal", "different", "not compared"],
+)
+def test_the_result_is_compared_with_its_source(
+    answer: dict[str, Any], outcome: str, words: str, container: Container
+) -> None:
+    status, said = container.run(*WHOLE, compares=answer)
+    record = from_json(container.read("converted/tiny-0/xsft/conversion.json") or b"")
+    assert record is not None
+    assert (record.outcome, status) == (outcome, int(outcome == "failed")), said
+    assert words in f"{record.reason} {record.verified}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from xsft.weights.export_verification import LogitsVerdict, logits_problems
+from xsft.weights.export_verification import LOGITS_BOUNDS, LogitsVerdict, logits_problems
 from xsft.workers.export_judging import base_problems, config_problems, header_problems, values_problems
 from xsft.workers.safetensors import TensorHeader
 
@@ -70,12 +71,21 @@ def test_an_export_that_equals_its_base_fails() -> None:
     assert not list(base_problems(worker(changed=None)))
 
 
+VERDICT = LogitsVerdict(greatest_difference=1e-5, greatest_logit=1.0, positions=5, same_argmax=5, engine="mlx-lm 0")
+
+
 @pytest.mark.parametrize(
-    ("difference", "same", "agrees"), [(1e-5, 5, True), (1.1e-4, 5, False), (1e-5, 4, False), (float("inf"), 0, False)]
+    ("verdict", "words"),
+    [
+        (VERDICT, None),
+        (replace(VERDICT, differing=2, worst=("token 3 of prompt 1 by 0.5",)), "2 of 5 positions by more than 0.0005"),
+        (replace(VERDICT, differing=2, worst=("token 3 of prompt 1 by 0.5",)), "token 3 of prompt 1 by 0.5"),
+        (replace(VERDICT, positions=0, unloaded="KeyError: 'x'"), "mlx-lm 0 cannot load the export: KeyError: 'x'"),
+    ],
+    ids=["all agree", "number of positions", "the worst position", "not loaded"],
 )
-def test_logits_agree_within_the_bound_and_in_every_choice(difference: float, same: int, agrees: bool) -> None:
-    verdict = LogitsVerdict(
-        greatest_difference=difference, greatest_logit=1.0, positions=5, same_argmax=same, engine="mlx-lm 0"
-    )
-    assert verdict.agrees is agrees
-    assert len(list(logits_problems(verdict))) == (not agrees)
+def test_logits_that_differ_are_described(verdict: LogitsVerdict, words: str | None) -> None:
+    assert verdict.agrees is (words is None)
+    said = "; ".join(logits_problems(verdict, bound=LOGITS_BOUNDS["bfloat16"]))
+    assert (words or "") in said
+    assert bool(said) == (words is not None)

@@ -1,29 +1,173 @@
-"""Fields of a Hugging Face config.json, and the keys with which MaxText computes the same. Pure."""
+"""Fields of a Hugging Face config.json, and what MaxText computes in their place. Pure.
+
+source: maxtext@0.2.5 configs/base.yml, layers/attentions.py (RoPE), layers/embeddings.py LLaMARotaryEmbedding,
+models/gemma2.py, models/gemma3.py; tests/contract/test_export.py holds it against MaxText's copies of the files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from xsft.catalog.models import pins
+from xsft.catalog.releases import DEFAULT, at_least
 
 FIELDS: Mapping[str, tuple[str, object]] = MappingProxyType(
     {
         "rope_theta": ("rope_max_timescale", 10_000),
         "rms_norm_eps": ("normalization_layer_epsilon", 1e-5),
         "tie_word_embeddings": ("logits_via_embedding", False),
+        "attention_bias": ("attention_bias", False),
+        "sliding_window": ("sliding_window_size", 0),
+        "attn_logit_softcapping": ("attn_logits_soft_cap", 0),
+        "final_logit_softcapping": ("final_logits_soft_cap", 0),
+        "norm_topk_prob": ("norm_topk_prob", False),
+        "routed_scaling_factor": ("routed_scaling_factor", 1.0),
         "num_experts_per_tok": ("num_experts_per_tok", None),
-        "attn_logit_softcapping": ("attn_logits_soft_cap", None),
-        "final_logit_softcapping": ("final_logits_soft_cap", None),
+        "rope_local_base_freq": ("local_rope_max_timescale", None),
+        "swiglu_limit": ("mlp_activations_limit", None),
+        "n_group": ("n_routing_groups", None),
+        "topk_group": ("topk_routing_group", None),
+        "hidden_size": ("base_emb_dim", None),
+        "intermediate_size": ("base_mlp_dim", None),
+        "moe_intermediate_size": ("base_moe_mlp_dim", None),
+        "num_hidden_layers": ("base_num_decoder_layers", None),
+        "num_attention_heads": ("base_num_query_heads", None),
+        "num_key_value_heads": ("base_num_kv_heads", None),
+        "head_dim": ("head_dim", None),
+        "num_experts": ("num_experts", None),
+        "num_local_experts": ("num_experts", None),
+        "n_routed_experts": ("num_experts", None),
+        "n_shared_experts": ("shared_experts", None),
+        "first_k_dense_replace": ("first_num_dense_layers", None),
+        "q_lora_rank": ("q_lora_rank", None),
+        "kv_lora_rank": ("kv_lora_rank", None),
+        "qk_nope_head_dim": ("qk_nope_head_dim", None),
+        "qk_rope_head_dim": ("qk_rope_head_dim", None),
+        "v_head_dim": ("v_head_dim", None),
+        "index_n_heads": ("indexer_n_heads", None),
+        "index_head_dim": ("indexer_head_dim", None),
+        "linear_conv_kernel_dim": ("gdn_conv_kernel_dim", None),
+        "linear_key_head_dim": ("gdn_key_head_dim", None),
+        "linear_value_head_dim": ("gdn_value_head_dim", None),
+        "linear_num_key_heads": ("gdn_num_key_heads", None),
+        "linear_num_value_heads": ("gdn_num_value_heads", None),
     }
 )
 """Field -> MaxText's key and its default; None: the field counts only where the model's own configuration sets the
-key."""
+key. 0 stands for null."""
+TIED = "tie_word_embeddings"
+WRITTEN = (
+    *("rope_theta", "rms_norm_eps", TIED, "num_experts_per_tok"),
+    *("attn_logit_softcapping", "final_logit_softcapping"),
+)
+"""Fields that an export writes as MaxText computed with them; the sizes and switches of the source stay."""
+
+LLAMA3_SCALING = {"factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}
+YARN = ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
+YARN_KEYS = ("rope_factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
+OWN_ROPE = ("gemma4", "deepseek4")
+"""Starts of decoder blocks whose RoPE differs between layers."""
+ACTIVATIONS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "sigmoid": "silu"}
+"""First of MaxText's mlp_activations -> the function in config.json; gpt-oss writes out silu as a sigmoid."""
 
 
-def computed_fields(name: str, keys: Mapping[str, object]) -> dict[str, object]:
-    """Return the fields as MaxText computes the model `name` with these keys of the workload, as far as they are
-    known."""
-    own = pins(name)
-    wanted = {field: keys.get(key, own.get(key, default)) for field, (key, default) in FIELDS.items()}
-    return {field: value for field, value in wanted.items() if value is not None}
+def computed_fields(name: str, keys: Mapping[str, object], *, version: str = DEFAULT) -> dict[str, Any]:
+    """Return the fields as this release of MaxText computes the model `name` with these keys of the workload, as far as
+    they are known. RoPE's own fields are named `rope.factor`."""
+    made: dict[str, Any] = {**pins(name), **_earlier_pins(name, version), **keys}
+    wanted = {field: made.get(key, default) for field, (key, default) in FIELDS.items()}
+    found = {field: value for field, value in wanted.items() if value is not None}
+    found |= {**_of_family(name, made, found), **_rope(name, made)}
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def written_fields(name: str, keys: Mapping[str, object], *, version: str) -> dict[str, Any]:
+    """Return the fields that an export writes into the source's config.json where they differ from it."""
+    found = computed_fields(name, keys, version=version)
+    return {field: found[field] for field in WRITTEN if field == TIED or found.get(field)}
+
+
+def _earlier_pins(name: str, version: str) -> dict[str, object]:
+    """Return the keys that releases before the default one set to other values, of those that are compared. source:
+    maxtext@0.2.1 to 0.2.3 configs/models/qwen3-30b-a3b-base.yml."""
+    if name == "qwen3-30b-a3b-base" and not at_least(version, "0.2.4"):
+        return {"rope_max_timescale": 10_000_000}
+    return {}
+
+
+def _of_family(name: str, made: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that follow from several keys, or that a family counts in its own way."""
+    changed: dict[str, Any] = {}
+    block = str(made.get("decoder_block", ""))
+    if block.startswith("qwen3") and "num_experts" in made:
+        changed["intermediate_size"] = None  # MaxText has the experts' own size there
+    if "routed_score_func" in made:
+        changed["scoring_func"] = made["routed_score_func"]
+        changed["norm_topk_prob"] = None  # the function decides
+    activation = made.get("mlp_activations", ("silu",))[0]
+    if activation in ACTIVATIONS:
+        changed["hidden_act"] = changed["hidden_activation"] = ACTIVATIONS[activation]
+    if block == "gemma2" and "num_hidden_layers" in found:
+        changed["num_hidden_layers"] = 2 * found["num_hidden_layers"]
+    if block in ("gemma2", "gemma3") and "head_dim" in made:
+        changed["query_pre_attn_scalar"] = made["head_dim"]
+    if name == "gemma3-27b":
+        changed["query_pre_attn_scalar"] = made["base_emb_dim"] // made["base_num_query_heads"]
+    return changed
+
+
+def _rope(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(made.get("rope_type", "default"))
+    if str(made.get("decoder_block", "")).startswith(OWN_ROPE):
+        return {}
+    if kind.startswith("llama3.1") or name.startswith("llama3.1"):
+        if made.get("rope_use_scale", True) is False:
+            return {"rope.rope_type": "default"}
+        return {"rope.rope_type": "llama3", **{f"rope.{field}": value for field, value in LLAMA3_SCALING.items()}}
+    if kind == "yarn":
+        values = {f"rope.{field}": made.get(key) for field, key in zip(YARN, YARN_KEYS, strict=True)}
+        return {"rope.rope_type": "yarn", **{field: value for field, value in values.items() if value is not None}}
+    factor = made.get("rope_linear_scaling_factor", 1)
+    if factor != 1:
+        return {"rope.rope_type": "linear", "rope.factor": factor}
+    return {"rope.rope_type": "default"}
+
+
+def source_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the language model in a config.json that have one value each, in either spelling of RoPE.
+
+    `tie_word_embeddings` is left out of models of text and images, which have one of their own.
+    """
+    section: Mapping[str, Any] = config
+    for name in ("text_config", "language_config", "llm_config"):
+        inner = config.get(name)
+        if isinstance(inner, Mapping):
+            section = {field: value for field, value in inner.items() if field != "tie_word_embeddings"}
+            break
+    found: dict[str, Any] = {
+        name: value for name, value in section.items() if isinstance(value, int | float | str) or value is None
+    }
+    if section.get("use_sliding_window") is False:
+        found["sliding_window"] = 0
+    if found.get("head_dim") is None and "kv_lora_rank" not in found and found.get("num_attention_heads"):
+        found["head_dim"] = found.get("hidden_size", 0) // found["num_attention_heads"]
+    if "model_type" in config:
+        found["model_type"] = config["model_type"]
+    return {**found, **_source_rope(section)}
+
+
+def _source_rope(section: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = section.get("rope_parameters") or {}
+    whole = parameters.get("full_attention", parameters)
+    local = parameters.get("sliding_attention") or {}
+    scaling = {**whole, **(section.get("rope_scaling") or {})}
+    theta = whole.get("rope_theta", section.get("rope_theta"))
+    if theta is None:
+        return {}
+    found = {f"rope.{field}": value for field, value in scaling.items() if isinstance(value, int | float | str)}
+    found["rope.rope_type"] = scaling.get("rope_type", scaling.get("type", "default"))
+    if "rope_theta" in local:
+        found["rope_local_base_freq"] = local["rope_theta"]
+    return {**found, "rope_theta": theta}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.hf_config import computed_fields
@@ -12,6 +13,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.model import ONE_MORE
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.weights.engines import model_type
 
 UNKNOWN = "access, the revision, whether it has safetensors, whether they are quantised, and its vocabulary"
 """Facts that only the hub's answer gives."""
@@ -69,19 +71,33 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
         yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 
-def _compare_with_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, float]) -> Iterator[Problem]:
+def _compare_with_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, Any]) -> Iterator[Problem]:
     """Compare config.json with MaxText's configuration: to_maxtext does not read it, and fails only if the sizes
     differ."""
-    wanted = computed_fields(run.spec.model.name, keys)
+    if not config or run.conversion is None or run.model is None or not run.model.built_in:
+        return
+    wanted = computed_fields(run.spec.model.name, keys, version=run.release.version)
+    wanted["model_type"] = model_type(run.spec.model.name) or config.get("model_type")
     differing = ", ".join(
-        f"its {name} is {config[name]:g}, and the model's {value:g}"
+        f"its {name} is {_text(config[name])}, and the model's {_text(value)}"
         for name, value in wanted.items()
-        if name in config and isinstance(value, int | float) and not math.isclose(config[name], value)
+        if name in config and not _equal(config[name], value)
     )
-    if differing and run.conversion and run.model and run.model.built_in:
+    if differing:
         message = (
             f"The config.json of {run.conversion.source.repo} differs from MaxText's {run.model.name}: {differing}."
             " The converter does not read config.json, so it would not report this."
         )
         fix = "Set MaxText's key in overrides.maxtext, with override_model_config: true, or use other weights."
         yield warning("weights-config", "model.hf.repo", message, fix)
+
+
+def _equal(given: Any, computed: Any) -> bool:
+    """Return whether two values are one to a model: null and 0 are."""
+    if isinstance(given, int | float) and isinstance(computed, int | float):
+        return math.isclose(given, computed)
+    return (given or 0) == (computed or 0)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -17,6 +17,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.serving_inputs import BUCKET
 from xsft.spec.stages import ServeStage
+from xsft.weights.engines import UNLOADED, model_type
 
 EXAMPLE = "vllm/vllm-tpu@sha256:…"
 
@@ -27,6 +28,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys, facts
     yield from _legacy(run)
     yield from _check_exportable(run)
+    yield from _check_reader(run)
     if run.spec.stages.evaluate is not None:
         yield from incomparable(run)
     stage = run.spec.stages.serve
@@ -54,6 +56,15 @@ def _legacy(run: Run) -> Iterator[Problem]:
         yield error("export-legacy", "stages.export", f"{release}, whose exporter cannot read SFT checkpoints.", fix)
     if stages.serve is not None:
         yield error("serve-legacy", "stages.serve", f"{release}: there is no export to serve.", fix)
+
+
+def _check_reader(run: Run) -> Iterator[Problem]:
+    """Check that the engine which compares logits can load the export."""
+    export = run.spec.stages.export
+    why = UNLOADED.get(model_type(run.spec.model.name) or "")
+    if export is not None and export.verify == "logits" and why:
+        message = f"The logits of {run.spec.model.name} are compared by mlx-lm, which cannot load its export: {why}."
+        yield error("engine-model-unknown", "stages.export.verify", message, "Write stages.export.verify: tensors.")
 
 
 def _check_exportable(run: Run) -> Iterator[Problem]:

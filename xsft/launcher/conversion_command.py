@@ -7,11 +7,18 @@ from typing import Any
 
 from xsft.base.result_record import to_document
 from xsft.spec.conversion_record import FILE, ConversionRecord
-from xsft.workers.sent import sent_argv
+from xsft.workers.sent import BOOT, sent_argv
+
+PROGRAM = "xsft.workers.conversion_container"
 
 
 def recorded_argv(
-    argv: tuple[str, ...], *, record: ConversionRecord, end: Mapping[str, Any], checkpoint: str
+    argv: tuple[str, ...],
+    *,
+    record: ConversionRecord,
+    end: Mapping[str, Any],
+    checkpoint: str,
+    comparison: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Return the command that runs `argv` and records its end, even if no xsft waits for it: a program of the
     image's Python (`container`).
@@ -21,7 +28,11 @@ def recorded_argv(
         end: `attempt`, the document of the end of the run's attempt without outcome and time, and `attempt_stem`, its
             path without `.<outcome>.json`.
         checkpoint: Path of the result, `<try>/0/items`.
+        comparison: Question to the program that compares it with its source, `{"module", "notes"}`; None: the image's
+            MaxText has no tables for it.
     """
     path = f"{checkpoint.removesuffix('/0/items')}/{FILE}"
     notes = {"record": to_document(record), **end, "checkpoint": checkpoint, "record_path": path}
-    return sent_argv("xsft.workers.conversion_container", notes, argv)
+    if comparison is None:
+        return sent_argv(PROGRAM, notes, argv)
+    return sent_argv(PROGRAM, {**notes, "comparison": comparison}, argv, besides=(BOOT, comparison["module"]))

@@ -19,7 +19,7 @@ from xsft.spec.conversion_record import ConversionRecord
 from xsft.spec.resolve import Mode, Run
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
 from xsft.weights.conversion_estimate import ConversionEstimate
-from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
 from xsft.weights.export_estimate import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
 
@@ -135,7 +135,10 @@ def _converting_argv(job: CpuJob, inputs: ConversionInputs) -> tuple[str, ...]:
     """Return the container's command. A commit that only the hub named is in the record, as on this machine."""
     run = job.run
     record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
-    return recorded_argv(job.argv, record=record, end=noted_end(run), checkpoint=job.writes)
+    comparison = None
+    if run.release.layout != "legacy":
+        comparison = {"module": SOURCE, "notes": source_job(inputs, job.writes, seed=0, size=job.disk)}
+    return recorded_argv(job.argv, record=record, end=noted_end(run), checkpoint=job.writes, comparison=comparison)
 
 
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:

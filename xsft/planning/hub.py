@@ -20,10 +20,11 @@ from requests.exceptions import Timeout
 from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem, error
 from xsft.base.secrets import hold_secret
+from xsft.catalog.hf_config import source_fields
 from xsft.machine.http_session import Session
 from xsft.spec.conversion_inputs import BRANCH, ConversionSource, is_commit
 from xsft.spec.facts import SourceFacts
-from xsft.weights.quantized import language_fields, quantisation_evidence
+from xsft.weights.quantized import quantisation_evidence
 from xsft.weights.weights_folder import CONFIG, INDEX, SINGLE, vocabulary
 
 ENDPOINT = "https://huggingface.co"
@@ -113,7 +114,7 @@ def _facts_of_answer(session: Session, files: str, source: ConversionSource, inf
         ),
         weights_bytes=size if isinstance(size, int) else None,
         vocabulary=vocabulary(config),
-        fields=language_fields(config),
+        fields=source_fields(config),
     )
 
 

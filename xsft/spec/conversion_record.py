@@ -20,6 +20,9 @@ class ConversionRecord(ResultRecord, frozen=True, kw_only=True):
 
     SCHEMA: ClassVar[str] = "xsft.conversion/1"
 
+    verified: str = ""
+    """How the checkpoint was compared with its source; empty if it was not."""
+
     @property
     def commit(self) -> str | None:
         source = self.inputs.get("source")

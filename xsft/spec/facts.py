@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -74,8 +74,8 @@ class SourceFacts(Struct, frozen=True, kw_only=True):
     """Bytes of all safetensors files; None if unknown."""
     vocabulary: int | None = None
     """Rows of the embedding; None if unknown."""
-    fields: Mapping[str, float] = field(default_factory=dict)
-    """Numbers and switches that config.json gives for the language model; empty if it was not read."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of config.json about the language model (`catalog.hf_config.source_fields`); empty if it was not read."""
     problems: tuple[Problem, ...] = ()
     """Why it cannot be converted."""
     unanswered: str = ""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from xsft.base.acceptance import accept_late
 from xsft.base.amounts import size_text
-from xsft.base.errors import AlreadyRunning, EnvironmentMissing
+from xsft.base.errors import AlreadyRunning, EnvironmentMissing, RunFailed
 from xsft.base.problems import Problem, errors_in, warning
 from xsft.base.result_record import to_json
 from xsft.checks.cpu_job import CONVERSION_DISK, CONVERSION_MEMORY, CONVERSION_UNCHECKED
@@ -84,6 +84,8 @@ class Conversion(Struct, frozen=True, kw_only=True):
     on_event: Callable[[ConversionEvent], None]
     waiting: Callable[[], None]
     """Called if another process is converting the same weights."""
+    verify: Callable[[ConversionPlan], str]
+    """Compare the checkpoint with its source and return how. Raises RunFailed if they differ."""
     accepted: Mapping[str, str] = {}
     """`checks:` of the workload."""
 
@@ -101,7 +103,7 @@ def convert_here(conversion: Conversion) -> ConversionResult:
         plan = conversion.look()  # another process may have finished it
         if plan.whole:
             if _is_unrecorded(plan):
-                _mend_conversion(plan, at=clock.now())
+                _mend_conversion(plan, verified=conversion.verify(plan), at=clock.now())
             return _existing_conversion(plan)
         with _hold_conversion(plan, folder):
             return _convert_once(conversion, plan)
@@ -119,8 +121,12 @@ def _existing_conversion(plan: ConversionPlan) -> ConversionResult:
     else:
         at = f" at {made.finished_at}" if made.finished_at else ""
         commit = f", commit {made.commit[:12]}" if made.commit else ""
-        why = f"{made.run_name} converted the same weights{at}{commit}"
+        why = f"{made.run_name} converted the same weights{at}{commit}{_verified_text(made.verified)}"
     return ConversionResult(action="finished", why=why, outcome="completed", plan=plan, checkpoint=plan.whole)
+
+
+def _verified_text(verified: str) -> str:
+    return f"; {verified}" if verified else ""
 
 
 @contextmanager
@@ -151,13 +157,18 @@ def _convert_once(conversion: Conversion, plan: ConversionPlan) -> ConversionRes
     log = Path(record.last.log)
 
     def end(
-        outcome: Outcome, reason: str | None = None, *, status: int | None = None, warnings: tuple[Problem, ...] = ()
+        outcome: Outcome,
+        reason: str | None = None,
+        *,
+        status: int | None = None,
+        warnings: tuple[Problem, ...] = (),
+        verified: str = "",
     ) -> ConversionResult:
         """Record the end in both records."""
-        _save(with_end(record, outcome=outcome, reason=reason, status=status, at=clock.now()), plan)
+        _save(with_end(record, outcome=outcome, reason=reason, status=status, at=clock.now()), plan, verified=verified)
         return ConversionResult(
             action="created" if len(record.attempts) == 1 else "attempt",
-            why=plan.why,
+            why=plan.why + _verified_text(verified),
             outcome=outcome,
             reason=reason,
             plan=plan,
@@ -172,10 +183,15 @@ def _convert_once(conversion: Conversion, plan: ConversionPlan) -> ConversionRes
         reason = _why_unmade(plan, conversion.look(), converter)
         if reason:
             return end("failed", reason, status=converter.status)
+        try:
+            verified = conversion.verify(plan)
+        except RunFailed as failed:
+            return end("failed", f"{failed.message} {failed.fix}".strip(), status=converter.status)
         message = f"The checkpoint is complete; afterwards {converter.why}."
         fix = "Use the checkpoint; no second conversion is needed."
         warned = warning("failed-after-save", "model.hf", message, fix)
-        return end("completed", status=converter.status, warnings=(warned,) if converter.status else ())
+        warnings = (warned,) if converter.status else ()
+        return end("completed", status=converter.status, warnings=warnings, verified=verified)
 
     return run_recorded(work, record=end)
 
@@ -245,20 +261,21 @@ def stage_run(plan: ConversionPlan) -> StageRun:
     return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=CONVERSION_KEY, inputs=inputs)
 
 
-def _save(record: Record, plan: ConversionPlan) -> None:
+def _save(record: Record, plan: ConversionPlan, *, verified: str = "") -> None:
     """Write both records: the run's, then the one beside the result."""
     save_record(record, stage_run(plan).folder)
     beside = Path(plan.directory) / FILE
     private_folder(beside.parent)
-    write_atomic(beside, to_json(ConversionRecord(**beside_fields(record), inputs=to_builtins(plan.inputs))))
+    inputs = to_builtins(plan.inputs)
+    write_atomic(beside, to_json(ConversionRecord(**beside_fields(record), inputs=inputs, verified=verified)))
 
 
-def _mend_conversion(plan: ConversionPlan, *, at: str) -> None:
+def _mend_conversion(plan: ConversionPlan, *, verified: str, at: str) -> None:
     """Complete the records of a save that ended when xsft was killed before it could record that."""
     if plan.recorded is None or plan.whole is None:
         return
     beside = Path(plan.whole).parent.parent / FILE
-    write_atomic(beside, to_json(replace(plan.recorded, outcome="completed", finished_at=at)))
+    write_atomic(beside, to_json(replace(plan.recorded, outcome="completed", finished_at=at, verified=verified)))
     run = stage_run(plan)
     if not run.folder.record.is_file():
         return

@@ -9,6 +9,7 @@ from xsft.base.errors import Unreachable, UsageError, refuse_errors
 from xsft.base.problems import Problem, warning
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.facts import Facts
+from xsft.environments import environments
 from xsft.launch.environments import maxtext_machine
 from xsft.launch.listener import ActionListener
 from xsft.machine import clock
@@ -23,6 +24,7 @@ from xsft.spec.conversion_inputs import BRANCH
 from xsft.spec.facts import SourceFacts
 from xsft.spec.resolve import resolve
 from xsft.stages.convert import Conversion, ConversionResult, convert_here
+from xsft.stages.convert_verify import ConversionVerifier
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import BytesDone
 from xsft.weights.weights_folder import read_folder
@@ -158,10 +160,16 @@ def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: Ac
     listener.warn(moved_warning(plan, source))
     if plan.whole is None:
         look(workload, source)  # raises an error if the hub's answer forbids it
+    (intent,) = api.intend((workload,))
+    machine = partial(maxtext_machine, listener)
+    verifier = ConversionVerifier(
+        machine=machine, trainer_argv=intent.trainer_argv, engine=environments.find_environment("engine")
+    )
     with listener.converting(plan) as display:
         conversion = Conversion(
             look=lambda: look(workload, None if plan.whole else source)[0],
-            machine=partial(maxtext_machine, listener),
+            machine=machine,
+            verify=verifier.verify,
             cache=own_cache(),
             on_event=display.on_event,
             waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),

@@ -49,14 +49,10 @@ from xsft.stages.export_work import ExportShop, ask_worker, environment, reads_b
 from xsft.stages.exported import sizes_in
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import FILE, ExportRecord
-from xsft.weights.export_verification import Verification, verification_text
+from xsft.weights.export_verification import PROCESS_BYTES, Verification, logits_memory, verification_text
 from xsft.weights.exporter import MODEL_FILES, model_files_job
 
 NO_ADAPTERS = "the engine reads no adapters"
-PROCESS_BYTES = 2**30
-"""Bytes of Python, JAX and MaxText without any weights."""
-LOGITS_FACTOR = 2.5
-"""Memory of a comparison of logits, relative to the weights in float32: the model, and a copy while it is read."""
 
 
 class ExportResult(Struct, frozen=True, kw_only=True):
@@ -223,7 +219,7 @@ def _logits(verified: Verification, plan: ExportPlan, work: ExportWork, shop: Ex
         return replace(verified, logits_skipped=why)
     work.say("comparing logits with the engine's")
     (verdict,) = verify_logits(plan, (Path(plan.directory),), shop, engine=work.engine())
-    return with_logits(verified, verdict)
+    return with_logits(verified, verdict, dtype=plan.inputs.dtype)
 
 
 def _with_logits(plan: ExportPlan, work: ExportWork) -> ExportResult:
@@ -313,12 +309,10 @@ def refuse_without_room(plan: ExportPlan) -> None:
 
 
 def why_no_logits(plan: ExportPlan) -> str:
-    """Return why logits cannot be compared on this machine; empty if they can. Both engines compute in float32."""
-    memory, size = memory_bytes(), plan.weights_bytes
-    if memory is None or size is None:
-        return ""
-    needs = int(size * 2 * LOGITS_FACTOR) + PROCESS_BYTES
-    if needs <= memory:
+    """Return why logits cannot be compared on this machine; empty if they can."""
+    memory = memory_bytes()
+    needs = logits_memory(plan.weights_bytes)
+    if memory is None or needs is None or needs <= memory:
         return ""
     takes, has = size_text(needs), size_text(memory)
     return f"comparing logits takes about {takes} of memory, and this machine has {has}; only tensors were compared"

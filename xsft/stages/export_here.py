@@ -10,8 +10,6 @@ from xsft.planning.steps import Intent
 from xsft.spec.export_inputs import ExportSource
 from xsft.stages.export import ExportResult, ExportWork
 from xsft.stages.export_upload import ExportRoute, export_by
-from xsft.stages.served_model import refuse_unreadable
-from xsft.weights.engines import model_type
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
 
@@ -48,14 +46,4 @@ def exported_here(
             say=say,
             engine=partial(engine_environment, listener) if logits else None,
         )
-        refuse_engine(work)
         return export_by(route, work)
-
-
-def refuse_engine(work: ExportWork) -> None:
-    """Raise UsageError, engine-model-unknown, before anything is exported, if the engine cannot read the model."""
-    if work.engine is None:
-        return
-    plan = work.look()
-    if plan.inputs.form != "adapters":
-        refuse_unreadable(model_type(plan.inputs.model), named=plan.inputs.model, engine=work.engine())

@@ -26,6 +26,8 @@ from xsft.stages import export
 from xsft.stages.export import ExportResult, ExportWork, export_here
 from xsft.stages.export_work import ExportShop, run
 from xsft.stages.exported import plan_export
+from xsft.stages.served_model import refuse_unreadable
+from xsft.weights.engines import model_type
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
@@ -65,6 +67,7 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
 def export_by(route: ExportRoute, work: ExportWork) -> ExportResult:
     """Return the export at its destination, made if it is missing. `work`: that of `route.here`. Raises as
     `export_here`."""
+    _refuse_engine(work)
     if not route.is_remote:
         return export_here(work)
     remote = route.there()
@@ -73,6 +76,15 @@ def export_by(route: ExportRoute, work: ExportWork) -> ExportResult:
     refuse_without_token(remote, env=work.machine().env)
     done = export_here(work)
     return _upload_folder(route, work, done) if done.outcome == "completed" else done
+
+
+def _refuse_engine(work: ExportWork) -> None:
+    """Raise UsageError, engine-model-unknown, before anything is exported, if the engine cannot read the model."""
+    if work.engine is None:
+        return
+    plan = work.look()
+    if plan.inputs.form != "adapters":
+        refuse_unreadable(model_type(plan.inputs.model), named=plan.inputs.model, engine=work.engine())
 
 
 def refuse_without_token(plan: ExportPlan, *, env: Mapping[str, str]) -> None:

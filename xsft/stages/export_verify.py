@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from xsft.environments.installed import BuiltEnvironment
 from xsft.machine.chance import random_hex
 from xsft.machine.regular import open_regular
+from xsft.spec.export_inputs import ExportDtype
 from xsft.stages.export_work import ExportShop, ask_worker, reads_bucket
 from xsft.stages.exported import sizes_in
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_verification import LogitsVerdict, Verification, logits_problems
+from xsft.weights.export_verification import LOGITS_BOUNDS, LogitsVerdict, Verification, logits_problems
 from xsft.weights.exporter import COMPARER, comparison_job, logits_argv, merged_dtype
 from xsft.workers.export_judging import ReadPart, judged
 
@@ -43,17 +44,43 @@ def verify_logits(
 ) -> tuple[LogitsVerdict, ...]:
     """Compare the logits of the checkpoint in MaxText with those of each folder in the engine, all in float32."""
     listed = tuple(folders)
+    inputs = plan.inputs
+    return compare_logits(
+        logits_argv(plan),
+        listed,
+        shop,
+        engine=engine,
+        dtype=inputs.dtype,
+        merged=merged_dtype(inputs),
+        online=reads_bucket(plan),
+    )
+
+
+def compare_logits(
+    argv: tuple[str, ...],
+    folders: tuple[Path, ...],
+    shop: ExportShop,
+    *,
+    engine: BuiltEnvironment,
+    dtype: str,
+    merged: ExportDtype | None = None,
+    online: bool = False,
+) -> tuple[LogitsVerdict, ...]:
+    """Compare the logits of MaxText's command `argv` with those of each folder in the engine. `dtype`: of the weights;
+    `online`: whether MaxText reads them from a bucket."""
     file = shop.scratch / "logits.npz"
-    tokens = {"tokenizer": str(listed[0]), "prompts": list(PROMPTS), "length": LENGTH}
-    question = {"argv": list(logits_argv(plan)), "merged": merged_dtype(plan.inputs), "file": str(file), **tokens}
-    ask_worker("xsft.workers.compute_logits", question, shop, online=reads_bucket(plan))
-    job = {"folders": list(map(str, listed)), "file": str(file)}
+    tokens = {"tokenizer": str(folders[0]), "prompts": list(PROMPTS), "length": LENGTH}
+    question = {"argv": list(argv), "merged": merged, "file": str(file), **tokens}
+    ask_worker("xsft.workers.compute_logits", question, shop, online=online)
+    job = {"folders": list(map(str, folders)), "file": str(file), "bound": LOGITS_BOUNDS[dtype]}
     answer = ask_worker("xsft.workers.compare_logits", job, shop, python=engine.python)
-    return tuple(_logits(one, engine) for one in answer["folders"])
+    name = f"mlx-lm {engine.version}"
+    return tuple(LogitsVerdict(**{**one, "worst": tuple(one["worst"])}, engine=name) for one in answer["folders"])
 
 
-def with_logits(found: Verification, verdict: LogitsVerdict) -> Verification:
-    return replace(found, logits=verdict, problems=(*found.problems, *logits_problems(verdict)))
+def with_logits(found: Verification, verdict: LogitsVerdict, *, dtype: ExportDtype) -> Verification:
+    problems = logits_problems(verdict, bound=LOGITS_BOUNDS[dtype])
+    return replace(found, logits=verdict, problems=(*found.problems, *problems))
 
 
 def read_folder(folder: Path) -> tuple[dict[str, int], ReadPart]:
@@ -73,13 +100,3 @@ def _judge_folder(plan: ExportPlan, folder: Path, answer: dict[str, Any], one: d
         return Verification(**judged(sizes, read, answer=answer, of=one, dtype=plan.inputs.dtype))
     except OSError as wrong:
         return Verification(problems=(str(wrong),))
-
-
-def _logits(one: dict[str, Any], engine: BuiltEnvironment) -> LogitsVerdict:
-    return LogitsVerdict(
-        greatest_difference=one["greatest_difference"],
-        greatest_logit=one["greatest_logit"],
-        positions=one["positions"],
-        same_argmax=one["same_argmax"],
-        engine=f"mlx-lm {engine.version}",
-    )

@@ -16,6 +16,7 @@ from xsft.base.errors import UsageError
 from xsft.environments.installed import BuiltEnvironment
 from xsft.machine.regular import read_bytes
 from xsft.stages.export_verify import read_folder
+from xsft.weights.engines import UNLOADED
 from xsft.workers.export_judging import read_headers
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -43,7 +44,7 @@ def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
             id="model-incomplete",
         )
     model_type = str(config.get("model_type", ""))
-    if not _reads(engine, model_type):
+    if not reads_type(engine, model_type):
         raise UsageError(
             f"{folder}: mlx-lm {engine.version} cannot read models of type {model_type!r}",
             fix="Serve it with another engine, such as vLLM; the folder has the Hugging Face layout.",
@@ -54,9 +55,10 @@ def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
 
 def refuse_unreadable(model_type: str | None, *, named: str, engine: BuiltEnvironment) -> None:
     """Raise UsageError, engine-model-unknown, if the engine cannot read models of this type; None: unknown."""
-    if model_type is not None and not _reads(engine, model_type):
+    why = UNLOADED.get(model_type or "", "")
+    if why or (model_type is not None and not reads_type(engine, model_type)):
         raise UsageError(
-            f"mlx-lm {engine.version} cannot read {named}, a model of type {model_type!r}",
+            f"mlx-lm {engine.version} cannot read {named}, a model of type {model_type!r}{': ' if why else ''}{why}",
             fix="Compare its tensors only: --verify tensors.",
             id="engine-model-unknown",
         )
@@ -110,7 +112,7 @@ def _not_a_model(folder: Path, why: str) -> UsageError:
     )
 
 
-def _reads(engine: BuiltEnvironment, model_type: str) -> bool:
+def reads_type(engine: BuiltEnvironment, model_type: str) -> bool:
     """Return whether the engine has a module for the type, or for the one it is remapped to. source: mlx-lm@0.32.2
     utils.py _get_classes, MODEL_REMAPPING
     """

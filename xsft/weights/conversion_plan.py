@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from xsft.spec.conversion_inputs import ConversionInputs, items
 from xsft.spec.conversion_record import ConversionRecord
+from xsft.trainer.arguments import argument
 from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.export_verification import ALL_BELOW_BYTES, SAMPLE
+
+SOURCE = "xsft.workers.compare_source"
+"""Program that answers `source_job`."""
 
 
 class ConversionPlan(Struct, frozen=True, kw_only=True):
@@ -53,3 +60,29 @@ class ConversionPlan(Struct, frozen=True, kw_only=True):
         if self.broken:
             return f"{', '.join(self.broken)} is incomplete and is kept"
         return "these weights were not converted with these flags before"
+
+
+def source_job(inputs: ConversionInputs, checkpoint: str, *, seed: int | None, size: int | None) -> dict[str, Any]:
+    """Return the question to SOURCE. `seed`: of the choice of tensors, where not all are compared; None: only the
+    source's folder is asked for. `size`: estimated bytes of the checkpoint; None: unknown."""
+    keys = {
+        "model_name": inputs.model.replace("-Instruct", ""),
+        "scan_layers": inputs.scan_layers,
+        "param_scan_axis": inputs.param_scan_axis,
+        **inputs.keys,
+        "hardware": "cpu",
+        "skip_jax_distributed_system": True,
+    }
+    is_large = size is None or size >= ALL_BELOW_BYTES
+    compared = {
+        "argv": ["python3", "-m", "maxtext.checkpoint_conversion.to_huggingface", *map(argument, keys, keys.values())],
+        "form": "full",
+        "dtype": inputs.dtype,
+        "weights": checkpoint,
+        "base": None,
+        "scaling": None,
+        "sample": SAMPLE if is_large else None,
+        "seed": seed,
+    }
+    source = {"repo": inputs.source.repo, "revision": inputs.source.commit or inputs.source.revision}
+    return {"source": source, "compared": None if seed is None else compared}

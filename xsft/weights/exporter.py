@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from xsft.base.errors import Refused, UsageError
-from xsft.catalog.hf_config import FIELDS, computed_fields
+from xsft.catalog.hf_config import FIELDS, WRITTEN, written_fields
 from xsft.catalog.models import model, pins
 from xsft.catalog.releases import DEFAULT, Release, release, versions
 from xsft.catalog.sizes import CHANGES_ARRAYS, changed_sizes
@@ -195,7 +195,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
         *keys,
         argument("base_output_directory", directory),
         *(argument(key, value) for key, value in {**own, **text_only}.items()),
-        *(("--override_model_architecture=True",) if "override_model_config=True" in inputs.keys else ()),
+        "--override_model_architecture=True",  # its own copies differ from its models, and are not exported
         f"--hf_model_path={inputs.tokenizer}",
     )
 
@@ -242,8 +242,8 @@ def model_files_job(plan: ExportPlan, *, folder: str) -> dict[str, Any]:
         "template": inputs.template,
         "source": to_builtins(inputs.source),
         "dtype": inputs.dtype,
-        "computed": computed_fields(inputs.model, keys),
-        "changed": [field for field, (key, _) in FIELDS.items() if key in keys],
+        "computed": written_fields(inputs.model, keys, version=inputs.release),
+        "changed": [field for field in WRITTEN if FIELDS[field][0] in keys],
         "own_rope": keys.get("rope_type") == "yarn" or "rope_factor" in keys,
     }
 
@@ -255,9 +255,15 @@ def logits_argv(plan: ExportPlan) -> tuple[str, ...]:
     weights = {"load_parameters_path": inputs.base if inputs.lora else inputs.weights}
     adapters = {"lora.lora_restore_path": inputs.weights} if inputs.lora else {}
     weight_dtype = "float32" if merged_dtype(inputs) else inputs.dtype
-    own = {**weights, **adapters, "weight_dtype": weight_dtype, **LOGITS_KEYS}
-    module = plan.trainer_argv.index("-m")
-    kept = (word for word in plan.trainer_argv[module:] if not word.startswith(NOT_HERE))
+    return forward_argv(plan.trainer_argv, {**weights, **adapters, "weight_dtype": weight_dtype})
+
+
+def forward_argv(trainer_argv: tuple[str, ...], weights: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the trainer's command for one forward pass on a CPU device in float32. `weights`: the keys that name the
+    weights."""
+    own = {**weights, **LOGITS_KEYS}
+    module = trainer_argv.index("-m")
+    kept = (word for word in trainer_argv[module:] if not word.startswith(NOT_HERE))
     rest = tuple(word for word in kept if word.partition("=")[0] not in own)
     return ("python3", *rest, *(argument(key, value) for key, value in own.items()))
 

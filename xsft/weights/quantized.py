@@ -1,4 +1,4 @@
-"""Read config.json of Hugging Face weights: whether they are quantised, and the model's numbers. Pure.
+"""Read config.json of Hugging Face weights: whether they are quantised. Pure.
 
 MaxText's `to_maxtext` casts such weights to the saved type and leaves their scales out: the numbers are wrong, without
 an error. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py `LazyHFLoader.get_tensor`.
@@ -42,18 +42,3 @@ def sections(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield section
         below = (value for name, value in section.items() if name.endswith("_config"))
         waiting += [one for one in below if isinstance(one, Mapping)]
-
-
-def language_fields(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers and switches of the language model, with `rope_theta` from where transformers 5 keeps it.
-
-    `tie_word_embeddings` is left out of models of text and images, which have one of their own.
-    """
-    names = ("text_config", "language_config", "llm_config")
-    inner = next((config[name] for name in names if isinstance(config.get(name), Mapping)), None)
-    section = (
-        config if inner is None else {name: value for name, value in inner.items() if name != "tie_word_embeddings"}
-    )
-    rope = section.get("rope_parameters")
-    fields = {**(rope if isinstance(rope, Mapping) else {}), **section}
-    return {name: value for name, value in fields.items() if isinstance(value, int | float)}

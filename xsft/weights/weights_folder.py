@@ -18,10 +18,11 @@ from msgspec import Struct
 
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, error
+from xsft.catalog.hf_config import source_fields
 from xsft.machine.files import system_words, write_private
 from xsft.machine.regular import open_regular, read_bytes
 from xsft.spec.facts import SourceFacts
-from xsft.weights.quantized import language_fields, quantisation_evidence, sections
+from xsft.weights.quantized import quantisation_evidence, sections
 
 WHERE = "model.hf.repo"
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", ".safetensors"
@@ -78,7 +79,7 @@ def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
         quantized=quantisation_evidence(config, arrays=arrays, dtypes=arrays.values()),
         weights_bytes=sum((folder / name).stat().st_size for name in files),
         vocabulary=vocabulary(config),
-        fields=language_fields(config),
+        fields=source_fields(config),
     )
 
 

@@ -1,49 +1,62 @@
 """Compares logits of exported models with saved ones. Runs in the engine's environment (`workers.answering`).
 
-`{"folders", "file"}` becomes `{"folders": [{"greatest_difference", "greatest_logit", "positions", "same_argmax"}]}`.
+`{"folders", "file", "bound"}` becomes `{"folders": [comparison]}`, in the fields of `LogitsVerdict` without `engine`.
 `file` holds `tokens_<n>` and `logits_<n>` of each prompt (`logits_worker.py`). Computes in float32.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from xsft.workers.answering import answer_notes
 
+SHOWN = 3
+"""Positions that are described."""
+
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     saved = np.load(job["file"])
     count = sum(name.startswith("tokens_") for name in saved.files)
     prompts = [(saved[f"tokens_{n}"], saved[f"logits_{n}"]) for n in range(count)]
-    return {"folders": [compared(folder, prompts) for folder in job["folders"]]}
+    return {"folders": [compared(folder, prompts, bound=job["bound"]) for folder in job["folders"]]}
 
 
-def compared(folder: str, prompts: list[tuple[Any, Any]]) -> dict[str, Any]:
+def compared(folder: str, prompts: list[tuple[Any, Any]], *, bound: float) -> dict[str, Any]:
     import mlx.core as mx  # type: ignore[import-not-found]
     import mlx_lm  # type: ignore[import-not-found]
 
     try:
         model, _ = mlx_lm.load(folder)
     except Exception as failed:
-        print(f"{folder}: {type(failed).__name__}: {failed}", file=sys.stderr)
-        return {"greatest_difference": float("inf"), **sizes(prompts), "same_argmax": 0}
+        return {**comparison([], [], bound=bound), "unloaded": f"{type(failed).__name__}: {failed}"[:500]}
     model.set_dtype(mx.float32)
-    greatest, same = 0.0, 0
-    for tokens, wanted in prompts:
-        held = np.array(model(mx.array(tokens[None]))[0].astype(mx.float32))[:, : wanted.shape[-1]]
-        greatest = max(greatest, float(np.max(np.abs(held - wanted))))
-        same += int(np.count_nonzero(held.argmax(-1) == wanted.argmax(-1)))
-    return {"greatest_difference": greatest, **sizes(prompts), "same_argmax": same}
+    held = [np.array(model(mx.array(tokens[None]))[0].astype(mx.float32)) for tokens, _ in prompts]
+    return comparison([wanted for _, wanted in prompts], held, bound=bound)
 
 
-def sizes(prompts: list[tuple[Any, Any]]) -> dict[str, Any]:
-    return {
-        "greatest_logit": max(float(np.max(np.abs(wanted))) for _, wanted in prompts),
-        "positions": sum(len(tokens) for tokens, _ in prompts),
-    }
+def comparison(wanted: list[Any], held: list[Any], *, bound: float) -> dict[str, Any]:
+    """Return how the logits of each prompt compare. A position differs by more than `bound` of its own greatest logit,
+    or by a choice that is no tie within it."""
+    found: dict[str, Any] = {"greatest_difference": 0.0, "greatest_logit": 0.0, "positions": 0, "same_argmax": 0}
+    wrong: list[tuple[float, str]] = []
+    for prompt, (right, other) in enumerate(zip(wanted, held, strict=True)):
+        differences = np.abs(other[:, : right.shape[-1]] - right).max(-1)
+        sizes = np.abs(right).max(-1)
+        chosen, best = other[:, : right.shape[-1]].argmax(-1), right.argmax(-1)
+        lost = right.max(-1) - np.take_along_axis(right, chosen[:, None], -1)[:, 0]
+        found["greatest_difference"] = max(found["greatest_difference"], float(differences.max()))
+        found["greatest_logit"] = max(found["greatest_logit"], float(sizes.max()))
+        found["positions"] += len(right)
+        found["same_argmax"] += int(np.count_nonzero(chosen == best))
+        for position in np.flatnonzero(
+            (differences > bound * sizes) | (lost > 2 * bound * sizes) | np.isnan(differences)
+        ):
+            share = float(differences[position] / sizes[position])
+            wrong.append((share, f"token {position + 1} of prompt {prompt + 1} by {share:.2g}"))
+    worst = [text for _, text in sorted(wrong, reverse=True)]
+    return {**found, "differing": len(wrong), "worst": worst[:SHOWN]}
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Run a conversion in its container: claim the folder, run the converter, record its end. Sent to the image's Python,
-which has no xsft, with the other modules of `xsft.workers`.
+"""Convert in a container: claim the folder, run the converter, compare its result with the source, record the end. Sent
+to the image's Python, which has no xsft, with the other modules of `xsft.workers`.
 
 Arguments: a JSON document with the `notes` (`launcher.conversion_command`), then the converter's command.
 """
@@ -12,10 +12,23 @@ import sys
 from typing import Any
 
 from xsft.workers.place import BucketPlace, FolderPlace, place_of
-from xsft.workers.work import REFUSED, claimed, ended_with, now, print_line, record_end, run, status_of
+from xsft.workers.work import (
+    REFUSED,
+    WorkFailed,
+    WorkStopped,
+    ask_program,
+    claimed,
+    ended_with,
+    now,
+    print_line,
+    record_end,
+    run,
+    status_of,
+)
 
 
-def main(notes: dict[str, Any], command: list[str]) -> int:
+def main(sent: dict[str, Any], command: list[str]) -> int:
+    notes = sent["notes"]
     if (host := os.environ.get("JOB_COMPLETION_INDEX", "0")) != "0":
         print_line(f"host {host} has nothing to do: host 0 converts")
         return 0
@@ -27,10 +40,34 @@ def main(notes: dict[str, Any], command: list[str]) -> int:
         return REFUSED
     status, stopped_by = run(command)
     whole = is_committed(place, checkpoint)
-    record_end(place, notes, record, outcome_of(status=status, stopped_by=stopped_by, whole=whole))
+    end = outcome_of(status=status, stopped_by=stopped_by, whole=whole)
+    if whole and not stopped_by:
+        end |= compared_with_source(sent)
+    record_end(place, notes, record, end)
     if whole and status:
         print_line(f"the checkpoint is complete; afterwards the converter ended with exit status {status}")
+    if end["outcome"] == "failed" and whole:
+        print_line(end["reason"])
+        return 1
     return 0 if whole else status_of(status)
+
+
+def compared_with_source(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return how the checkpoint compares with its Hugging Face weights, as fields of the record."""
+    question = sent["notes"].get("comparison")
+    if question is None:
+        return {}
+    print_line("comparing the checkpoint with its source")
+    question["notes"]["compared"]["seed"] = int.from_bytes(os.urandom(4), "big")
+    try:
+        answer = ask_program(question, sent["files"])
+    except WorkFailed as failed:
+        return {"verified": f"it was not compared with its source: {failed}"}
+    except WorkStopped as stopped:
+        return {"outcome": "interrupted", "reason": f"stopped by {stopped}"}
+    if answer["problems"]:
+        return {"outcome": "failed", "reason": f"the checkpoint is not its source: {'; '.join(answer['problems'])}"}
+    return {"verified": f"{answer['compared']} of {answer['all']} tensors equal the source's"}
 
 
 def outcome_of(*, status: int, stopped_by: str, whole: bool) -> dict[str, Any]:
@@ -53,4 +90,4 @@ def is_committed(place: BucketPlace | FolderPlace, checkpoint: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])["notes"], sys.argv[2:]))
+    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,23 +19,24 @@ from typing import Any
 
 from xsft.workers.export_judging import judged
 from xsft.workers.place import BucketPlace, FolderPlace, place_of
-from xsft.workers.work import REFUSED, claimed, ended_with, now, print_line, record_end, run
+from xsft.workers.work import (
+    REFUSED,
+    WorkFailed,
+    WorkStopped,
+    ask_program,
+    claimed,
+    now,
+    print_line,
+    raise_unless_ended_well,
+    record_end,
+    run,
+)
 
-BOOT = "xsft/workers/boot.py"
-"""File that starts another program of those that were sent."""
 COPIES = "xsft/copying.json"
 """File beside the record that is written before the first file of the model; no other process may begin after it."""
 AT_ONCE = 8
 """Files that are copied at the same time."""
 IN_EVERY_REPOSITORY = frozenset({".gitattributes", "README.md"})
-
-
-class ExportFailed(Exception):
-    """The export did not complete, for this reason."""
-
-
-class ExportStopped(Exception):
-    """A signal of this name stopped the export."""
 
 
 def main(sent: dict[str, Any], command: list[str]) -> int:
@@ -50,9 +50,9 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     end: dict[str, Any] = {"verification": None}
     try:
         end |= exported(sent, command, place)
-    except ExportStopped as stopped:
+    except WorkStopped as stopped:
         end |= {"outcome": "interrupted", "reason": f"stopped by {stopped}"}
-    except ExportFailed as failed:
+    except WorkFailed as failed:
         end |= {"outcome": "failed", "reason": str(failed)}
     except Exception as failed:
         end |= {"outcome": "failed", "reason": f"{type(failed).__name__}: {failed}"}
@@ -62,7 +62,7 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
 
 
 def exported(sent: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
-    """Return the end of a complete export. Raises ExportFailed, ExportStopped."""
+    """Return the end of a complete export. Raises WorkFailed, WorkStopped."""
     notes = sent["notes"]
     folder = Path(notes["folder"])
     verification = written(folder, sent, command) if command else notes["verification"]
@@ -73,40 +73,17 @@ def exported(sent: dict[str, Any], command: list[str], place: BucketPlace | Fold
 
 
 def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str, Any]:
-    """Write the model into the folder, and return its verification. Raises ExportFailed, ExportStopped."""
+    """Write the model into the folder, and return its verification. Raises WorkFailed, WorkStopped."""
     notes, files = sent["notes"], sent["files"]
-    _raise_unless_ended_well(run(command), "MaxText's exporter")
+    raise_unless_ended_well(run(command), "MaxText's exporter")
     written_files = ask_program(notes["model_files"], files)
     print_line("comparing the tensors with the checkpoint")
     job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
     answer = ask_program({**notes["comparison"], "notes": job}, files)
     found = judged(sizes_in(folder), reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
     if found["problems"]:
-        raise ExportFailed("; ".join(found["problems"]))
+        raise WorkFailed("; ".join(found["problems"]))
     return {**found, "config": written_files["config"]}
-
-
-def ask_program(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as
-    `workers.answering` takes it. Raises ExportFailed, ExportStopped."""
-    program = question["module"]
-    with tempfile.TemporaryDirectory() as scratch:
-        answer = Path(scratch, "answer.json")
-        # -I: no module of this folder shadows a library.
-        ended = run([sys.executable, "-I", "-c", files[BOOT], json.dumps({**question, "files": files}), str(answer)])
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
-    if "error" in found:
-        raise ExportFailed(f"{program}: {found['error']}")
-    _raise_unless_ended_well(ended, program)
-    return found
-
-
-def _raise_unless_ended_well(ended: tuple[int, str], what: str) -> None:
-    status, stopped_by = ended
-    if stopped_by:
-        raise ExportStopped(stopped_by)
-    if status:
-        raise ExportFailed(f"{what} ended with {ended_with(status)}")
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
@@ -126,18 +103,18 @@ def reader(folder: Path) -> Callable[[str, int, int], bytes]:
 def deliver(folder: Path, sizes: dict[str, int], notes: dict[str, Any], place: BucketPlace | FolderPlace) -> str | None:
     """Copy the files to their destination and check their sizes there; return the hub's commit, or None.
 
-    Raises ExportFailed, and as the client does.
+    Raises WorkFailed, and as the client does.
     """
     where = notes["hub"] or notes["directory"]
     print_line(f"copying {len(sizes)} files, {sum(sizes.values()):,} bytes, to {where}")
     if not place.create(f"{notes['directory']}/{COPIES}", json.dumps({"at": now()})):
-        raise ExportFailed(f"another process is copying to {where}")
+        raise WorkFailed(f"another process is copying to {where}")
     if notes["hub"]:
         commit, there = to_hub(folder, tuple(sizes), repo=notes["hub"], title=notes["title"])
     else:
         commit, there = None, to_place(folder, tuple(sizes), place, notes["directory"])
     if wrong := [name for name, size in sizes.items() if there.get(name) != size]:
-        raise ExportFailed(f"{where} lacks files, or has them with different sizes: {', '.join(wrong[:5])}")
+        raise WorkFailed(f"{where} lacks files, or has them with different sizes: {', '.join(wrong[:5])}")
     return commit
 
 
@@ -156,7 +133,7 @@ def to_hub(folder: Path, names: tuple[str, ...], *, repo: str, title: str) -> tu
     the commit, and the sizes of the files there.
 
     `title`: of the commit. A commit with this title is from an earlier start, and is only read. The token is that of
-    HF_TOKEN_PATH. Raises ExportFailed for a repository with other content: nothing is overwritten.
+    HF_TOKEN_PATH. Raises WorkFailed for a repository with other content: nothing is overwritten.
     """
     from huggingface_hub import CommitOperationAdd, HfApi  # type: ignore[import-not-found]
 
@@ -165,7 +142,7 @@ def to_hub(folder: Path, names: tuple[str, ...], *, repo: str, title: str) -> tu
     if api.list_repo_commits(repo)[0].title != title:
         before = api.repo_info(repo)
         if held := {one.rfilename for one in before.siblings or ()} - IN_EVERY_REPOSITORY:
-            raise ExportFailed(
+            raise WorkFailed(
                 f"{repo} already has files ({', '.join(sorted(held)[:3])}), and nothing was overwritten; use another "
                 "repository"
             )
@@ -177,10 +154,10 @@ def to_hub(folder: Path, names: tuple[str, ...], *, repo: str, title: str) -> tu
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Raise ExportStopped inside if a signal asks this process to end."""
+    """Raise WorkStopped inside if a signal asks this process to end."""
 
     def stop(number: int, _frame: object) -> None:
-        raise ExportStopped(signal.Signals(number).name)
+        raise WorkStopped(signal.Signals(number).name)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)

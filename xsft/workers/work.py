@@ -6,13 +6,25 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from xsft.workers.place import BucketPlace, FolderPlace
 
+BOOT = "xsft/workers/boot.py"
+"""File that starts another program of those that were sent."""
 REFUSED = 4
 """Exit status if another process began to write the folder."""
+
+
+class WorkFailed(Exception):
+    """The work did not complete, for this reason."""
+
+
+class WorkStopped(Exception):
+    """A signal of this name stopped the work."""
 
 
 def claimed(place: BucketPlace | FolderPlace, path: str, record: dict[str, Any], *, result: str) -> bool:
@@ -41,6 +53,29 @@ def run(command: list[str]) -> tuple[int, str]:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     return child.wait(), "".join(stopped_by[:1])
+
+
+def ask_program(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as `pod.answering`
+    takes it. Raises WorkFailed, WorkStopped."""
+    program = question["module"]
+    with tempfile.TemporaryDirectory() as scratch:
+        answer = Path(scratch, "answer.json")
+        # -I: no module of this folder shadows a library.
+        ended = run([sys.executable, "-I", "-c", files[BOOT], json.dumps({**question, "files": files}), str(answer)])
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
+    if "error" in found:
+        raise WorkFailed(f"{program}: {found['error']}")
+    raise_unless_ended_well(ended, program)
+    return found
+
+
+def raise_unless_ended_well(ended: tuple[int, str], what: str) -> None:
+    status, stopped_by = ended
+    if stopped_by:
+        raise WorkStopped(stopped_by)
+    if status:
+        raise WorkFailed(f"{what} ended with {ended_with(status)}")
 
 
 def record_end(
