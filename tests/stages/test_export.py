@@ -79,7 +79,7 @@ class Lab(Struct, frozen=True, kw_only=True):
     def does(self, *, exit: int = 0, **answer: Any) -> None:
         one = {**SAME, **answer}
         worker = {"expected": EXPECTED, "targets": 310, "all_targets": 310, "unexported": [], "folders": [one]}
-        (self.folder / "does.json").write_text(json.dumps({"exit": exit, "export_worker": worker}))
+        (self.folder / "does.json").write_text(json.dumps({"exit": exit, "compare_export": worker}))
 
     def save(self, step: int = 2) -> None:
         weights = self.folder / "tiny" / "checkpoints" / str(step) / "model_params"
@@ -134,7 +134,7 @@ def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:
     done = lab.export()
     assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
     assert done.folder == lab.plan().first == str(lab.folder / "tiny-export" / lab.plan().digest[:12])
-    assert lab.steps() == ["exporter", "model_files_worker", "export_worker"]
+    assert lab.steps() == ["exporter", "model_files", "compare_export"]
     again = lab.export()
     assert (again.action, again.folder) == ("finished", done.folder)
     assert len(lab.steps()) == 3
@@ -158,7 +158,7 @@ def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("step", ["exporter", "model_files_worker", "export_worker"])
+@pytest.mark.parametrize("step", ["exporter", "model_files", "compare_export"])
 def test_an_export_killed_in_any_step_is_kept_and_the_next_uses_another_path(lab: Lab, step: str) -> None:
     with lab.hanging(step) as process:
         assert find_export(lab.plan()).state == "running"
