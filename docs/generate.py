@@ -10,8 +10,10 @@ import json
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 from xsft.base import errors
 from xsft.catalog import models
@@ -31,6 +33,11 @@ REFERENCE = ROOT / "docs" / "reference"
 FAILURES = ROOT / "docs" / "failures.toml"
 STATES = ROOT / "docs" / "states.md"
 WHY = ROOT / "docs" / "why.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+BOX_WIDTH = 118
+BOX_HEIGHT = 34
+GAP = 12
+"""Sizes in the picture of the rooms, in pixels."""
 
 
 def main(arguments: list[str]) -> int:
@@ -58,12 +65,57 @@ def pages() -> dict[Path, str]:
         FAILURES.with_suffix(".md"): failures_page(),
         STATES: with_table(STATES, "Reasons", "reason | states | meaning", reason_rows()),
         WHY: with_table(WHY, "Causes", "id | group | cause", cause_rows()),
+        ARCHITECTURE: with_table(ARCHITECTURE, "Rooms", "storey | room | what it holds", room_rows()),
+        ROOT / "docs" / "pictures" / "rooms.svg": rooms_picture(),
         **schemas,
     }
 
 
 def schema_text(name: str) -> str:
     return json.dumps(published_schema(name), indent=1, ensure_ascii=False) + "\n"
+
+
+def storeys() -> list[list[str]]:
+    """Return the rooms of each storey, the highest first, by the contract of import-linter in pyproject.toml."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return [[room.strip("() ") for room in row.split("|")] for row in layers]
+
+
+def room_rows() -> Iterator[str]:
+    rows = storeys()
+    for number, rooms in zip(range(len(rows), 0, -1), rows, strict=True):
+        for room in rooms:
+            summary = (import_module(f"xsft.{room}").__doc__ or "").partition("\n")[0]
+            yield table_row(str(number), f"[`{room}`](../xsft/{room})", summary)
+
+
+def rooms_picture() -> str:
+    """Return an SVG with a row of boxes for each storey: a room may import every room below its own row."""
+    rows = storeys()
+    width = max(map(len, rows)) * (BOX_WIDTH + GAP) + GAP
+    height = len(rows) * (BOX_HEIGHT + GAP) + GAP
+    style = {"font-family": "sans-serif", "font-size": "14", "text-anchor": "middle"}
+    svg = ET.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width} {height}", attrib=style)
+    for level, rooms in enumerate(rows):
+        top = GAP + level * (BOX_HEIGHT + GAP)
+        left = (width - len(rooms) * (BOX_WIDTH + GAP) + GAP) // 2
+        for position, room in enumerate(rooms):
+            x = left + position * (BOX_WIDTH + GAP)
+            box = {
+                "x": x,
+                "y": top,
+                "width": BOX_WIDTH,
+                "height": BOX_HEIGHT,
+                "rx": 5,
+                "fill": "#eef3fb",
+                "stroke": "#4a6fa5",
+            }
+            ET.SubElement(svg, "rect", {name: str(value) for name, value in box.items()})
+            ET.SubElement(svg, "text", x=str(x + BOX_WIDTH // 2), y=str(top + 22)).text = room
+    ET.indent(svg)
+    return ET.tostring(svg, encoding="unicode") + "\n"
 
 
 CLI_HEAD = """\

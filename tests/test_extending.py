@@ -74,7 +74,7 @@ class Copy:
         for name in COPIED:
             source, to = ROOT / name, folder / name
             if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "pictures")
+                ignored = shutil.ignore_patterns("__pycache__", "loss.svg", "status.svg")
                 shutil.copytree(source, to, symlinks=True, ignore=ignored)
             else:
                 shutil.copy(source, to)

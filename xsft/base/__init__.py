@@ -1,0 +1,1 @@
+"""Words that everything shares: errors, problems, names, amounts, secrets and the display of progress."""

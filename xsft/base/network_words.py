@@ -5,6 +5,7 @@ source: the texts of urllib3@2 exceptions.py, requests@2 adapters.py and CPython
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 _LIBRARY = re.compile(
@@ -56,3 +57,13 @@ def meaning(message: str) -> str:
         if found := re.search(pattern, message, re.IGNORECASE):
             return words.format(**found.groupdict())
     return "connection closed or reset"
+
+
+def is_loopback(name: str) -> bool:
+    """Return whether the host `name` (without port or brackets) is loopback."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

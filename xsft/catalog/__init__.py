@@ -1,3 +1,1 @@
-"""Facts known in advance: TPU types, models, MaxText releases, data sets, compiler verdicts on memory. Pure: data and
-arithmetic.
-"""
+"""Facts known in advance: TPU types, models, releases, data sets, verdicts on memory. Pure: data and arithmetic."""

@@ -1,1 +1,1 @@
-"""Evaluation of a training: answers and losses of the base and the tuned weights, and a verdict over them. Pure."""
+"""Evaluation of a training: plan, inputs, report and verdict. Pure."""

@@ -1,1 +1,1 @@
-"""Answers whether a run's step fits into the memory of its chips, by the TPU compiler. Pure."""
+"""Whether a run's step fits into the memory of its chips: the TPU compiler's verdict, an estimate, a search."""

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from xsft.base.errors import UsageError
+from xsft.base.network_words import is_loopback
 from xsft.image.reference import parse_reference
-from xsft.machine.sockets import is_loopback
 
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"

@@ -1,0 +1,1 @@
+"""`xsft import`: a pasted command becomes a workload."""

@@ -1,0 +1,1 @@
+"""The only door to the world: processes, clock, environment, files, buckets, HTTP."""

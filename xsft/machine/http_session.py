@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from xsft.machine.sockets import is_loopback
+from xsft.base.network_words import is_loopback
 
 
 class Session(requests.Session):

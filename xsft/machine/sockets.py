@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
 from xsft.base.errors import Refused
@@ -30,13 +29,3 @@ def free_port(wanted: int | None = None) -> int:
                 id="port-in-use",
             ) from problem
         return int(probe.getsockname()[1])
-
-
-def is_loopback(name: str) -> bool:
-    """Return whether the host `name` (without port or brackets) is loopback."""
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -1,0 +1,1 @@
+"""What runs do and why: status, why, logs, wait, cancel, compare, receipts."""

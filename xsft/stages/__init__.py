@@ -1,1 +1,1 @@
-"""The stages of a workload, from the conversion to the server: their order and their states. Pure."""
+"""The stages around a training: convert, evaluate, export and serve, on this machine and on a cluster."""

@@ -1,0 +1,1 @@
+"""MaxText's command line, log lines, chat templates, progress and metrics."""

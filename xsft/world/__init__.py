@@ -1,0 +1,1 @@
+"""What is around runs: doctor, places, Secrets, clusters."""
