@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xsft.base.errors import UsageError
-from xsft.image.registry_names import ImageName, base_url, is_google, may_receive_login, parse_image_name
 from xsft.base.network_words import is_loopback
+from xsft.image.registry_names import ImageName, base_url, is_google, may_receive_login, parse_image_name
 
 DIGEST = "sha256:" + "0" * 64
 

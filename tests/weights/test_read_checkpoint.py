@@ -214,7 +214,7 @@ def test_a_silent_bucket_is_unreadable_after_the_deadline(bucket: Bucket) -> Non
 TIMED = """
 import sys
 from xsft.weights.read_checkpoint import read_checkpoint
-from xsft.effects.records import storage
+from xsft.machine import storage
 def limited(seconds, ask, call_within=storage.call_within):
     assert seconds == 2.5
     loaded.append("google.cloud.storage" in sys.modules)

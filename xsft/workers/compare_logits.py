@@ -1,7 +1,7 @@
 """Compares logits of exported models with saved ones. Runs in the engine's environment (`workers.answering`).
 
 `{"folders", "file", "bound"}` becomes `{"folders": [comparison]}`, in the fields of `LogitsVerdict` without `engine`.
-`file` holds `tokens_<n>` and `logits_<n>` of each prompt (`logits_worker.py`). Computes in float32.
+`file` holds `tokens_<n>` and `logits_<n>` of each prompt (`compute_logits.py`). Computes in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judge an exported model by its headers, its configuration, and the answer of `export_worker`. Pure, and without any
+"""Judge an exported model by its headers, its configuration, and the answer of `compare_export`. Pure, and without any
 library: a pod has no xsft, and gets this module with its program.
 """
 

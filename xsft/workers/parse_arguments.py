@@ -1,6 +1,6 @@
 """Passes command lines to MaxText's own parser. Runs as a program in MaxText's environment.
 
-usage: parser_worker.py. Reads `[{"argv": [...], "slices": {...}, "file": path}, ...]` from stdin and prints
+usage: parse_arguments.py. Reads `[{"argv": [...], "slices": {...}, "file": path}, ...]` from stdin and prints
 `[{"refused": text, "ignored": [text, ...]}, ...]` as its last line; MaxText prints above it. Each answer is
 also written to its file: if a submission does not wait for it, the next one reads it.
 """

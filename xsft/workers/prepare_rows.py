@@ -1,6 +1,6 @@
 """Counts, checks and writes the rows of a data set. Runs as a program in MaxText's environment, which has `datasets`.
 
-usage: prepare_worker.py JOB ANSWER. JOB names an action and what its function reads, e.g. `{"action": "count",
+usage: prepare_rows.py JOB ANSWER. JOB names an action and what its function reads, e.g. `{"action": "count",
 "sources": [{"load": {...}, "columns": {old: new}, "splits": [name, ...], "share": x}], "rule": ..., "sharegpt": bool}`;
 a source of two splits gives the share `x` of its rows to the second. ANSWER becomes what the function returns, or
 `{"error": "..."}`, or `{"missing": [column, ...], "there": [...]}`. `{"rows": n, "seconds": s}` goes to stdout every

@@ -1,6 +1,6 @@
 """Reads the first rows of files as JSON. Runs as a program in MaxText's environment.
 
-usage: rows_worker.py FORMAT ROWS BYTES FILE…. FORMAT: parquet, arrayrecord, or a loader of datasets. Prints one JSON
+usage: row_reader.py FORMAT ROWS BYTES FILE…. FORMAT: parquet, arrayrecord, or a loader of datasets. Prints one JSON
 object a file: `{"rows": [...], "counted": n}` (null: there are more rows), with `"group": bytes` if the first row group
 is too large to read, or `{"error": "…"}`. BYTES: number of bytes at the beginning of a file whose rest is a hole or
 missing, except the footer of parquet files and array records; 0 for whole files.

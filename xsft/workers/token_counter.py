@@ -1,6 +1,6 @@
 """Counts the tokens of texts. Runs as a program in MaxText's environment, which has the tokenizers' libraries.
 
-usage: token_worker.py. Reads `{"tokenizer": folder, "texts": [[[prompt, answer], ...], ...]}` from stdin and prints
+usage: token_counter.py. Reads `{"tokenizer": folder, "texts": [[[prompt, answer], ...], ...]}` from stdin and prints
 `[[[n, n], ...], ...]`.
 """
 
