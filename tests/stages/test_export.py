@@ -40,7 +40,7 @@ home, parent = os.path.dirname(os.path.abspath(__file__)), os.getppid()
 does = json.load(open(os.path.join(home, "does.json")))
 step = json.loads(sys.argv[4])["module"].rpartition(".")[2] if sys.argv[1] == "-I" else "exporter"
 open(os.path.join(home, "steps"), "a").write(step + "\\n")
-if step == "container":
+if step == "export_container":
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 while os.path.exists(os.path.join(home, "hang-" + step)):
     time.sleep(0.01)

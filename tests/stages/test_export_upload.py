@@ -64,7 +64,7 @@ def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> Non
     assert (find_upload(uploads.route()).state, find_upload(uploads.route()).result) == ("done", done.folder)
     steps = uploads.lab.steps()
     assert uploads.export().action == "finished"
-    assert uploads.lab.steps() == steps == ["exporter", "model_files", "compare_export", "container"]
+    assert uploads.lab.steps() == steps == ["exporter", "model_files", "compare_export", "export_container"]
 
 
 def test_a_failed_copy_is_incomplete_and_the_next_call_copies_the_same_folder(uploads: Uploads) -> None:
