@@ -65,6 +65,6 @@ def test_each_case_of_the_tool_has_its_kept_log() -> None:
 def test_kept_logs_name_no_machine() -> None:
     for file in FILES:
         text = file.read_text(encoding="utf-8")
-        assert "/root/" not in text, file
-        assert "/work/" not in text, file
+        assert f"{Path.home()}/" not in text, file
+        assert f"{Path(__file__).parents[2]}/" not in text, file
         assert len(text) < 60_000, file

@@ -176,7 +176,8 @@ def write_local(chain: Path) -> None:
         for file in sorted((*files, chain / "w.yaml", chain / "rows.jsonl")):
             name, content = str(file.relative_to(chain)), file.read_bytes()
             if file.suffix in (".json", ".yaml", ".jsonl", ".log"):
-                text = re.sub(r"/root/\.cache/xsft|/tmp/fixtures/\w+", "/home/ada", content.decode())
+                folders = rf"{re.escape(str(Path.home()))}/\.cache/xsft|/tmp/fixtures/\w+"
+                text = re.sub(folders, "/home/ada", content.decode())
                 copy = TREE / "local" / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.write_text(moved(text[-LOG:] if file.suffix == ".log" else text, by=by), encoding="utf-8")
