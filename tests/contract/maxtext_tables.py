@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 import maxtext_quick
 from maxtext.checkpoint_conversion import to_huggingface as tables
