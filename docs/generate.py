@@ -114,7 +114,6 @@ def rooms_picture() -> str:
             }
             ET.SubElement(svg, "rect", {name: str(value) for name, value in box.items()})
             ET.SubElement(svg, "text", x=str(x + BOX_WIDTH // 2), y=str(top + 22)).text = room
-    ET.indent(svg)
     return ET.tostring(svg, encoding="unicode") + "\n"
 
 

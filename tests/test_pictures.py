@@ -22,8 +22,9 @@ def test_the_picture_of_status_shows_every_run_and_fetches_nothing() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*")), ids=lambda file: file.name)
-def test_every_picture_is_an_svg_that_the_readme_shows(file: Path) -> None:
-    assert f"docs/pictures/{file.name}" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_picture_is_an_svg_that_a_page_shows(file: Path) -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", ROOT / "docs" / "architecture.md")]
+    assert any(f"pictures/{file.name})" in page for page in pages)
     assert ET.parse(file).getroot().tag.endswith("svg")
 
 

@@ -46,6 +46,9 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
 """Name of a kind of clue -> function that yields its clues."""
 
 
+msgspec.json.Decoder(Rule)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
+
+
 @cache
 def rule_table() -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
