@@ -92,7 +92,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_venv_gets_python_3_12_although_another_runs_the_bootstrap(here: Path) -> None:
     newer = prefix_of((3, 13)) / "bin"
     uv = Path(sys.executable).with_name("uv")
-    code = f"from xsft.effects.environments import bootstrap; bootstrap.create_venv({str(uv)!r})"
+    code = f"from xsft.environments import bootstrap; bootstrap.create_venv({str(uv)!r})"
     env = os.environ | {"PATH": f"{newer}:/usr/bin:/bin", "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run((newer / "python3.13", "-c", code), cwd=here, env=env, check=True)
     assert "version_info = 3.12" in Path(".venv/pyvenv.cfg").read_text()

@@ -23,7 +23,7 @@ BUILDER = """
 import sys
 from pathlib import Path
 from tests.wheels import Shop
-from xsft.effects.environments import envbuild
+from xsft.environments import envbuild
 from xsft.base.errors import XsftError
 root, shop = Path(sys.argv[1]), Shop(folder=Path(sys.argv[2]), lock=Path(sys.argv[3]).read_text())
 try:
