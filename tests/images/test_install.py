@@ -16,7 +16,7 @@ import pytest
 from uv import find_uv_bin
 
 from tests.fakes.loopback import serving_http
-from tests.images.tiny import BUILD, install_script
+from tests.images.tiny import BUILD, install_script, python_with_pip
 from xsft.image.code_layer import RECORD_DECODER
 from xsft.image.failures import FailedRequest, explain_failure
 
@@ -83,6 +83,11 @@ def refusing() -> Iterator[str]:
         yield url.removeprefix("http://")
 
 
+@pytest.fixture(scope="module")
+def pip_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return python_with_pip(tmp_path_factory.mktemp("pip"))
+
+
 @pytest.mark.contract
 @pytest.mark.parametrize("tool", ["pip", "uv"])
 @pytest.mark.parametrize(
@@ -99,7 +104,7 @@ def refusing() -> Iterator[str]:
     ],
 )
 def test_output_of_real_pip_and_uv_is_explained(
-    install: ModuleType, refusing: str, tmp_path: Path, tool: str, index: str, id: str
+    install: ModuleType, pip_python: Path, refusing: str, tmp_path: Path, tool: str, index: str, id: str
 ) -> None:
     secret = secrets.token_hex()
     (tmp_path / "lock.txt").write_text(f"six==9.9 --hash=sha256:{'0' * 64}\n")
@@ -107,7 +112,7 @@ def test_output_of_real_pip_and_uv_is_explained(
     (tmp_path / "pip.conf").write_text("\n".join(("[global]", *lines)))
     uv = (find_uv_bin(), *install.UV, "--python", sys.executable, "--target", str(tmp_path))
     argv = {
-        "pip": (sys.executable, str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
+        "pip": (str(pip_python), str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
         "uv": (*uv, *install.LOCKED, "--requirement", "lock.txt"),
     }[tool]
     pip_conf = {"PIP_CONFIG_FILE": "pip.conf", **install.uv_settings(install.pip_settings(str(tmp_path / "pip.conf")))}

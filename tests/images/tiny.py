@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import io
 import subprocess
-import sys
+import venv
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -81,8 +81,15 @@ def uv_wheel(folder: Path) -> Path:
     argv = ("download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(kept), "--requirement", str(lock))
     with exclusive(kept.with_suffix(".lock"), waiting=lambda: None):
         if not list(kept.glob("uv-*.whl")):
-            subprocess.run((sys.executable, "-m", "pip", *argv), check=True)
+            python = python_with_pip(kept.with_suffix(".pip"))
+            subprocess.run((str(python), "-m", "pip", *argv), check=True)
     return next(kept.glob("uv-*.whl"))
+
+
+def python_with_pip(folder: Path) -> Path:
+    """Python of a new environment that has pip, as a base image's does; the tests' own, made by uv, has none."""
+    venv.create(folder, clear=True, with_pip=True)
+    return folder / "bin/python"
 
 
 def wheel(name: str, files: Mapping[str, str], *, version: str = "9.9") -> bytes:
