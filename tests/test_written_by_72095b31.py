@@ -24,7 +24,7 @@ from tests.written import (
     workloads,
 )
 from xsft.environments.installed import BuiltEnvironment
-from xsft.fit.cache import versions_digest
+from xsft.fit.cache import WRITTEN_BY_72095B31
 
 ANSWERS = read_tree("answers.json")
 WORKLOADS = workloads()
@@ -76,7 +76,7 @@ def test_stages_and_runs_of_a_cluster(tmp_path: Path, xpk_environment: BuiltEnvi
 
 def test_a_verdict_of_the_compiler(tmp_path: Path) -> None:
     cached = read_tree("fit.json")
-    file = tmp_path / "fit" / versions_digest()[:16] / cached["family"] / cached["file"]
+    file = tmp_path / "fit" / WRITTEN_BY_72095B31 / cached["family"] / cached["file"]
     file.parent.mkdir(parents=True)
     file.write_text(cached["text"], encoding="utf-8")
     (tmp_path / "envs").touch()  # no compiler can be installed

@@ -18,9 +18,6 @@ accelerator = "tpu-v7x-lite-slice"
 machine = "ct7xl-standard"
 topologies = ["2x2", "2x4", "4x4", "4x8"]
 bf16_tflops = 1150.0
-hbm_gbytes_s = 3690.0
-ici_gbytes_s = 400.0
-dcn_gbytes_s = 12.5
 hbm_gib = 96.0
 hbm_source = "invented"
 """

@@ -34,8 +34,6 @@ TINY = StepToCompile(
     ),
     tokens=512,
 )
-FORWARD = 2 * 512 * (2 * (4 * 256 * 256 + 3 * 256 * 512) + 256 * 1024)
-"""FLOPs of the weights in TINY's forward pass, per device."""
 SMALL = ("override_model_config=true", "base_num_decoder_layers=2", "base_emb_dim=256", "vocab_size=1024")
 OUTSIDE = (Path("/tmp/tpu_logs"), Path("/tmp/libtpu_lockfile"))
 """What libtpu writes unless told otherwise. source: aot_fit.md §1"""
@@ -63,13 +61,7 @@ def test_a_step_is_compiled_and_its_memory_told(shop: CompileShop) -> None:
     parts = found.verdict.by
     assert parts is not None
     assert parts.optimizer == pytest.approx(2 * parts.weights, rel=0.1), "AdamW's two moments in float32"
-    work = found.work
-    assert work is not None
-    assert FORWARD <= (work.flops - work.kernel_flops) / 3 <= 4 / 3 * FORWARD, (
-        "the backward pass costs two forward ones"
-    )
-    assert (work.unknown_loops, work.unknown_kernels, work.dcn_bytes) == (0, (), 0.0)
-    assert min(work.kernel_flops, work.hbm_bytes, work.ici_bytes, work.model_tflops or 0.0) > 0
+    assert parts.buffers, "the largest buffers are named"
     assert [line.partition(" ")[0] for line in said] == ["importing", "configuring", "tracing", "lowering", "compiling"]
     assert [path.exists() for path in OUTSIDE] == before, "nothing is written outside the cache"
     assert list((shop.cache.folder / "scratch").iterdir()) == []

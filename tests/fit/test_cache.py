@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from xsft.fit.cache import FitCache, compiler_versions, versions_digest
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import CompiledStep, Fits
@@ -23,6 +25,12 @@ def test_a_verdict_is_found_again(tmp_path: Path) -> None:
     assert found is not None
     assert (found.entry, found.derived) == (ENTRY, False)
     assert versions_digest()[:16] in kept.parts, "another MaxText or libtpu finds nothing"
+
+
+def test_verdicts_of_other_versions_are_not_read(tmp_path: Path) -> None:
+    cache = FitCache(folder=tmp_path)
+    cache.keep(STEP, replace(ENTRY, versions={**ENTRY.versions, "libtpu": "0.0.43"}))
+    assert cache.known(STEP) is None
 
 
 def test_a_torn_file_is_not_read(tmp_path: Path) -> None:

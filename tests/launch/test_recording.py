@@ -118,7 +118,7 @@ def test_a_record_contains_the_decisions_of_planning() -> None:
         "checkpoint": run.checkpoint,
         "checkpoint_period": 100,
         "conversion_argv": list(made.conversion_argv),
-        "step_time_bound": {"seconds": made.time.bound.seconds, "compiled": False},
+        "step_time_bound": {"seconds": made.time.step_s, "compiled": False},
     }
     assert record_of(made, WHO).last.resolved == expected
     unbounded = replace(made, time=None)

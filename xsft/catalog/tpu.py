@@ -42,22 +42,9 @@ class Generation(Struct, frozen=True, kw_only=True):
     hbm_source: str = ""
     host_memory_gib: dict[str, int] = {}
     bf16_tflops: float | None = None
-    hbm_gbytes_s: float | None = None
-    ici_gbytes_s: float | None = None
-    dcn_gbytes_s: float | None = None
     aliases: tuple[str, ...] = ()
     accepted: str | None = None
     """An alias that xsft accepts; xpk gets its own name."""
-
-
-class Bandwidth(Struct, frozen=True, kw_only=True):
-    """The bandwidths of a chip, GB/s (10^9 bytes) in one direction; tpu_types.toml names the sources."""
-
-    hbm: float
-    ici: float
-    """All its links to other chips of the slice."""
-    dcn: float
-    """Its share of the hosts' network between slices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +76,6 @@ class Slice:
     bf16_tflops: float | None
     """Peak compute per chip in TFLOP/s; None if unknown."""
 
-    bandwidth: Bandwidth | None
     """None for a generation whose pages do not name all three."""
 
     @property
@@ -209,13 +195,7 @@ def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
         hbm_gib=generation.hbm_gib,
         hbm_source=generation.hbm_source,
         bf16_tflops=generation.bf16_tflops,
-        bandwidth=_bandwidth(generation),
     )
-
-
-def _bandwidth(generation: Generation) -> Bandwidth | None:
-    hbm, ici, dcn = generation.hbm_gbytes_s, generation.ici_gbytes_s, generation.dcn_gbytes_s
-    return None if hbm is None or ici is None or dcn is None else Bandwidth(hbm=hbm, ici=ici, dcn=dcn)
 
 
 def _topology(generation: Generation, size: str) -> str | None:

@@ -1,19 +1,16 @@
-"""The shortest time that a run's steps can take, and its cost, before the run starts. Pure."""
+"""The least time that a run's steps can take by arithmetic, and its cost, before the run starts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 
 from msgspec import Struct
 
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.models import model as catalog_model
-from xsft.catalog.tpu import parse_tpu_type
+from xsft.catalog.published import PublishedStep, published_steps
+from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.checks.values import is_on, number
-from xsft.fit.derive import KnownStep
-from xsft.fit.published import PublishedStep, published_steps
-from xsft.fit.roofline import StepBound, arithmetic_bound, compiled_bound
 from xsft.fit.step import target_length
 from xsft.records.record import MeasuredPace
 from xsft.spec.base import Value
@@ -21,19 +18,23 @@ from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
 HOUR_S = 3600.0
+TERA = 1e12
 
 
 class RunTime(Struct, frozen=True, kw_only=True):
-    """The least time of a run's steps, and the ratio of real runs to their bounds."""
+    """The least time of a run's steps, and the ratio of real runs to their least times."""
 
-    bound: StepBound
+    step_s: float
+    """Seconds of the model's matrix multiplications in one step, at the chips' full rate."""
+    tokens: float
+    """Per device and step, padding included."""
     steps: int
     chips: int
     price: float | None
     """Price of one chip-hour, in the place's currency."""
     ratios: tuple[float, ...]
-    """Measured time over its bound, of runs with a bound of the same kind; ascending. Empty if the step is shorter than
-    those of all published runs: latency and communication then decide, and this bound counts neither.
+    """Measured time over the least one; ascending. Empty if the step is shorter than those of all published runs:
+    latency and communication then decide, and arithmetic counts neither.
     """
     own: bool
     """Whether the ratios are of the user's own runs of this model on this TPU type, not of published ones."""
@@ -41,7 +42,12 @@ class RunTime(Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> float:
         """Return the least seconds of all steps, without starting, compiling, evaluating and saving."""
-        return self.bound.seconds * self.steps
+        return self.step_s * self.steps
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Return the tokens per second and device, at most."""
+        return self.tokens / self.step_s
 
     @property
     def chip_hours(self) -> float:
@@ -52,42 +58,46 @@ class RunTime(Struct, frozen=True, kw_only=True):
         return None if self.price is None else self.chip_hours * self.price
 
 
-def run_time(run: Run, *, fit: KnownStep | None, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
+def run_time(run: Run, *, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
     """Return the least time of a run on TPUs; None for one whose model or TPU is not in the catalogue.
 
-    `fit`: the run's compiled step; without it, or with one of another length, only the model's matrix multiplications
-    are counted. `paces`: of the user's own runs of this model on this TPU type.
+    `paces`: of the user's own runs of this model on this TPU type.
     """
     keys = trainer_of(run).trainer_keys(run)
-    bound = _step_bound(run, keys, fit)
-    if bound is None:
-        return None
-    price = run.place.chip_hour_price if run.place else None
-    own = tuple(sorted(one.ratio for one in paces if one.compiled == bound.compiled))
-    steps, ratios = run.spec.train.steps, own or _ratios(bound)
-    return RunTime(bound=bound, steps=steps, chips=run.chips, price=price, ratios=ratios, own=bool(own))
-
-
-def _step_bound(run: Run, keys: Mapping[str, Value], fit: KnownStep | None) -> StepBound | None:
     tokens = _tokens_per_device(keys)
     if run.spec.on_this_machine or run.slice is None or tokens is None or trainer_of(run).STEP is None:
         return None
-    if fit is not None and not fit.derived and fit.entry.work is not None:
-        return compiled_bound(fit.entry.work, tpu=run.slice, tokens=tokens)
     if run.model is None or is_on(keys.get("override_model_config", False)):
         return None
-    flops = model_flops(run.model, tokens=tokens, adapters=run.spec.lora is not None)
-    return arithmetic_bound(flops=flops, tpu=run.slice, tokens=tokens)
+    step_s = least_step_s(run.model, run.slice, tokens=tokens, adapters=run.spec.lora is not None)
+    if step_s is None:
+        return None
+    # earlier versions recorded some bounds of compiled programs, to which these are not comparable
+    own = tuple(sorted(pace.ratio for pace in paces if not pace.compiled))
+    return RunTime(
+        step_s=step_s,
+        tokens=tokens,
+        steps=run.spec.train.steps,
+        chips=run.chips,
+        price=run.place.chip_hour_price if run.place else None,
+        ratios=own or _published_ratios(step_s),
+        own=bool(own),
+    )
 
 
-def model_flops(model: CatalogModel, *, tokens: float, adapters: bool = False) -> float:
-    """Return the FLOPs of the model's matrix multiplications with weights, at least: two per weight and token forwards,
-    four backwards, two of these without gradients of the weights. Attention and rematerialisation come on top; 0 for a
-    model of unknown size.
+def least_step_s(model: CatalogModel, tpu: Slice, *, tokens: float, adapters: bool) -> float | None:
+    """Return the seconds of the matrix multiplications with the model's weights, at least: two per weight and token
+    forwards, four backwards, two of these without gradients of the weights. Attention and rematerialisation come on
+    top. None for a model or a TPU of unknown size. `tokens`: per device.
     """
     table = 0 if model.tied else model.vocab * model.emb
     weights = max(0.0, (model.active_b or 0.0) * 1e9 - table)
-    return (4.0 if adapters else 6.0) * weights * tokens
+    if tpu.device_tflops is None or not weights:
+        return None
+    per_token = 6.0
+    if adapters:
+        per_token = 4.0
+    return per_token * weights * tokens / (tpu.device_tflops * TERA)
 
 
 def _tokens_per_device(keys: Mapping[str, Value]) -> float | None:
@@ -97,17 +107,18 @@ def _tokens_per_device(keys: Mapping[str, Value]) -> float | None:
     return None if length is None else length * batch * accumulated
 
 
-def _ratios(bound: StepBound) -> tuple[float, ...]:
-    bounds = ((one, published_bound(one, compiled=bound.compiled)) for one in published_steps())
-    pairs = [(one.step_s, found.seconds) for one, found in bounds if found]
-    if bound.seconds < min((least for _, least in pairs), default=inf):
+def _published_ratios(step_s: float) -> tuple[float, ...]:
+    """Return the ratios of published runs; none for a step that is shorter than all of theirs."""
+    pairs = [(published.step_s, published_step_s(published)) for published in published_steps()]
+    if step_s < min(least for _, least in pairs):
         return ()
     return tuple(sorted(measured / least for measured, least in pairs))
 
 
-def published_bound(one: PublishedStep, *, compiled: bool) -> StepBound | None:
-    """Return the bound of a published run, by its compiled step or by its model's FLOPs; None if these are unknown."""
-    tpu = parse_tpu_type(one.tpu_type)
-    if compiled:
-        return compiled_bound(one.work, tpu=tpu, tokens=one.tokens) if one.work else None
-    return arithmetic_bound(flops=model_flops(catalog_model(one.model), tokens=one.tokens), tpu=tpu, tokens=one.tokens)
+def published_step_s(published: PublishedStep) -> float:
+    """Return the least seconds of a published run's step. Raises LookupError for one whose size is unknown."""
+    model, tpu = catalog_model(published.model), parse_tpu_type(published.tpu_type)
+    least = least_step_s(model, tpu, tokens=published.tokens, adapters=False)
+    if least is None:
+        raise LookupError(f"{published.id}: the size of its model or TPU is unknown")
+    return least

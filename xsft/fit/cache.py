@@ -1,18 +1,19 @@
 """The verdicts of the TPU compiler in the cache folder: `fit/<versions>/<family>/<tokens>.json`.
 
-A folder of versions is the digest of the compiler environment's lock and of the programs that ask the compiler: another
-MaxText, libtpu or program has another folder. Finding a verdict costs one folder and a few small files.
+A folder of versions is the digest of the compiler environment's lock and of the program that asks the compiler: another
+MaxText, libtpu or program has another folder. Finding a verdict costs two folders and a few small files.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
 
-from xsft import fit, workers
+from xsft import workers
 from xsft.environments import environments
 from xsft.fit.derive import KnownStep, known_step
 from xsft.fit.step import StepToCompile
@@ -21,8 +22,10 @@ from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
 
 WORKER = Path(workers.__file__).with_name("compile_step.py")
-COUNTING = tuple(Path(fit.__file__).with_name(f"{name}.py") for name in ("groups", "kernels", "program", "work"))
-"""Modules that count what a compiled program does."""
+WRITTEN_BY_72095B31 = "7e5ef304de6fbe42"
+"""Folder in which xsft at commit 72095b31 kept its verdicts. Its digest covered the text of more modules, but its
+program compiled the same step. A program that compiles another step takes this constant away.
+"""
 PACKAGES = ("maxtext", "google-tunix", "jax", "libtpu", "flax", "qwix")
 MOST_BYTES = 256 * 1024
 
@@ -34,16 +37,19 @@ class FitCache(Struct, frozen=True, kw_only=True):
 
     def known(self, step: StepToCompile) -> KnownStep | None:
         """Return the verdict on the step, or one that follows from another length; None if there is none."""
-        entries = (_read_entry(file) for file in sorted(self._family_folder(step).glob("*.json")))
-        return known_step(tuple(entry for entry in entries if entry), tokens=step.tokens)
+        return known_step(tuple(self._kept_entries(step.family)), tokens=step.tokens)
 
     def keep(self, step: StepToCompile, entry: CompiledStep) -> Path:
-        file = self._family_folder(step) / f"{step.tokens}.json"
+        file = self.folder / versions_digest()[:16] / step.family / f"{step.tokens}.json"
         write_private(file, to_json(entry))
         return file
 
-    def _family_folder(self, step: StepToCompile) -> Path:
-        return self.folder / versions_digest()[:16] / step.family
+    def _kept_entries(self, family: str) -> Iterator[CompiledStep]:
+        for versions in (versions_digest()[:16], WRITTEN_BY_72095B31):
+            for file in sorted((self.folder / versions / family).glob("*.json")):
+                entry = _read_entry(file)
+                if entry is not None and entry.versions == compiler_versions():
+                    yield entry
 
 
 def fit_cache() -> FitCache:
@@ -59,10 +65,9 @@ def compiler_versions() -> dict[str, str]:
 
 @cache
 def versions_digest() -> str:
-    """Return the digest of the lock, of the program that asks the compiler and of the modules that count, 64 hex
-    digits."""
+    """Return the digest of the lock and of the program that asks the compiler, 64 hex digits."""
     lock = environments.environment_for("compiler").digest
-    return hashlib.sha256(lock.encode() + b"".join(file.read_bytes() for file in (WORKER, *COUNTING))).hexdigest()
+    return hashlib.sha256(lock.encode() + WORKER.read_bytes()).hexdigest()
 
 
 def _read_entry(file: Path) -> CompiledStep | None:

@@ -9,17 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, RunFailed, TimedOut
 from xsft.environments.installed import BuiltEnvironment
 from xsft.fit.cache import WORKER, FitCache, compiler_versions
-from xsft.fit.program import largest_buffers, read_program
+from xsft.fit.program import largest_buffers
 from xsft.fit.reserved_memory import reserved_memory
 from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import GIB, CompiledStep, verdict_of
-from xsft.fit.work import ProgramContext, StepWork, work_of
 from xsft.machine import clock
 from xsft.machine.memory import available_bytes
 from xsft.machine.paths import private_folder
@@ -116,7 +114,7 @@ def _ask_compiler(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             program = scratch / PROGRAM
             text = program.read_text(encoding="utf-8") if program.is_file() else ""
-            return {**found, "log": str(log), "program": read_program(text)}
+            return {**found, "log": str(log), "program": text}
     raise RunFailed(
         f"The compiler ended without a verdict: {_why_ended(true_status(status, tuple(last)), since=began)}.",
         fix=f"Its whole output: {log}.",
@@ -194,17 +192,5 @@ def _compiled_entry(step: StepToCompile, answer: Mapping[str, Any], shop: Compil
         made_at=shop.now(),
         seconds=answer["seconds"],
         cpu_s=answer["cpu_s"],
-        work=_work(answer) if step.kind == "train" else None,
         rss_gib=round(answer["rss_kib"] * 1024 / GIB, 2),
     )
-
-
-def _work(answer: Mapping[str, Any]) -> StepWork | None:
-    """Return what the compiled program computes and moves; None if the program has an unknown form: the verdict, which
-    took minutes, is kept."""
-    if "context" not in answer:
-        return None
-    try:
-        return work_of(answer["program"], msgspec.convert(answer["context"], ProgramContext))
-    except (LookupError, ValueError):
-        return None

@@ -14,7 +14,6 @@ from msgspec import Struct, field
 
 from xsft.fit.program import ProgramBuffer
 from xsft.fit.translate import InvalidStep, invalid_because
-from xsft.fit.work import StepWork
 
 GIB = 2**30
 SCHEMA = "xsft.fit-entry/1"
@@ -124,8 +123,6 @@ class CompiledStep(Struct, frozen=True, kw_only=True):
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each phase."""
     cpu_s: float = 0.0
-    work: StepWork | None = None
-    """Work of the compiled step; None for a refused one."""
     rss_gib: float = 0.0
     """Most memory of this machine that the compiler held."""
 

@@ -59,7 +59,7 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     def time(self) -> RunTime | None:
         """Return the least time of an accepted training step."""
         timed = not self.refused and self.kind == "train"
-        return run_time(self.run, fit=self.known, paces=self.paces) if timed else None
+        return run_time(self.run, paces=self.paces) if timed else None
 
 
 def load_variants(

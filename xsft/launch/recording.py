@@ -182,7 +182,7 @@ def _resolved_slice_job(job: SliceJob) -> dict[str, Any]:
 
 
 def _resolved_training(plan: Plan) -> dict[str, Any]:
-    run, bound = plan.run, plan.time.bound if plan.time else None
+    run = plan.run
     document = {
         "mode_reason": plan.mode.reason,
         "tpu": run.spec.tpu.type if run.spec.tpu else None,
@@ -193,7 +193,7 @@ def _resolved_training(plan: Plan) -> dict[str, Any]:
         "checkpoint": run.checkpoint,
         "checkpoint_period": run.checkpoint_period,
         "conversion_argv": list(plan.conversion_argv) if plan.conversion_argv else None,
-        "step_time_bound": {"seconds": bound.seconds, "compiled": bound.compiled} if bound else None,
+        "step_time_bound": {"seconds": plan.time.step_s, "compiled": False} if plan.time else None,
     }
     return {key: value for key, value in document.items() if value is not None}
 

@@ -46,7 +46,7 @@ def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
         changes=launcher_of(spec.target).changes(run, digest=digest) if rendering else (),
         expectations=expectations(run, digest=digest) if rendering else (),
         problems=(*problems, *unencodable),
-        time=run_time(run, fit=facts.fit, paces=facts.paces),
+        time=run_time(run, paces=facts.paces),
     )
 
 

@@ -39,27 +39,25 @@ class ErrorDocument(Document, frozen=True, kw_only=True):
 
 
 class RunTimeDocument(Document, frozen=True, kw_only=True):
-    """Minimum time of a run's steps on its TPUs, by a roofline; real steps take longer."""
+    """Minimum time of a run's steps on its TPUs, by arithmetic; real steps take longer."""
 
     steps: int
     step_time_bound_s: float
     """Minimum time of a step, in seconds."""
-    bound_by: Literal["compute", "hbm", "ici", "dcn"]
-    """The resource that needs that long: arithmetic, the chips' memory, the links between chips, the network between
-    slices."""
+    bound_by: Literal["arithmetic"]
+    """The matrix multiplications with the model's weights, at the chips' full rate."""
     resources_s: dict[str, float]
-    """Resource -> seconds at its full rate."""
+    """Seconds by `bound_by`."""
     compiled: bool
-    """True if computed from the compiled program; false if only from the model's matrix multiplications."""
+    """Always false: the compiled program is not counted."""
     tokens_per_second_bound: float
     """Per device, at most, padding included."""
     mfu_bound: float | None
-    """At most, 0 to 1, by MaxText's count of the model's FLOPs; without a compiled program by its weights alone."""
+    """Always null: arithmetic alone is the whole of its own time."""
     chip_hours_bound: float
     cost_bound: float | None
     """Minimum cost, by the place's `chip_hour_price`; null without a price."""
     measured_over_bound: list[float]
-    """Measured step time over its bound, of runs with a bound of the same kind; empty for steps shorter than published
-    ones."""
+    """Measured step time over the minimum; empty for steps shorter than published ones."""
     measured_by: Literal["own", "published"]
     """`own`: runs of this model on this TPU type that were submitted from this machine and have a receipt."""

@@ -74,7 +74,7 @@ class FitEntryDocument(Document, frozen=True, kw_only=True):
     """Peak memory of the compiler."""
     step_time_bound_s: float | None
     """Minimum time of a step, in seconds; null unless the compiler accepted, or if the TPU's rates are unknown."""
-    bound_by: Literal["compute", "hbm", "ici", "dcn"] | None
+    bound_by: Literal["arithmetic"] | None
     time: RunTimeDocument | None
     notes: list[str]
     not_covered: list[str]

@@ -9,7 +9,6 @@ from msgspec import to_builtins
 
 from xsft.base.amounts import duration_text
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, figures_text
-from xsft.fit.work import StepWork
 from xsft.launch.fit_answers import FitAnswer
 from xsft.verbs.plan_document import time_document
 from xsft.verbs.plan_summary import time_text
@@ -123,8 +122,8 @@ def fit_document(answer: FitAnswer) -> dict[str, Any]:
         "seconds": entry.seconds if entry else {},
         "cpu_s": entry.cpu_s if entry else 0.0,
         "rss_gib": entry.rss_gib if entry else 0.0,
-        "step_time_bound_s": time.bound.seconds if time else None,
-        "bound_by": time.bound.by if time else None,
+        "step_time_bound_s": time.step_s if time else None,
+        "bound_by": "arithmetic" if time else None,
         "time": time_document(time) if time else None,
         "notes": list(fit_notes(answer)),
         "not_covered": list(not_covered(answer)),
@@ -171,21 +170,8 @@ def fit_notes(answer: FitAnswer) -> Iterator[str]:
         yield f"The step was compiled with MaxText {compiled}; the image has {image}, for which the result is unknown."
     if answer.run.slice and answer.run.slice.generation != COMPARED:
         yield f"Only the figures of {COMPARED} were compared with published facts; this limit is the compiler's own."
-    if known is not None and known.entry.work is not None and not known.derived:
-        yield from _kernels(known.entry.work)
     if not answer.refused:
         yield f"Not covered: {', '.join(not_covered(answer))}."
-
-
-def _kernels(work: StepWork) -> Iterator[str]:
-    """Yield notes on FLOPs that the program's instructions do not give."""
-    if work.kernel_flops:
-        share = 100 * work.kernel_flops / work.flops
-        yield f"{share:.0f} % of the FLOPs are of kernels, computed from their shapes."
-    if work.unknown_kernels:
-        yield f"Not counted: the FLOPs of {', '.join(work.unknown_kernels)}."
-    if work.unknown_loops:
-        yield f"{work.unknown_loops} loops without a known number of trips count once."
 
 
 def _origin(answer: FitAnswer) -> str:

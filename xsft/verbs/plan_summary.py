@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xsft.base.acceptance import for_submission
 from xsft.base.amounts import counted_text, duration_text
@@ -14,14 +14,6 @@ from xsft.planning.steps import Plan
 from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import restarts_in_place
 from xsft.trainer.trainer import trainer_of
-
-LIMITS = {
-    "compute": "the chips' arithmetic",
-    "hbm": "the chips' memory",
-    "ici": "the links between chips",
-    "dcn": "the network between slices",
-}
-"""Resource of a roofline -> words."""
 
 FITS: dict[FitFinding, str] = {
     "fits": "yes",
@@ -126,17 +118,28 @@ def _restarts_text(plan: Plan) -> str:
 
 def time_text(time: RunTime) -> str:
     """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
-    bound, steps = time.bound, counted_text(time.steps, "step")
-    by = LIMITS[bound.by] if bound.compiled else "arithmetic alone"
+    least = "under a second"
+    if time.seconds >= 1:
+        least = f"at least {duration_text(time.seconds)}"
     cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
-    least = f"at least {duration_text(time.seconds)} for {steps}, {_amount(time.chip_hours)} chip-hours{cost}"
-    each = f"{bound.seconds:.3g} s each by {by}"
+    bound = (
+        f"{least} of arithmetic for {counted_text(time.steps, 'step')} ({time.step_s:.3g} s each), "
+        f"{_amount(time.chip_hours)} chip-hours{cost}"
+    )
     if not time.ratios:
-        return f"{least} ({each}{'' if bound.compiled else '; steps this short take several times that'})"
-    low, high = time.ratios[0], time.ratios[-1]
-    span = " to ".join(duration_text(time.seconds * ratio) for ratio in (low, high))
-    runs = f"{len(time.ratios)} {'of your runs of this model' if time.own else 'published runs'}"
-    return f"{least} ({each}); {runs} took {low:.1f} to {high:.1f} times their bound, here {span}"
+        return f"{bound}; steps this short take several times that"
+    runs = counted_text(len(time.ratios), "published run")
+    if time.own:
+        runs = f"{len(time.ratios)} of your runs of this model"
+    ratios = _range_text(f"{ratio:.1f}" for ratio in time.ratios)
+    durations = _range_text(duration_text(time.seconds * ratio) for ratio in time.ratios)
+    return f"{bound}; {runs} took {ratios} times that, here {durations}"
+
+
+def _range_text(amounts: Iterable[str]) -> str:
+    """Return the first and the last of ascending amounts as text; one of them if both read the same."""
+    texts = tuple(amounts)
+    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
 
 
 def _amount(value: float) -> str:

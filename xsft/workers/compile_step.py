@@ -88,7 +88,7 @@ def answer(job: Mapping[str, Any], phases: Phases) -> dict[str, Any]:
         return {"needed": in_bytes(refused["needed"]), "limit": limit, "resident": resident}
     Path(job["program"]).write_text(compiled.as_text() or "", encoding="utf-8")
     stats = {"memory": memory(compiled.memory_analysis()), "arguments": sizes, "resident": resident}
-    return {**stats, "limit": limit, "context": step.context()}
+    return {**stats, "limit": limit}
 
 
 def refuse_slice(name: str) -> None:
@@ -178,18 +178,6 @@ class SftStep:
                 return nnx.jit(trainer.create_eval_step_fn()).lower(arguments[0], arguments[2])
             step = trainer.create_train_step_fn()
             return nnx.jit(step, donate_argnames=("optimizer",)).lower(*arguments)
-
-    def context(self) -> dict[str, Any]:
-        """Return what the program's text does not tell, as `xsft.fit.work.ProgramContext`."""
-        from maxtext.utils import maxtext_utils
-
-        own = self.config
-        rows = own.per_device_batch_size * own.max_target_length * own.num_experts_per_tok
-        return {
-            "num_slices": own.compile_topology_num_slices,
-            "model_tflops": maxtext_utils.calculate_tflops_training_per_device(own, log=False)[0],
-            "routed_rows": int(rows) if own.num_experts > 1 else None,
-        }
 
     def _abstract(self, create: Callable[[], Any]) -> Any:
         """Return what `create` makes, traced, with shapes and shardings in place of arrays."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 
 from msgspec import Struct
 
-from xsft.catalog.data import catalog_text, toml
-from xsft.fit.work import StepWork
-
-WORK = "published_work.json"
-"""File of the catalogue: published run -> what its compiled step does; written by tests/tools/published_work.py."""
+from xsft.catalog.data import toml
 
 
 class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,15 +21,9 @@ class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step_s: float
     """Measured, seconds."""
     source: str
-    work: StepWork | None = None
-    """Work of its step as our compiler builds it; None if it was not compiled."""
 
 
 @cache
 def published_steps() -> tuple[PublishedStep, ...]:
     """Return all of them. They are not made by `msgspec.convert`: it crashes when two threads first need one type."""
-    compiled = json.loads(catalog_text(WORK))
-    return tuple(
-        PublishedStep(**row, work=StepWork(**compiled[row["id"]]["work"]) if row["id"] in compiled else None)
-        for row in toml("published.toml")["runs"]
-    )
+    return tuple(PublishedStep(**row) for row in toml("published.toml")["runs"])
