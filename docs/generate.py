@@ -24,7 +24,7 @@ from xsft.checks.special_tokens import masked_tokens, trained_tokens
 from xsft.runs.reasons import REASONS
 from xsft.runs.rules import rule_table
 from xsft.spec import schema
-from xsft.spec.reference import tables, workload_page
+from xsft.spec.reference import workload_page
 from xsft.verbs.documents import DOCUMENTS, published_schema
 from xsft.verbs.table import VERBS, parser
 
@@ -354,10 +354,10 @@ With `--json`, a verb prints exactly one JSON document on stdout. Everything els
 **Versions.** `schema` contains the verb and a version. New fields may be added within a version, so ignore fields that
 you do not know. If a field is removed or changes its meaning, the version increases. The `id` of a problem is stable.
 
-**Schemas.** [xsft/schemas/](../../xsft/schemas/) has a JSON Schema for each document; they are also in the installed
-package.
+**Schemas.** The JSON Schema of each document states every field with its type, unit and meaning. The schemas are also
+in the installed package.
 
-**Errors.** If a verb fails, its document contains `problems` and `exit_status` instead ([below](#an-error)). The
+**Errors.** If a verb fails, its document contains `problems` and `exit_status` instead (`error`, below). The
 process ends with that [exit status](exit-status.md).
 
 ```sh
@@ -375,12 +375,13 @@ In Python, the same values are typed: [Python](../api.md).
 
 
 def machine_interface_page() -> str:
-    sections = (tables(published_schema(name), title=title_of(name), prefix=f"{name}.") for name in DOCUMENTS)
-    return "\n".join((INTERFACE_HEAD, *sections)).rstrip() + "\n"
+    rows = (table_row(f"[`{name}`](../../xsft/schemas/{name}.json)", summary_of(name)) for name in DOCUMENTS)
+    return f"{INTERFACE_HEAD}\n{table_row('schema', 'printed by')}|---|---|\n{''.join(rows)}"
 
 
-def title_of(name: str) -> str:
-    return "An error" if name == "error" else f"xsft {name} --json"
+def summary_of(name: str) -> str:
+    description: str = published_schema(name)["description"]
+    return " ".join(description.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ ROOT = {
 
 
 def row(key: str) -> list[str]:
-    page = tables(ROOT, title="All", prefix="p.")
+    page = tables(ROOT, title="All")
     (line,) = (line for line in page.splitlines() if line.startswith(f"| `{key}` |"))
     return [cell.strip() for cell in line.replace("\\|", "¦").strip("|").split("|")]
 
@@ -29,8 +29,8 @@ def row(key: str) -> list[str]:
 @pytest.mark.parametrize(
     ("key", "kind", "default", "meaning"),
     [
-        ("one", "[section](#pone)", "", "its own words"),
-        ("many", "list of [section](#pone)", "", "the section's words"),
+        ("one", "[section](#one)", "", "its own words"),
+        ("many", "list of [section](#one)", "", "the section's words"),
         ("maybe", "integer ≥ 1", "", ""),
         ("must", "text or `null`", "*required*", ""),
         ("choice", "one of `a`, `b¦c`", "`a`", ""),
@@ -43,8 +43,8 @@ def test_row_describes_kind_default_and_meaning_of_a_key(key: str, kind: str, de
 
 
 def test_section_heading_is_its_path() -> None:
-    assert "\n## `p.one`\n" in tables(ROOT, title="All", prefix="p.")
-    assert anchor("`p.one`") == "pone"
+    assert "\n## `one`\n" in tables(ROOT, title="All")
+    assert anchor("`one`") == "one"
 
 
 def test_workload_page_lists_every_key_and_every_refusal() -> None:

@@ -49,12 +49,12 @@ def refused_keys() -> str:
     return REFUSED_HEAD + "".join(f"| `{r.id}` | {', '.join(k)} | {_cell(r.reason)} |\n" for r, k in keys.items())
 
 
-def tables(root: SchemaNode, *, title: str, prefix: str = "") -> str:
+def tables(root: SchemaNode, *, title: str) -> str:
     """Return one table per section of a JSON Schema, in the order in which they are first used.
 
-    `title` heads the first; the others are headed by `prefix` and the key path that leads to them.
+    `title` heads the first; the others are headed by the key path that leads to them.
     """
-    paths = {name: prefix + path for name, path in _sections(root).items()}
+    paths = _sections(root)
     below = (line for name, path in paths.items() for line in _section(f"`{path}`", root["$defs"][name], root, paths))
     return "\n".join((*_section(title, root, root, paths), *below))
 
