@@ -48,22 +48,22 @@ def repository_of(repository: str) -> Repository | None:
     Raises UsageError, artifact-repository, when the location, project or repository is invalid.
     """
     host, *parts = (replacement(repository) or repository).split("/")
-    found = _HOSTS.fullmatch(host)
-    if found is None:
+    match = _HOSTS.fullmatch(host)
+    if match is None:
         return None
     if parts and "." in parts[0]:  # a domain-scoped project
         parts = [":".join(parts[:2]), *parts[2:]]
     if len(parts) < 2:
         raise _invalid_repository(repository, "it has no repository")
-    made = Repository(project=parts[0], location=found["location"], name=parts[1].partition(":")[0].partition("@")[0])
+    parsed = Repository(project=parts[0], location=match["location"], name=parts[1].partition(":")[0].partition("@")[0])
     for what, value, form in (
-        ("location", made.location, _LOCATION),
-        ("project", made.project, _PROJECT),
-        ("repository", made.name, _NAME),
+        ("location", parsed.location, _LOCATION),
+        ("project", parsed.project, _PROJECT),
+        ("repository", parsed.name, _NAME),
     ):
         if not form.fullmatch(value):
             raise _invalid_repository(repository, f"{value!r} is not a valid {what}")
-    return made
+    return parsed
 
 
 def _invalid_repository(repository: str, why: str) -> UsageError:

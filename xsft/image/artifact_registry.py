@@ -86,7 +86,7 @@ class _Client:
             raise self.explain(f"HTTP {answer.status_code} {_google_message(document)}")
         return document
 
-    def explain(self, said: str) -> XsftError:
+    def explain(self, text: str) -> XsftError:
         repository = self._repository.docker
         request = FailedRequest(
             what=f"create {repository}",
@@ -96,7 +96,7 @@ class _Client:
             pushes=True,
             anonymous=self._login is None,
         )
-        return explain_failure(said, request)
+        return explain_failure(text, request)
 
 
 def _google_message(document: Mapping[str, Any]) -> str:

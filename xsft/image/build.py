@@ -154,10 +154,10 @@ def _csv_row(*fields: str) -> str:
 def _build_failure(output: str, build: Build) -> XsftError:
     """Return the error for a failed build. A base image that could not be read is a failure of its registry."""
     for metadata in _METADATA_OF_BASE.finditer(output):
-        if said := re.search(rf"^#{metadata['step']} ERROR:? ?(.*)", output, re.MULTILINE):
+        if error := re.search(rf"^#{metadata['step']} ERROR:? ?(.*)", output, re.MULTILINE):
             base = metadata["base"]
             request = FailedRequest(what=f"pull the base image {base}", host=base.partition("/")[0], repository=base)
-            return explain_failure(said[1], request)
+            return explain_failure(error[1], request)
     if not re.search(r"^#\d+ ", output, re.MULTILINE):  # BuildKit did not begin
         return explain_failure(output, FailedRequest(what=f"build {build.what}"))
     last = "\n".join(output.splitlines()[-LAST_LINES:])
@@ -166,11 +166,11 @@ def _build_failure(output: str, build: Build) -> XsftError:
 
 def _docker_commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
     """Yield every docker command, those of PATH first, each file once."""
-    seen: set[Path] = set()
+    files: set[Path] = set()
     for folder in (*(env.get("PATH") or os.defpath).split(os.pathsep), *also):
         path = Path(folder or ".") / "docker"
-        if os.access(path, os.X_OK) and path.is_file() and path.resolve() not in seen:
-            seen.add(path.resolve())
+        if os.access(path, os.X_OK) and path.is_file() and path.resolve() not in files:
+            files.add(path.resolve())
             yield str(path)
 
 

@@ -134,11 +134,11 @@ def with_layers(deps: ImageDocuments, layers: Iterable[Layer], *, user: str) -> 
     return ImageDocuments(media_type=deps.media_type, manifest=_canonical(manifest), configuration=configuration_bytes)
 
 
-def is_same_image(one: ImageDocuments, other: ImageDocuments) -> bool:
+def is_same_image(first: ImageDocuments, other: ImageDocuments) -> bool:
     """Return whether two images have the same content, though another zlib may have compressed a layer: the
     configuration names every layer by the digest of its tar, which engines verify when they unpack it.
     """
-    configurations = [json.loads(image.manifest)["config"]["digest"] for image in (one, other)]
+    configurations = [json.loads(image.manifest)["config"]["digest"] for image in (first, other)]
     return bool(configurations[0] == configurations[1])
 
 

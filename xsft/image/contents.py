@@ -105,9 +105,9 @@ def older(version: str, than: str) -> bool:
     return _version_numbers(version) < _version_numbers(than)
 
 
-def same_minor(one: str, other: str) -> bool:
+def same_minor(version: str, other: str) -> bool:
     """Return whether the first two numbers are the same."""
-    return _version_numbers(one)[:2] == _version_numbers(other)[:2]
+    return _version_numbers(version)[:2] == _version_numbers(other)[:2]
 
 
 def _from_tag(ref: str) -> dict[str, str]:

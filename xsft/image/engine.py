@@ -119,12 +119,12 @@ class Engine:
         """Pull by digest or tag; without a login anonymously, since a public image needs none. Raises Unreachable and
         EnvironmentMissing.
         """
-        at = parse_image_name(ref)
-        login, request = self._transfer(f"pull {ref}", at.host, at.repository, pushes=False)
+        name = parse_image_name(ref)
+        login, request = self._transfer(f"pull {ref}", name.host, name.repository, pushes=False)
         with explain_engine_errors(request):
             lines = self.api.pull(
-                at.repository,
-                tag=at.reference,  # or a digest
+                name.repository,
+                tag=name.reference,  # or a digest
                 stream=True,
                 decode=True,
                 auth_config=login,
@@ -187,8 +187,8 @@ def connect_engine(env: Mapping[str, str]) -> Engine:
         api = make(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **address)
     except (DockerException, OSError, ValueError) as failed:
         client = shutil.which("docker", path=env.get("PATH"))
-        said = str(failed) if client else f"{failed}; {NO_CLIENT}"
-        raise explain_failure(said, FailedRequest(what="use Docker", stage="connect", host=host)) from None
+        words = str(failed) if client else f"{failed}; {NO_CLIENT}"
+        raise explain_failure(words, FailedRequest(what="use Docker", stage="connect", host=host)) from None
     return Engine(host=host, api=api, env=env)
 
 
@@ -234,8 +234,8 @@ def follow_transfer(
 
 
 def _transferred_text(layers: Mapping[str, tuple[int, int]]) -> str:
-    sent, total = (sum(amounts) for amounts in zip(*layers.values(), strict=True)) if layers else (0, 0)
-    return f"{size_text(sent)} of {size_text(total)}"
+    transferred, total = (sum(amounts) for amounts in zip(*layers.values(), strict=True)) if layers else (0, 0)
+    return f"{size_text(transferred)} of {size_text(total)}"
 
 
 def _read_image(answer: Mapping[str, Any]) -> EngineImage:

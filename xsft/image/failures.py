@@ -409,35 +409,35 @@ RULES: tuple[FailureRule, ...] = (
 )
 
 
-def explain_failure(said: str, request: FailedRequest) -> XsftError:
+def explain_failure(text: str, request: FailedRequest) -> XsftError:
     """Return the error for a message of the engine, of BuildKit or of a registry."""
-    rule = _first_rule(said, request)
+    rule = _first_rule(text, request)
     if rule is None:
-        return _unexplained_build(said, request)
-    found = re.search(rule.pattern, said, re.IGNORECASE | re.MULTILINE)
-    if request.stage == "build" and found:
-        said = _line_at(said, found.start())  # the others stand above, as the step printed them
+        return _unexplained_build(text, request)
+    match = re.search(rule.pattern, text, re.IGNORECASE | re.MULTILINE)
+    if request.stage == "build" and match:
+        text = _line_at(text, match.start())  # the others stand above, as the step printed them
     words = {
         "what": request.what,
-        "said": quote(said),
+        "said": quote(text),
         "host": request.host or "the registry",
         "repository": request.repository or request.host,
-        "status": (found and found.groupdict().get("status")) or "5xx",
+        "status": (match and match.groupdict().get("status")) or "5xx",
     }
     return rule.error(rule.message.format(**words), fix=rule.fix.format(**words), id=rule.id)
 
 
-def quote(said: str) -> str:
+def quote(text: str) -> str:
     """Shorten an engine's or registry's message, and remove tokens and internal details of the library."""
-    return redact(plain_words(" ".join(said.split())))[:MAX_QUOTE]
+    return redact(plain_words(" ".join(text.split())))[:MAX_QUOTE]
 
 
-def _first_rule(said: str, request: FailedRequest) -> FailureRule | None:
+def _first_rule(text: str, request: FailedRequest) -> FailureRule | None:
     for rule in RULES:
-        wanted = ((rule.google, request.google), (rule.pushes, request.pushes), (rule.anonymous, request.anonymous))
-        if rule.stage != request.stage or any(want is not None and want != has for want, has in wanted):
+        conditions = ((rule.google, request.google), (rule.pushes, request.pushes), (rule.anonymous, request.anonymous))
+        if rule.stage != request.stage or any(want is not None and want != has for want, has in conditions):
             continue
-        if re.search(rule.pattern, said, re.IGNORECASE | re.MULTILINE):
+        if re.search(rule.pattern, text, re.IGNORECASE | re.MULTILINE):
             return rule
     return None
 
@@ -447,8 +447,8 @@ def _line_at(text: str, position: int) -> str:
     return text[text.rfind("\n", 0, position + 1) + 1 : end if end >= 0 else len(text)]
 
 
-def _unexplained_build(said: str, request: FailedRequest) -> EnvironmentMissing:
-    lines = [line for line in said.splitlines() if line.strip()]
+def _unexplained_build(text: str, request: FailedRequest) -> EnvironmentMissing:
+    lines = [line for line in text.splitlines() if line.strip()]
     last = f": {quote(lines[-1])}" if lines else "."
     fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
     return EnvironmentMissing(f"Could not {request.what}{last}", fix=fix, id="build-failed")

@@ -110,10 +110,10 @@ def update_lock(text: str | None, locked: LockedImage) -> str:
     return _lock_text({**document, "image": locked.image, "images": images})
 
 
-def same_image(one: LockedImage, other: LockedImage) -> bool:
+def same_image(locked: LockedImage, other: LockedImage) -> bool:
     """Return whether two entries differ in time and commit at most; then the lock need not be written again."""
     timeless = {"pushed_at": "", "commit": None, "dirty": None}
-    return replace(one, **timeless) == replace(other, **timeless)
+    return replace(locked, **timeless) == replace(other, **timeless)
 
 
 def _writable(text: str | None) -> dict[str, Any]:

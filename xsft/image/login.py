@@ -88,13 +88,13 @@ def login_for(host: str, *, env: Mapping[str, str], token: GoogleToken = google_
 
 def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
     """Return the login for `host` in the user's Docker configuration, or None."""
-    found = _resolve_login(host, env) or {}
-    if identity := found.get("IdentityToken"):
+    entry = _resolve_login(host, env) or {}
+    if identity := entry.get("IdentityToken"):
         return Login(user="", secret=str(identity), is_identity_token=True)
-    secret = found.get("Password") or found.get("password")
+    secret = entry.get("Password") or entry.get("password")
     if not secret:
         return None
-    return Login(user=str(found.get("Username") or found.get("username") or ""), secret=str(secret))
+    return Login(user=str(entry.get("Username") or entry.get("username") or ""), secret=str(secret))
 
 
 def docker_folder(env: Mapping[str, str]) -> Path:
@@ -120,11 +120,11 @@ def _resolve_login(host: str, env: Mapping[str, str]) -> dict[str, Any] | None:
     from docker import auth, errors
 
     config = read_docker_config(env)
-    own = {key: value for key, value in (config.get("auths") or {}).items() if _host_of_key(key) == host}
+    of_host = {key: value for key, value in (config.get("auths") or {}).items() if _host_of_key(key) == host}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
         try:
-            logins = auth.load_config(config_dict={**config, "auths": own}, credstore_env=dict(env))
+            logins = auth.load_config(config_dict={**config, "auths": of_host}, credstore_env=dict(env))
             return dict(logins.resolve_authconfig(host) or {})
         except (errors.DockerException, OSError, ValueError, KeyError):
             return None

@@ -65,10 +65,10 @@ def look_at_image(ref: str, *, env: Mapping[str, str] | None = None) -> ImageLoo
 
 
 def _look(repository: RegistryClient, ref: str, tag: str, login: str) -> ImageLook:
-    found = repository.manifest(tag)
-    if found is None:
+    answer = repository.manifest(tag)
+    if answer is None:
         return ImageLook(ref=ref, status="missing", asked_with=login)
-    manifest = found[1]
+    manifest = answer[1]
     if digest := manifest.platforms.get(PLATFORM):
         of_platform = repository.manifest(digest)
         manifest = of_platform[1] if of_platform else manifest
@@ -84,16 +84,18 @@ def _read_configuration(repository: RegistryClient, manifest: Manifest) -> Image
     if manifest.config is None or not manifest.config.digest:
         return None
     try:
-        found = _CONFIGURATION.decode(repository.blob(manifest.config.digest))
+        configuration = _CONFIGURATION.decode(repository.blob(manifest.config.digest))
     except (msgspec.DecodeError, RecursionError) as wrong:
         raise ValueError(f"its configuration is invalid: {wrong}") from None
-    run = found.config or _RunConfiguration()
+    run = configuration.config or _RunConfiguration()
     variables = (variable.partition("=") for variable in run.env or ())
     return ImageConfiguration(
-        platforms=(f"{found.os}/{found.architecture}",) if found.os and found.architecture else (),
+        platforms=(f"{configuration.os}/{configuration.architecture}",)
+        if configuration.os and configuration.architecture
+        else (),
         size=manifest.size,
         labels=run.labels or {},
         env={name: text for name, _, text in variables if name in ENV_NAMES},
         entrypoint=run.entrypoint or (),
-        made_by=tuple(entry.created_by for entry in found.history or ()),
+        made_by=tuple(entry.created_by for entry in configuration.history or ()),
     )

@@ -119,9 +119,9 @@ def option_problems(options: BuildOptions) -> tuple[Problem, ...]:
 def argument_problems(options: BuildOptions, declared: Mapping[str, str | None]) -> tuple[Problem, ...]:
     """Return `image-argument` for each argument that the Dockerfile, whose arguments are `declared`, does not take."""
     given = {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}
-    known = {**declared, RUN_AS: None}
-    missing = [name for name, value in given.items() if value is not None and name not in known]
-    return tuple(_unknown_argument(name, known) for name in missing)
+    arguments = {**declared, RUN_AS: None}
+    missing = [name for name, value in given.items() if value is not None and name not in arguments]
+    return tuple(_unknown_argument(name, arguments) for name in missing)
 
 
 def _check_image_name(options: BuildOptions) -> Iterator[Problem]:
@@ -165,8 +165,8 @@ def _sources(options: BuildOptions) -> Iterator[Problem]:
     for text, what in ((options.maxtext_source, "--maxtext-source"), (options.tunix_source, "--tunix-source")):
         if not text.startswith("git+"):
             continue
-        url, at, ref = text.removeprefix("git+").rpartition("@")
-        if not at or not ref or "://" not in url:
+        url, sign, ref = text.removeprefix("git+").rpartition("@")
+        if not sign or not ref or "://" not in url:
             message = f"{what}: {text!r} has no commit."
             yield error(
                 "image-source",
@@ -215,8 +215,8 @@ def _requirements(options: BuildOptions) -> Iterator[Problem]:
         yield error("image-argument", "", message, "Separate package names with spaces: APT_PACKAGES='git curl'.")
 
 
-def _unknown_argument(name: str, known: Mapping[str, str | None]) -> Problem:
-    close = get_close_matches(name, known, n=1)
+def _unknown_argument(name: str, arguments: Mapping[str, str | None]) -> Problem:
+    close = get_close_matches(name, arguments, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
-    message = f"The Dockerfile has no ARG {name}.{hint} Known arguments: {', '.join(sorted(known))}."
+    message = f"The Dockerfile has no ARG {name}.{hint} Known arguments: {', '.join(sorted(arguments))}."
     return error("image-argument", "", message, f"Remove it, or add ARG {name} to the Dockerfile.")

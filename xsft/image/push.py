@@ -171,9 +171,9 @@ def _deps_in_registry(
     recipe: Recipe, repository: RegistryClient, locked: LockedImage | None, maker: ImageMaker
 ) -> tuple[ImageDocuments, ImageStep]:
     """Return the dependencies' image in the registry, built and pushed if it is missing."""
-    found = _find_deps(recipe, repository, locked)
-    if found:
-        return found, ImageStep(tag=recipe.deps.tag, outcome="in-registry")
+    image = _find_deps(recipe, repository, locked)
+    if image:
+        return image, ImageStep(tag=recipe.deps.tag, outcome="in-registry")
     # What would be refused after minutes of building is refused now.
     _ensure_pushable(recipe, repository, maker)
     engine = maker.connect(maker.env)

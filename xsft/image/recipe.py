@@ -154,8 +154,8 @@ def parse_base(known: str) -> Base | None:
     """Parse `Base.known` from a lock."""
     if not known:
         return None
-    ref, at, digest = known.partition("@")
-    if at:
+    ref, sign, digest = known.partition("@")
+    if sign:
         return Base(ref=ref, digest=digest)
     ref, _, image_id = known.partition("#")
     return Base(ref=ref, image_id=image_id or None)

@@ -51,8 +51,8 @@ class Reference(Struct, frozen=True, kw_only=True):
 def parse_reference(text: str) -> Reference:
     """Parse an image reference. Raises ValueError with the fault and the correct form."""
     _refuse_characters(text)
-    name, at, digest = text.partition("@")
-    if at and not _DIGEST.fullmatch(digest):
+    name, sign, digest = text.partition("@")
+    if sign and not _DIGEST.fullmatch(digest):
         raise ValueError(f"{text!r}: the digest must be sha256: and 64 hex digits, as a push prints it.")
     folder, slash, last = name.rpartition("/")
     base, colon, tag = last.partition(":")
@@ -67,15 +67,15 @@ def parse_reference(text: str) -> Reference:
 
 def parse_repository(text: str) -> Reference:
     """Parse the repository to push to. Raises ValueError, also for a tag or digest, which xsft adds itself."""
-    found = parse_reference(text.rstrip("/"))
-    if found.tag or found.digest:
-        extra = f":{found.tag}" if found.tag else f"@{found.digest}"
+    reference = parse_reference(text.rstrip("/"))
+    if reference.tag or reference.digest:
+        extra = f":{reference.tag}" if reference.tag else f"@{reference.digest}"
         raise ValueError(
             f"{text!r} is an image, not a repository: remove {extra}; xsft computes the tag from the content."
         )
-    if not found.host:
+    if not reference.host:
         raise ValueError(f"{text!r} has no registry host: add it, e.g. us-docker.pkg.dev/my-project/xsft.")
-    return found
+    return reference
 
 
 def is_pinned(ref: str) -> bool:
@@ -99,11 +99,11 @@ def replacement(ref: str) -> str | None:
     location = LEGACY.get(host)
     if location is None or not path:
         return None
-    project, _, rest = path.partition("/")
+    project, _, remainder = path.partition("/")
     if "." in project:  # a domain-scoped project, example.com:my-project, is written as two components
-        scoped, _, rest = rest.partition("/")
+        scoped, _, remainder = remainder.partition("/")
         project = f"{project}/{scoped}"
-    return f"{location}-docker.pkg.dev/{project}/{host}{f'/{rest}' if rest else ''}"
+    return f"{location}-docker.pkg.dev/{project}/{host}{f'/{remainder}' if remainder else ''}"
 
 
 def legacy_warning(ref: str, *, where: str) -> Problem | None:
@@ -128,9 +128,9 @@ def _refuse_characters(text: str) -> None:
 
 def _split_host(name: str) -> tuple[str, str]:
     """Split host and path by Docker's rule: the first part is a host if it has a dot or a port, or is localhost."""
-    first, slash, rest = name.partition("/")
+    first, slash, remainder = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    return (first, rest) if is_host else ("", name)
+    return (first, remainder) if is_host else ("", name)
 
 
 def _refuse_name(text: str, host: str, repository: str) -> None:

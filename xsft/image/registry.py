@@ -92,10 +92,10 @@ class Answer(Struct, frozen=True, kw_only=True):
         """The status and the registry's own message, `errors[].message`; an HTML page has none."""
         try:
             problems = json.loads(self.content).get("errors") or ()
-            said = "; ".join(str(problem.get("message") or problem.get("code")) for problem in problems)
+            text = "; ".join(str(problem.get("message") or problem.get("code")) for problem in problems)
         except (ValueError, AttributeError, TypeError, RecursionError):
-            said = ""
-        return f"HTTP {self.status} {quote(said)}".strip()
+            text = ""
+        return f"HTTP {self.status} {quote(text)}".strip()
 
 
 _MANIFEST = msgspec.json.Decoder(Manifest)
@@ -153,12 +153,12 @@ class RegistryClient:
 
     def image(self, reference: str) -> ImageDocuments | None:
         """Return the documents of the image for TPU hosts under a tag or digest; None if there is none."""
-        found = self.manifest(reference)
-        if found and found[1].manifests and (digest := found[1].platforms.get(PLATFORM)):
-            found = self.manifest(digest)
-        if found is None:
+        entry = self.manifest(reference)
+        if entry and entry[1].manifests and (digest := entry[1].platforms.get(PLATFORM)):
+            entry = self.manifest(digest)
+        if entry is None:
             return None
-        content, manifest = found
+        content, manifest = entry
         if manifest.config is None:
             raise self._contradiction(f"{reference} is not an image for {PLATFORM}")
         return ImageDocuments(
@@ -293,12 +293,12 @@ class RegistryClient:
             return answer
         if answer.status == 404 and answer.method != "PUT":
             return None
-        said = answer.message
+        text = answer.message
         if answer.status == 404:  # of a PUT: the registry has forgotten the upload
-            said = "blob upload unknown"
+            text = "blob upload unknown"
         if "insufficient_scope" in answer.headers.get("WWW-Authenticate", "") and self.login:
-            said = f"denied: {said.replace('401', '')}"  # Docker Hub's 401 for a missing right
-        raise explain_failure(said, self._request(pushes=pushes))
+            text = f"denied: {text.replace('401', '')}"  # Docker Hub's 401 for a missing right
+        raise explain_failure(text, self._request(pushes=pushes))
 
     def _too_large(self) -> Unknown:
         return Unknown(

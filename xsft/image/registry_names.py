@@ -41,11 +41,11 @@ class ImageName(Struct, frozen=True, kw_only=True):
 def parse_image_name(ref: str) -> ImageName:
     """Parse a name. Without a host it is Docker Hub's; without tag and digest it is `latest`. Raises UsageError."""
     try:
-        found = parse_reference(ref)
+        reference = parse_reference(ref)
     except ValueError as wrong:
         raise UsageError(str(wrong), fix="Correct the name of the image.", id="image-reference") from None
-    path = found.repository if found.host or "/" in found.repository else f"library/{found.repository}"
-    return ImageName(host=found.host or HUB, path=path, reference=found.digest or found.tag or "latest")
+    path = reference.repository if reference.host or "/" in reference.repository else f"library/{reference.repository}"
+    return ImageName(host=reference.host or HUB, path=path, reference=reference.digest or reference.tag or "latest")
 
 
 def base_url(host: str) -> str:

@@ -93,9 +93,9 @@ def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
 
 
 def _not_fetched(url: str, ref: str, done: ProcessResult) -> Unreachable:
-    said = redact(" ".join(done.stderr.split()))[:300]
+    words = redact(" ".join(done.stderr.split()))[:300]
     return Unreachable(
-        f"{ref} of {url} could not be fetched: {said}",
+        f"{ref} of {url} could not be fetched: {words}",
         fix="Check that the commit is pushed and that `git ls-remote` works with that URL, or use a folder instead.",
         id="image-source",
     )

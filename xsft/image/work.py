@@ -86,8 +86,8 @@ def plan_image(request: ImageRequest, maker: ImageMaker) -> PlannedImage:
         tunix=tunix.folder if tunix else None,
     )
     # of a fork only the files that enter a layer are searched for secrets, once the installed ones are known
-    own = scan_for_secrets(tuple(file for file in code if file.path.startswith("code/")))
-    for files in (context, (*own, *(file for file in code if not file.path.startswith("code/")))):
+    user_files = scan_for_secrets(tuple(file for file in code if file.path.startswith("code/")))
+    for files in (context, (*user_files, *(file for file in code if not file.path.startswith("code/")))):
         problems += refuse_errors(accept_problems(context_problems(files), maker.accept))
     problems += refuse_errors(argument_problems(options, declared))
     state = checkout(project)
@@ -180,21 +180,21 @@ def _choose_base(
     name = options.base or declared.get("BASE_IMAGE")
     if not name:
         return None
-    wanted = Base(ref=name.partition("@")[0], digest=parse_reference(name).digest)
+    asked_base = Base(ref=name.partition("@")[0], digest=parse_reference(name).digest)
     pinned = None if request.updates_base else pinned_base(maker.images, options.image)
-    if pinned and (wanted.ref, wanted.digest or pinned.digest) != (pinned.ref, pinned.digest):
+    if pinned and (asked_base.ref, asked_base.digest or pinned.digest) != (pinned.ref, pinned.digest):
         if request.given.base:
             raise Refused(
-                f"The lock pins the base {pinned.pinned}, and {wanted.pinned} was given.",
+                f"The lock pins the base {pinned.pinned}, and {asked_base.pinned} was given.",
                 fix="Use the other one with --update-base, and commit the lock; or omit --base.",
                 id="image-base-differs",
             )
-        if not wanted.digest:
-            maker.say(f"building on {pinned.pinned}, which the lock pins; --update-base uses {wanted.ref}")
+        if not asked_base.digest:
+            maker.say(f"building on {pinned.pinned}, which the lock pins; --update-base uses {asked_base.ref}")
             return pinned
-    if wanted.digest:
-        return wanted
-    return pinned or _look_up_base(wanted.ref, request, maker)
+    if asked_base.digest:
+        return asked_base
+    return pinned or _look_up_base(asked_base.ref, request, maker)
 
 
 def _look_up_base(ref: str, request: ImageRequest, maker: ImageMaker) -> Base:
@@ -219,8 +219,8 @@ def _look_up_base(ref: str, request: ImageRequest, maker: ImageMaker) -> Base:
         if request.needs_base:
             raise (missing.with_problems_of(failed) if missing else failed) from None
         reasons = [*(missing.problems if missing else ()), *failed.problems]
-        said = " ".join(f"{problem.message.rstrip('.')}." for problem in reasons)
-        maker.say(f"{said} The digest of {ref} is unknown, so the tags below may change.")
+        words = " ".join(f"{problem.message.rstrip('.')}." for problem in reasons)
+        maker.say(f"{words} The digest of {ref} is unknown, so the tags below may change.")
         return Base(ref=ref)
 
 
@@ -234,12 +234,12 @@ def _base_of_last_push(ref: str, request: ImageRequest, maker: ImageMaker) -> Ba
 
 def _base_in_registry(ref: str, maker: ImageMaker) -> Base:
     repository = maker.repository(ref, env=maker.env)
-    found = repository.manifest(repository.at.reference)
-    if found is None:
+    answer = repository.manifest(repository.at.reference)
+    if answer is None:
         raise EnvironmentMissing(
             f"The base image {ref} is neither in the engine nor in its registry.",
             fix="Correct --base, or BASE_IMAGE in the Dockerfile.",
             id="image-absent",
         )
-    content, _ = found
+    content, _ = answer
     return Base(ref=ref, digest=digest_of(content))

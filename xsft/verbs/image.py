@@ -76,8 +76,8 @@ def registry_of(place: str | None, *, start: Path) -> str | None:
         registries = {registry for registry in named if not placeholder_in(registry)}
         return registries.pop() if len(registries) == 1 else None
     if place not in places:
-        known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-        raise UsageError(f"Place {place} was not found. {known}", fix="Correct --place, or give --registry.")
+        names = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+        raise UsageError(f"Place {place} was not found. {names}", fix="Correct --place, or give --registry.")
     registry = places[place].registry
     if registry is None:
         fix = f"Add registry: us-docker.pkg.dev/my-project/xsft to {place} in {file}, or give --registry."
@@ -212,8 +212,8 @@ def image_text(document: ImageDocument) -> Iterator[str]:
         seconds = f", {part.seconds:.1f} s" if part.seconds else ""
         yield f"{part.tag}  {OUTCOMES[part.outcome or 'held']}{seconds}"
     if document.action == "push" and document.lock:
-        sent = f"pushed, {document.sent_bytes:,} bytes" if document.pushed else "nothing to push"
-        yield f"{document.ref}  {sent}"
+        amount = f"pushed, {document.sent_bytes:,} bytes" if document.pushed else "nothing to push"
+        yield f"{document.ref}  {amount}"
         yield f"lock: {document.lock.file}"
         yield f"in a workload: image: {{name: {document.image}}}"
 
