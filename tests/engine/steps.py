@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from xsft.image.build import Build, find_client, run_build
+from xsft.image.build import Build, run_build
 from xsft.image.context import ContextFile
 from xsft.image.engine import Engine, EngineImage
 
@@ -40,7 +40,7 @@ def step(
 
 def built(build: Build, engine: Engine, *, on_line: Callable[[str], None] = lambda _: None) -> EngineImage:
     """Build it on the engine, with the docker command that the engine's environment has."""
-    run_build(build, engine=engine, client=find_client(engine.env), on_line=on_line)
+    run_build(build, engine=engine, on_line=on_line)
     image = engine.image(build.name)
     assert image
     return image

@@ -125,7 +125,7 @@ class FakeEngine:
     def free_bytes(self) -> int | None:
         return self.free
 
-    def build(self, build: Build, *, engine: Any, client: Any, on_line: Callable[[str], None]) -> None:
+    def build(self, build: Build, *, engine: Any, on_line: Callable[[str], None]) -> None:
         self.did.append(f"build {build.name.rpartition(':')[2].partition('-')[0]}")
         self.images[build.name] = EngineImage(id=hashed(build.name), digests=(), labels=build.labels)
         self.contents[build.name] = [file.path for file in build.files]

@@ -8,11 +8,12 @@ from typing import Any
 from tests.replacing import replace
 from xsft.image.context import ContextFile
 from xsft.image.options import BuildOptions
-from xsft.image.recipe import Base, Recipe, make_recipe
+from xsft.image.recipe import Recipe, make_recipe
 
 DIGEST = "sha256:" + "ab" * 32
-OPTIONS = BuildOptions(image="post_training", registry="127.0.0.1:5000/team", maxtext="0.2.5")
-BASE = Base(ref="python:3.12-slim", digest=DIGEST)
+REGISTRY = "127.0.0.1:5000/team"
+OPTIONS = BuildOptions(maxtext="0.2.5")
+BASE = f"python:3.12-slim@{DIGEST}"
 
 
 def file(path: str, content: bytes = b"x", **changes: Any) -> ContextFile:
@@ -26,5 +27,13 @@ DECLARED = {"BASE_IMAGE": "python:3.12-slim", "BASE_DIGEST": None, "LOCK_SHA256"
 
 
 def recipe(options: BuildOptions = OPTIONS, **changes: Any) -> Recipe:
-    inputs: dict[str, Any] = {"context": CONTEXT, "declared": DECLARED, "packages": {}, "code": CODE, "base": BASE}
+    inputs: dict[str, Any] = {
+        "image": "post_training",
+        "registry": REGISTRY,
+        "context": CONTEXT,
+        "declared": DECLARED,
+        "packages": {},
+        "code": CODE,
+        "base": BASE,
+    }
     return make_recipe(options, **{**inputs, **changes})

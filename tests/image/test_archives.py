@@ -14,7 +14,7 @@ import pytest
 from tests.engine.steps import context
 from tests.replacing import replace
 from xsft.base.errors import Refused
-from xsft.image.archives import MTIME_S, temporary_archive, write_layer, write_tar
+from xsft.image.archives import MTIME_S, layer_archive, write_tar
 from xsft.image.context import ContextFile
 
 
@@ -50,8 +50,7 @@ def test_the_archive_contains_folders_files_and_links_with_fixed_metadata(tmp_pa
 
 def test_a_layer_has_the_digests_of_its_tar_and_of_its_bytes(tmp_path: Path) -> None:
     files = context(tmp_path, {"a/b": "x" * 1000})
-    with temporary_archive() as archive:
-        layer = write_layer(files, archive)
+    with layer_archive(files) as (layer, archive):
         content = archive.read()
     assert gzip.decompress(content) == tar(files)
     assert layer.diff_id == f"sha256:{hashlib.sha256(tar(files)).hexdigest()}"

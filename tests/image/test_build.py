@@ -26,7 +26,6 @@ from xsft.base.errors import EnvironmentMissing, Refused, UsageError, XsftError
 from xsft.image.build import BuildClient, _build_environment, _command, build_arguments, find_client, run_build
 from xsft.image.engine import Engine, connect_engine
 from xsft.image.push import ImageMaker, build_image
-from xsft.image.recipe import Base
 
 needs_engine = pytest.mark.engine
 SECRETIVE = """\
@@ -43,11 +42,6 @@ FILLS_THE_DISK = "RUN python3 -c \"import os; os.write(os.open('/dev/full', 1), 
 @pytest.fixture
 def docker(engine: RunningEngine) -> Engine:
     return connect_engine(engine.env)
-
-
-@pytest.fixture
-def client(engine: RunningEngine) -> BuildClient:
-    return find_client(engine.env)
 
 
 def commands(folder: Path, **scripts: str) -> dict[str, str]:
@@ -220,13 +214,13 @@ def test_a_private_base_is_pulled_with_the_users_login_before_the_build(
     (tmp_path / "config.json").write_text(json.dumps({"auths": {bad_proxy.address: {"auth": auth}}}))
     (tmp_path / "images").mkdir()
     env = {**docker.env, "DOCKER_CONFIG": str(tmp_path)}
-    base = Base(ref=f"{bad_proxy.address}/{registry.repository}", digest=registry.digest("base"))
+    base = f"{bad_proxy.address}/{registry.repository}@{registry.digest('base')}"
     made = step(tmp_path / "deps", {"deps.json": '{"lock_sha256": ""}'}, dockerfile=(
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY deps.json /usr/share/xsft/deps.json\n"
     ))  # fmt: skip
     done = build_image(
         recipe(context=made.files, declared={"BASE_IMAGE": None}, base=base, code=()),
-        ImageMaker(images=tmp_path / "images", env=env, client=lambda _: find_client(docker.env)),
+        ImageMaker(images=tmp_path / "images", env=env),
     )
     assert done.deps.outcome == "built"
     assert any(request.login == bad_proxy.login and request.code == 200 for request in bad_proxy.seen)
@@ -244,10 +238,10 @@ def test_a_context_that_changes_during_the_build_leaves_no_image(docker: Engine,
 
 INTERRUPTED = """
 import pickle, sys
-from xsft.image.build import find_client, run_build
+from xsft.image.build import run_build
 from xsft.image.engine import connect_engine
 env, build = pickle.load(open(sys.argv[1], "rb"))
-run_build(build, engine=connect_engine(env), client=find_client(env), on_line=lambda line: print(line, flush=True))
+run_build(build, engine=connect_engine(env), on_line=lambda line: print(line, flush=True))
 """
 
 
@@ -275,8 +269,8 @@ def test_an_interrupted_build_ends_soon_and_leaves_no_image_name(
 
 
 @needs_engine
-def test_build_fails_if_the_client_uses_another_engine(docker: Engine, client: BuildClient, tmp_path: Path) -> None:
+def test_build_fails_if_the_client_uses_another_engine(docker: Engine, tmp_path: Path) -> None:
     elsewhere = replace(docker, env={**docker.env, "DOCKER_HOST": "unix:///nowhere/docker.sock"})
     with pytest.raises(EnvironmentMissing) as failed:
-        run_build(step(tmp_path, {"data": "x"}), engine=elsewhere, client=client, on_line=print)
+        run_build(step(tmp_path, {"data": "x"}), engine=elsewhere, on_line=print)
     assert failed.value.problem_id in {"docker-not-running", "docker-failed"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docker.utils.build import PatternMatcher
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.engine.daemon import Engine
 from tests.image.materials import file
+from xsft.base.problems import Problem
 from xsft.image.context import (
     ContextFile,
     accept_problems,
@@ -26,12 +28,16 @@ from xsft.image.context import (
 BEGIN = b"-----BEGIN PRIVATE" + b" KEY-----\n"
 
 
+def problems_of(*files: ContextFile, **options: Any) -> tuple[Problem, ...]:
+    return context_problems(files, **{"secrets": {}, **options})
+
+
 def link(path: str, target: str) -> ContextFile:
     return ContextFile(path=path, kind="link", target=target, dangling=True)
 
 
 def test_each_broken_link_is_reported() -> None:
-    found = context_problems((link("code/a", "/etc/passwd"), link("code/b", "../../x"), file("ok")))
+    found = problems_of(link("code/a", "/etc/passwd"), link("code/b", "../../x"), file("ok"))
     assert [p.id for p in found] == ["image-context-link"] * 2
     assert "is absolute" in found[0].message
     assert "code/b is a link to ../../x, which points outside the context" in found[1].message
@@ -39,32 +45,32 @@ def test_each_broken_link_is_reported() -> None:
 
 def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() -> None:
     files = tuple(file(f"{n}.bin", size=n * 2**30) for n in range(1, 8))
-    (found,) = context_problems(files)
+    (found,) = problems_of(*files)
     assert found.id == "image-context-large"
     assert "30.1 GB" in found.message
     assert "7.bin (7.52 GB), 6.bin" in found.message
     assert "1.bin" not in found.message
     assert [p.severity for p in accept_problems((found,), ["image-context-large"])] == ["warning"]
     assert accept_problems((found,), ["image-context-link"]) == (found,)
-    assert context_problems(files[:1], limit=2**30) == ()
+    assert problems_of(files[0], limit=2**30) == ()
 
 
 @pytest.mark.parametrize(
     "name", [".env", "code/.env.local", "maxtext/.netrc", "code/hf_token", "code/id_rsa", "kubeconfig"]
 )
 def test_files_named_like_secrets_are_refused_and_cannot_be_accepted(name: str) -> None:
-    found = context_problems((file(name),))
+    found = problems_of(file(name))
     assert [p.id for p in found] == ["image-context-secret"]
     assert accept_problems(found, ["image-context-secret"]) == found
 
 
 @pytest.mark.parametrize("name", [".env.example", "code/tokens.py", "tokenizer.json", "code/environment", "ca.pem"])
 def test_names_similar_to_those_of_secrets_pass(name: str) -> None:
-    assert context_problems((file(name),)) == ()
+    assert problems_of(file(name)) == ()
 
 
 def test_files_that_contain_secrets_are_reported_without_the_value() -> None:
-    (found,) = context_problems((file("code/a.json", secret="a service account's key"),))
+    (found,) = problems_of(file("code/a.json"), secrets={"code/a.json": "a service account's key"})
     assert "a service account's key" in found.message
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xsft.base.errors import EnvironmentMissing, UsageError
+from xsft.base.errors import EnvironmentMissing, SpecError, UsageError
 from xsft.image.context import ContextFile
 from xsft.image.folders import (
     SCANNED,
@@ -21,7 +21,7 @@ from xsft.image.folders import (
     read_arguments,
     read_code,
     read_context,
-    scan_for_secrets,
+    refuse_content,
 )
 from xsft.workers.evaluation_archive import program_archive, program_digest
 
@@ -63,8 +63,8 @@ def read(root: Path) -> tuple[ContextFile, ...]:
     return _read_tree(root, prefix="", ignored=lambda _: False)
 
 
-def code(*folders: Path, maxtext: Path | None = None, tunix: Path | None = None) -> tuple[ContextFile, ...]:
-    return read_code(code=folders, maxtext=maxtext, tunix=tunix)
+def code(*folders: Path, **trees: Path) -> tuple[ContextFile, ...]:
+    return read_code(folders, trees)
 
 
 def test_the_context_is_what_the_ignore_file_allows(folder: Path) -> None:
@@ -177,11 +177,14 @@ def test_times_and_order_of_writing_do_not_matter(
 
 def test_secrets_are_found_by_content_and_large_files_are_data(tmp_path: Path) -> None:
     tree(tmp_path, key=PRIVATE_KEY, clean="print(1)", large=PRIVATE_KEY + " " * SCANNED)
-    scanned = scan_for_secrets((*read(tmp_path), ContextFile(path=".wh.old", kind="file")))
-    assert {file.path: file.secret for file in scanned if file.secret} == {"key": "a private key"}
+    files = (*read(tmp_path), ContextFile(path=".wh.old", kind="file"))
+    with pytest.raises(SpecError, match="a private key") as refused:
+        refuse_content(files, accept=())
+    assert [problem.message.split()[0] for problem in refused.value.problems] == ["key"]
+    assert refuse_content(files, accept=(), searched="clean") == ()
     (tmp_path / "clean").unlink()
     with pytest.raises(EnvironmentMissing, match="clean cannot be read"):
-        scan_for_secrets(scanned)
+        refuse_content(files, accept=())
 
 
 def test_images_folder_is_found_from_a_folder_below(folder: Path, tmp_path: Path) -> None:

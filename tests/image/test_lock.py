@@ -8,20 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.image.materials import DIGEST, OPTIONS
+from tests.image.materials import DIGEST
 from tests.replacing import replace
-from xsft.image.lock import (
-    SCHEMA,
-    LockedImage,
-    last_options,
-    read_base,
-    read_lock,
-    same_image,
-    update_lock,
-    with_base,
-)
+from xsft.image.lock import SCHEMA, Lock, LockedImage, read_lock, update_lock
 from xsft.image.options import BuildOptions
-from xsft.image.recipe import Base
 
 LOCKED = LockedImage(
     image="post_training",
@@ -35,21 +25,33 @@ LOCKED = LockedImage(
     commit="1" * 40,
     dirty=False,
     base=f"python:3.12-slim@{DIGEST}",
-    options=BuildOptions(image="post_training", maxtext="0.2.5", code=("extra",), args={"APT_PACKAGES": "git"}),
+    options=BuildOptions(
+        maxtext="0.2.5",
+        maxtext_source="pypi",
+        tunix_source="pypi",
+        code=("extra",),
+        args={"APT_PACKAGES": "git"},
+    ),
 )
 TEXT = st.text(max_size=5)
+
+
+def text_of(*entries: LockedImage, text: str | None = None) -> str:
+    for locked in entries:
+        text = update_lock(text, locked) or text
+    assert text
+    return text
 
 
 @given(TEXT, TEXT, st.none() | st.booleans(), st.none() | st.tuples(TEXT))
 def test_written_lock_is_read_back(deps: str, commit: str, dirty: bool | None, code: tuple[str] | None) -> None:
     options = replace(LOCKED.options, code=code) if code and LOCKED.options else None
     locked = replace(LOCKED, deps=deps, commit=commit or None, dirty=dirty, options=options)
-    assert read_lock(update_lock(None, locked)) == {locked.repository: locked}
+    assert read_lock(text_of(locked)).images == {locked.repository: locked}
 
 
 TEXT_OF_LOCKED = """\
 {
- "base": "python:3.12-slim@sha256:<ab>",
  "image": "post_training",
  "images": {
   "127.0.0.1:5000/team/post-training": {
@@ -83,38 +85,33 @@ TEXT_OF_LOCKED = """\
 
 def test_lock_has_its_documented_text() -> None:
     text = TEXT_OF_LOCKED.replace("<ab>", "ab" * 32).replace("<cd>", "cd" * 32)
-    base = Base(ref="python:3.12-slim", digest=DIGEST)
-    assert update_lock(with_base(None, image="post_training", base=base), LOCKED) == text
-    assert with_base(update_lock(None, LOCKED), image="post_training", base=base) == text
-    assert (read_base(text), read_lock(text)) == (base, {LOCKED.repository: LOCKED})
-    alone = json.loads(with_base(None, image="post_training", base=base))
-    assert alone == {"base": base.pinned, "image": "post_training", "images": {}, "schema": SCHEMA}
+    assert text_of(LOCKED) == text
+    assert read_lock(text) == Lock(images={LOCKED.repository: LOCKED})
 
 
-def test_a_base_without_a_digest_is_not_pinned() -> None:
-    text = with_base(None, image="post_training", base=Base(ref="mine:1"))
-    assert (read_base(text), read_lock(text)) == (None, {})
-    assert read_lock(json.dumps({"schema": SCHEMA, "images": ["a"]})) == {}
+def test_a_base_that_an_earlier_xsft_pinned_is_read_and_kept() -> None:
+    text = json.dumps({"schema": SCHEMA, "base": LOCKED.base, "image": "post_training", "images": ["a"]})
+    assert read_lock(text) == Lock(base=LOCKED.base)
+    assert read_lock(text_of(LOCKED, text=text)) == Lock(base=LOCKED.base, images={LOCKED.repository: LOCKED})
 
 
 def test_each_repository_has_a_row_and_the_text_is_canonical() -> None:
     other = replace(LOCKED, repository="us-docker.pkg.dev/p/xsft/post-training")
-    one = update_lock(update_lock(None, LOCKED), other)
-    assert one == update_lock(update_lock(None, other), LOCKED)
-    assert read_lock(one) == {found.repository: found for found in (LOCKED, other)}
-    assert update_lock(one, LOCKED) == one
-    assert one.endswith("}\n")
+    text = text_of(LOCKED, other)
+    assert text == text_of(other, LOCKED)
+    assert read_lock(text).images == {locked.repository: locked for locked in (LOCKED, other)}
+    assert text.endswith("}\n")
 
 
 def test_unknown_keys_of_a_later_xsft_are_kept_and_ignored() -> None:
-    document = json.loads(update_lock(None, LOCKED))
+    document = json.loads(text_of(LOCKED))
     document["signed"] = "yes"
     document["images"]["elsewhere/x"] = {"digest": "none yet"}
     row = document["images"][LOCKED.repository]
     row["options"]["sparse"] = True
     text = json.dumps(document)
-    assert read_lock(text) == {LOCKED.repository: replace(LOCKED, options=None)}
-    written = json.loads(update_lock(text, replace(LOCKED, repository="third/x")))
+    assert read_lock(text).images == {LOCKED.repository: replace(LOCKED, options=None)}
+    written = json.loads(text_of(replace(LOCKED, repository="third.dev/x"), text=text))
     assert written["signed"] == "yes"
     assert written["images"]["elsewhere/x"] == {"digest": "none yet"}
     assert written["images"][LOCKED.repository] == row
@@ -122,31 +119,25 @@ def test_unknown_keys_of_a_later_xsft_are_kept_and_ignored() -> None:
 
 @pytest.mark.parametrize("key", ["digest", "maxtext", "deps", "pushed_at"])
 def test_row_without_a_required_key_is_ignored(key: str) -> None:
-    document = json.loads(update_lock(None, LOCKED))
+    document = json.loads(text_of(LOCKED))
     del document["images"][LOCKED.repository][key]
-    assert read_lock(json.dumps(document)) == {}
+    assert read_lock(json.dumps(document)).images == {}
 
 
-@pytest.mark.parametrize(("key", "value"), [("digest", "latest"), ("base", 7), ("dirty", "yes"), ("commit", 7)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("digest", "latest"), ("base", 7), ("dirty", "yes"), ("commit", 7), ("deps_digest", "latest")]
+)
 def test_row_with_a_value_of_a_wrong_type_is_ignored(key: str, value: object) -> None:
-    document = json.loads(update_lock(None, LOCKED))
+    document = json.loads(text_of(LOCKED))
     document["images"][LOCKED.repository][key] = value
-    assert read_lock(json.dumps(document)) == {}
+    assert read_lock(json.dumps(document)).images == {}
 
 
 @pytest.mark.parametrize("options", [7, {"code": "extra"}, {"args": ["A"]}, {"vllm": 1}])
 def test_options_with_a_value_of_a_wrong_type_are_unknown(options: object) -> None:
-    document = json.loads(update_lock(None, LOCKED))
+    document = json.loads(text_of(LOCKED))
     document["images"][LOCKED.repository]["options"] = options
-    assert read_lock(json.dumps(document)) == {LOCKED.repository: replace(LOCKED, options=None)}
-
-
-@pytest.mark.parametrize("digest", [None, "", "latest", "sha256:12", 7, "sha256:" + "cd" * 32 + " x"])
-def test_invalid_digest_of_the_dependencies_is_ignored(digest: object) -> None:
-    """Locks of an earlier xsft have none either."""
-    document = json.loads(update_lock(None, LOCKED))
-    document["images"][LOCKED.repository]["deps_digest"] = digest
-    assert read_lock(json.dumps(document)) == {LOCKED.repository: replace(LOCKED, deps_digest=None)}
+    assert read_lock(json.dumps(document)).images == {LOCKED.repository: replace(LOCKED, options=None)}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])
@@ -157,36 +148,27 @@ def test_text_that_is_no_lock_raises_value_error(text: str) -> None:
 
 @pytest.mark.parametrize("repository", ["a.dev/x;id", "a.dev/x $(id)", "a.dev/x:v1", "x", "A.dev/x", "a.dev/../x"])
 def test_row_with_an_invalid_repository_is_ignored(repository: str) -> None:
-    text = update_lock(update_lock(None, LOCKED), replace(LOCKED, repository=repository))
-    assert read_lock(text) == {LOCKED.repository: LOCKED}
+    text = text_of(LOCKED, replace(LOCKED, repository=repository))
+    assert read_lock(text).images == {LOCKED.repository: LOCKED}
 
 
-def test_updated_refuses_a_later_lock_version_and_an_invalid_digest() -> None:
-    later = json.dumps({**json.loads(update_lock(None, LOCKED)), "schema": "xsft.image-lock/2"})
-    assert read_lock(later)
+def test_a_later_lock_version_is_read_and_not_written() -> None:
+    later = json.dumps({**json.loads(text_of(LOCKED)), "schema": "xsft.image-lock/2"})
+    assert read_lock(later).images
     with pytest.raises(ValueError, match="its version is"):
         update_lock(later, LOCKED)
-    with pytest.raises(ValueError, match="not a digest"):
-        update_lock(None, replace(LOCKED, digest="sha256:12"))
-    assert SCHEMA in update_lock(None, LOCKED)
 
 
-def test_same_image_ignores_time_and_commit() -> None:
-    assert same_image(LOCKED, replace(LOCKED, pushed_at="later", commit=None, dirty=True))
-    assert not same_image(LOCKED, replace(LOCKED, digest="sha256:" + "0" * 64))
-    assert not same_image(LOCKED, replace(LOCKED, deps_digest=None))
-
-
-def test_lock_options_hold_no_registry_and_no_local_file() -> None:
-    options = replace(OPTIONS, pip_config="/home/me/pip.conf")
-    text = update_lock(None, replace(LOCKED, options=options))
-    assert "/home/me" not in text
-    assert "registry" not in text
+def test_a_lock_is_not_written_for_another_time_or_commit() -> None:
+    text = text_of(LOCKED)
+    assert update_lock(text, replace(LOCKED, pushed_at="later", commit=None, dirty=True)) is None
+    assert update_lock(text, replace(LOCKED, digest="sha256:" + "0" * 64))
+    assert update_lock(text, replace(LOCKED, deps_digest=None))
 
 
 def test_options_are_those_of_the_repository_else_of_the_last_push() -> None:
     other = replace(LOCKED, repository="a.dev/p/r", pushed_at="2027-01-01T00:00:00+00:00", options=None)
-    images = {locked.repository: locked for locked in (LOCKED, other)}
-    assert last_options(images, LOCKED.repository) == LOCKED
-    assert last_options(images, "b.dev/p/r") == last_options(images, None) == other
-    assert last_options({}, "b.dev/p/r") is None
+    lock = Lock(images={locked.repository: locked for locked in (LOCKED, other)})
+    assert lock.last_push(LOCKED.repository) == LOCKED
+    assert lock.last_push("b.dev/p/r") == lock.last_push(None) == other
+    assert Lock().last_push("b.dev/p/r") is None

@@ -17,18 +17,15 @@ from xsft.image.lock_file import (
     _guard,
     image_facts,
     is_stale,
-    keep_base,
     keep_lock,
     lock_file,
-    locked_images,
-    pinned_base,
+    read_lock_file,
 )
 from xsft.image.options import BuildOptions
-from xsft.image.recipe import Base
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
 
-OPTIONS = BuildOptions(image="mine", maxtext="0.2.5", code=("extra",))
+OPTIONS = BuildOptions(maxtext="0.2.5", code=("extra",))
 REPOSITORY = "us-docker.pkg.dev/p/r/mine"
 
 
@@ -48,38 +45,16 @@ def images(tmp_path: Path) -> Path:
 
 
 def locked(images: Path, **changes: object) -> LockedImage:
-    code = _current_tag(images, OPTIONS, base="")
-    held = replace(LOCKED, image="mine", repository=REPOSITORY, code=code, base="", options=OPTIONS)
-    return replace(held, **changes)  # type: ignore[arg-type]
+    held = replace(LOCKED, image="mine", repository=REPOSITORY, base="", options=OPTIONS)
+    return replace(held, code=_current_tag(images, held), **changes)  # type: ignore[arg-type]
 
 
 def test_keep_lock_writes_an_image_once_and_it_is_read_back(images: Path) -> None:
     made = locked(images)
     assert keep_lock(images, made) is True
     assert keep_lock(images, replace(made, pushed_at="later")) is False
-    assert locked_images(images, "mine") == {REPOSITORY: made}
+    assert read_lock_file(images, "mine").images == {REPOSITORY: made}
     assert sorted(path.name for path in images.iterdir()) == ["mine", "mine.lock.json"]
-
-
-def test_keep_base_pins_the_base_once_and_beside_the_pushed_images(images: Path) -> None:
-    base = Base(ref="python:3.12-slim", digest=DIGEST)
-    assert pinned_base(images, "mine") is None
-    assert keep_base(images, "mine", base) is True
-    assert keep_base(images, "mine", base) is False
-    assert pinned_base(images, "mine") == base
-    assert locked_images(images, "mine") == {}
-    made = locked(images)
-    keep_lock(images, made)
-    assert (pinned_base(images, "mine"), locked_images(images, "mine")) == (base, {REPOSITORY: made})
-    other = replace(base, digest="sha256:" + "ef" * 32)
-    assert keep_base(images, "mine", other) is True
-    assert (pinned_base(images, "mine"), locked_images(images, "mine")) == (other, {REPOSITORY: made})
-
-
-def test_a_lock_of_a_later_version_pins_no_base(images: Path) -> None:
-    lock_file(images, "mine").write_text('{"schema": "xsft.image-lock/2", "images": {}}')
-    with pytest.raises(Refused):
-        keep_base(images, "mine", Base(ref="python:3.12-slim", digest=DIGEST))
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": "xsft.image-lock/2", "images": {}}'])
@@ -93,7 +68,7 @@ def test_keep_lock_does_not_overwrite_an_unreadable_lock(images: Path, text: str
 def test_a_broken_lock_is_reported(images: Path) -> None:
     lock_file(images, "mine").write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
-        locked_images(images, "mine")
+        read_lock_file(images, "mine")
     facts = image_facts("mine", start=images, registry=None)
     assert "cannot be read" in facts.lock_problem
     assert facts.ref is None
@@ -149,6 +124,6 @@ def test_a_second_writer_of_the_lock_waits_and_keeps_the_first_entry(images: Pat
         second.start()
         second.join(0.5)
         assert second.is_alive()
-        write_atomic(lock_file(images, "mine"), update_lock(None, locked(images)))
+        write_atomic(lock_file(images, "mine"), update_lock(None, locked(images)) or "")
     second.join(300)
-    assert set(locked_images(images, "mine")) == {REPOSITORY, elsewhere.repository}
+    assert set(read_lock_file(images, "mine").images) == {REPOSITORY, elsewhere.repository}

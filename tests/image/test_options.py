@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.image.materials import DECLARED, OPTIONS
 from tests.replacing import replace
+from xsft.base.problems import Problem
 from xsft.image.options import (
     BuildOptions,
-    GivenOptions,
     argument_problems,
     combine_options,
     option_problems,
@@ -29,6 +29,10 @@ REQUIREMENTS = (
     "vllm @ https://example.com/o/vllm-1-py3-none-any.whl#sha256=0a",
     "tunix@git+https://example.com/o/tunix.git@0123456789abcdef",
 )
+
+
+def problems_of(image: str = "mine", registry: str | None = None, **options: Any) -> tuple[Problem, ...]:
+    return option_problems(BuildOptions(**options), image=image, registry=registry)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ REQUIREMENTS = (
     ],
 )
 def test_wrong_options_are_reported(changes: dict[str, Any], id: str, says: str) -> None:
-    (found,) = option_problems(replace(OPTIONS, **changes))
+    (found,) = problems_of(**changes)
     assert found.id == id
     assert says in f"{found.message} {found.fix}"
 
@@ -74,12 +78,12 @@ def test_valid_options_have_no_problems() -> None:
         "base": "python:3.12",
         "args": {"APT_PACKAGES": "git"},
     }
-    assert option_problems(replace(OPTIONS, **good)) == ()
+    assert problems_of(**good) == ()
     for requirement in REQUIREMENTS:
-        assert option_problems(replace(OPTIONS, vllm=requirement)) == ()
-        assert option_problems(replace(OPTIONS, args={"MAXTEXT_REQUIREMENT": requirement})) == ()
-    assert option_problems(replace(OPTIONS, args={"APT_PACKAGES": "git  libc6:amd64 g++=4:12.2.0-3 tzdata"})) == ()
-    assert option_problems(replace(OPTIONS, maxtext_source="git+ssh://git@example.com/o/m@main")) == ()
+        assert problems_of(vllm=requirement) == ()
+        assert problems_of(args={"MAXTEXT_REQUIREMENT": requirement}) == ()
+    assert problems_of(args={"APT_PACKAGES": "git  libc6:amd64 g++=4:12.2.0-3 tzdata"}) == ()
+    assert problems_of(maxtext_source="git+ssh://git@example.com/o/m@main") == ()
 
 
 def test_unknown_build_argument_is_reported_with_the_known_ones() -> None:
@@ -92,25 +96,25 @@ def test_unknown_build_argument_is_reported_with_the_known_ones() -> None:
 
 @given(st.text(), st.sampled_from(";|&$`\"'\\(){}\n\t\0"), st.sampled_from(REQUIREMENTS))
 def test_shell_metacharacters_in_requirements_are_refused(after: str, sign: str, requirement: str) -> None:
-    for options in (
-        replace(OPTIONS, vllm=f"{requirement}{sign}{after}"),
-        replace(OPTIONS, args={"MAXTEXT_REQUIREMENT": f"{requirement}{sign}{after}"}),
-        replace(OPTIONS, args={"APT_PACKAGES": f"git{sign}{after}"}),
-        replace(OPTIONS, tunix_source=f"git+https://example.com/o/t@main{sign}{after}"),
-    ):
-        assert option_problems(options)
+    options: list[dict[str, Any]] = [
+        {"vllm": f"{requirement}{sign}{after}"},
+        {"args": {"MAXTEXT_REQUIREMENT": f"{requirement}{sign}{after}"}},
+        {"args": {"APT_PACKAGES": f"git{sign}{after}"}},
+        {"tunix_source": f"git+https://example.com/o/t@main{sign}{after}"},
+    ]
+    assert all(problems_of(**given) for given in options)
 
 
-LAST = BuildOptions(image="mine", code=("hooks",), base="python:3.12", args={"A": "1", "B": "2"})
+LAST = BuildOptions(code=("hooks",), base="python:3.12", args={"A": "1", "B": "2"})
 
 
 def test_options_of_the_last_push_are_repeated_and_a_given_one_replaces_its_own() -> None:
-    assert combine_options(GivenOptions(), LAST) == LAST
-    other = combine_options(GivenOptions(code=("other", "more"), maxtext_source="../fork"), LAST)
+    assert combine_options(BuildOptions(), LAST) == LAST
+    other = combine_options(BuildOptions(code=("other", "more"), maxtext_source="../fork"), LAST)
     assert other == replace(LAST, code=("other", "more"), maxtext_source="../fork")
 
 
 def test_option_words_are_a_command_line_of_what_is_not_the_default() -> None:
-    assert option_words(BuildOptions(image="mine")) == ""
+    assert option_words(BuildOptions(maxtext="0.2.5", maxtext_source="pypi")) == ""
     assert option_words(LAST) == "--base=python:3.12 --code=hooks --arg=A=1 --arg=B=2"
     assert option_words(replace(LAST, code=("a b",), base=None, args={})) == "'--code=a b'"

@@ -11,11 +11,12 @@ import pytest
 
 from tests.engine.steps import context
 from tests.fakes.dockers import FakeEngine, FakeRepository, hashed, image_of, names_in
-from tests.image.materials import BASE, CONTEXT, OPTIONS, recipe
+from tests.gitrepo import git, made_in
+from tests.image.materials import BASE, CONTEXT, recipe
 from tests.replacing import replace
 from xsft.base.errors import EnvironmentMissing, Forbidden, Refused, RepositoryMissing, SpecError, Unknown, Unreachable
 from xsft.image.engine import EngineImage
-from xsft.image.lock_file import locked_images
+from xsft.image.lock_file import read_lock_file
 from xsft.image.push import ImageDone, ImageMaker, build_image, push_image
 from xsft.image.recipe import Recipe
 
@@ -41,10 +42,9 @@ class Lab:
         self.created: list[str] = []
         self.maker = ImageMaker(
             images=self.images,
-            env={},
+            env={"PATH": "/usr/bin:/bin"},
             say=self.said.append,
             connect=self.engine.connect,  # type: ignore[arg-type]
-            client=lambda _env: None,  # type: ignore[arg-type, return-value]
             build=self.engine.build,
             repository=self.registry,  # type: ignore[arg-type]
             create=lambda registry, **_: self.created.append(registry),
@@ -57,10 +57,10 @@ class Lab:
 
     def push(self, what: Recipe | None = None, **changes: Any) -> ImageDone:
         maker = replace(self.maker, **changes)
-        return push_image(what or self.recipe(), maker, options=OPTIONS, commit="1" * 40, dirty=False)
+        return push_image(what or self.recipe(), maker)
 
     def locked(self) -> str | None:
-        entry = locked_images(self.images, "post_training").get(NAME)
+        entry = read_lock_file(self.images, "post_training").images.get(NAME)
         return entry.digest if entry else None
 
 
@@ -71,15 +71,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def test_a_push_builds_the_dependencies_adds_the_code_and_locks_the_digest(lab: Lab) -> None:
+    made_in(lab.folder)
     done = lab.push()
     assert (done.deps.outcome, done.code.outcome) == ("built", "built")
-    assert lab.engine.did == [f"pull {BASE.pinned}", "build deps", "push deps"], "no engine builds the code"
+    assert lab.engine.did == [f"pull {BASE}", "build deps", "push deps"], "no engine builds the code"
     made = lab.recipe()
     image = lab.registry.images[made.code.tag]
     assert done.locked
     assert lab.locked() == done.locked.digest == image.digest
     assert done.locked.deps_digest == lab.registry.images[made.deps.tag].digest
     assert done.locked.evaluate == made.code.files[1].sha256
+    assert (done.locked.commit, done.locked.dirty) == (git(lab.folder, "rev-parse", "HEAD"), False)
     layers = json.loads(image.manifest)["layers"]
     assert [list(names_in(lab.registry.blobs[layer["digest"]])) for layer in layers[1:]] == [
         ["usr/share/xsft/programs/evaluate.zip"],
@@ -256,7 +258,7 @@ def test_a_build_lays_the_code_over_the_dependencies_in_the_engine(lab: Lab) -> 
     lab.engine.images[name] = EngineImage(id=hashed("x"), digests=(), labels={"dev.xsft.tag": "another"})
     lines: list[str] = []
     build_image(made, replace(lab.maker, build=removing(lines)))
-    assert 'RUN ["rm","-f","/site/maxtext/a.py","/site/maxtext/__pycache__/a.cpython-312.pyc"]' in lines
+    assert 'RUN ["rm", "-f", "/site/maxtext/a.py", "/site/maxtext/__pycache__/a.cpython-312.pyc"]' in lines
     assert lines[0] == f"FROM {made.local(made.deps.tag)}"
 
 

@@ -211,7 +211,7 @@ def build_code(engine: Engine, folder: Path, deps: str, files: dict[str, str]) -
     docker = connect_engine(engine.env)
     made = recipe(code=context(folder, files))
     docker.tag(deps, repository="localhost/xsft/post-training", tag=made.deps.tag)
-    _build_code(docker, made, ImageMaker(images=folder, env=engine.env), record=record_of(engine, deps))
+    _build_code(docker, made, ImageMaker(images=folder, env=engine.env))
     return made.local(made.code.tag)
 
 

@@ -43,10 +43,9 @@ from tests.written import (
     workloads,
 )
 from xsft.environments import environments
-from xsft.image.lock import LockedImage
-from xsft.image.lock_file import keep_base, keep_lock
+from xsft.image.lock import SCHEMA, LockedImage
+from xsft.image.lock_file import keep_lock, lock_file
 from xsft.image.options import BuildOptions
-from xsft.image.recipe import Base
 
 LOG = 16_384
 """Characters kept of a log."""
@@ -199,7 +198,8 @@ def write_project() -> None:
         "image": {"name": "mine"},
     }
     (TREE / "project" / "w.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-    keep_base(images, "mine", Base(ref="python:3.12-slim-bookworm", digest=f"sha256:{'1' * 64}"))
+    base = f"python:3.12-slim-bookworm@sha256:{'1' * 64}"
+    lock_file(images, "mine").write_text(json.dumps({"schema": SCHEMA, "base": base}), encoding="utf-8")
     for number, registry in enumerate(("us-docker.pkg.dev/my-project/xsft", "us-docker.pkg.dev/other/xsft")):
         image = LockedImage(
             image="mine",
@@ -212,9 +212,9 @@ def write_project() -> None:
             pushed_at="2026-11-21T10:00:00Z",
             commit="c" * 40,
             dirty=False,
-            base=f"python:3.12-slim-bookworm@sha256:{'1' * 64}",
+            base=base,
             evaluate="e" * 64,
-            options=BuildOptions(image="mine", maxtext="0.2.5"),
+            options=BuildOptions(maxtext="0.2.5", maxtext_source="pypi", tunix_source="pypi"),
         )
         keep_lock(images, image)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -37,41 +38,33 @@ def write_tar(files: Sequence[ContextFile], into: IO[bytes]) -> None:
 
 
 @contextmanager
-def temporary_archive() -> Iterator[IO[bytes]]:
-    """Yield a file for an archive that no other process sees; gone at the end."""
-    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as archive:
-        yield cast("IO[bytes]", archive)
+def context_archive(files: Sequence[ContextFile]) -> Iterator[IO[bytes]]:
+    """Yield the files as a tar that no other process sees. Raises Refused if a file has changed since it was hashed."""
+    with _temporary_file() as archive:
+        write_tar(files, archive)
+        archive.seek(0)
+        yield archive
 
 
-def write_layer(files: Sequence[ContextFile], into: IO[bytes]) -> Layer:
-    """Write the files as a layer, and return its digests. Raises as `write_tar` does."""
-    compressed = _HashingWriter(into)
-    # filename and time are in gzip's header; empty, they differ between no two machines
-    with gzip.GzipFile(filename="", mode="wb", fileobj=cast("IO[bytes]", compressed), mtime=0) as packing:
-        tar = _HashingWriter(cast("IO[bytes]", packing))
-        write_tar(files, cast("IO[bytes]", tar))
-    into.seek(0)
-    return Layer(digest=compressed.digest, diff_id=tar.digest, size=compressed.size)
+@contextmanager
+def layer_archive(files: Sequence[ContextFile]) -> Iterator[tuple[Layer, IO[bytes]]]:
+    """Yield the files as a layer, with its digests. Raises as `context_archive` does."""
+    with context_archive(files) as tar, _temporary_file() as archive:
+        # filename and time are in gzip's header; empty, they differ between no two machines
+        with gzip.GzipFile(filename="", mode="wb", fileobj=archive, mtime=0) as packing:
+            shutil.copyfileobj(tar, packing)
+        layer = Layer(digest=_digest_of_file(archive), diff_id=_digest_of_file(tar), size=archive.tell())
+        archive.seek(0)
+        yield layer, archive
 
 
-class _HashingWriter(io.RawIOBase):
-    """Passes on what is written, and hashes and counts it."""
+def _temporary_file() -> AbstractContextManager[IO[bytes]]:
+    return cast("IO[bytes]", tempfile.SpooledTemporaryFile(max_size=IN_MEMORY))
 
-    def __init__(self, target: IO[bytes]) -> None:
-        super().__init__()
-        self._target, self._sha256, self.size = target, hashlib.sha256(), 0
 
-    @property
-    def digest(self) -> str:
-        return f"sha256:{self._sha256.hexdigest()}"
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: bytes) -> int:  # type: ignore[override]
-        self._sha256.update(content)
-        self.size += len(content)
-        return self._target.write(content)
+def _digest_of_file(archive: IO[bytes]) -> str:
+    archive.seek(0)
+    return f"sha256:{hashlib.file_digest(cast('io.BufferedReader', archive), 'sha256').hexdigest()}"
 
 
 def _parents(files: Sequence[ContextFile]) -> list[str]:

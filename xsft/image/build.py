@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from xsft.base.errors import EnvironmentMissing, TimedOut, Unknown, XsftError
-from xsft.image.archives import temporary_archive, write_tar
+from xsft.image.archives import context_archive
 from xsft.image.context import ContextFile
 from xsft.image.engine import Engine
 from xsft.image.failures import FailedRequest, explain_failure
@@ -95,15 +95,14 @@ def clients_of(paths: Iterable[str], output: Callable[[tuple[str, ...]], str]) -
             yield BuildClient(path=path, version=version[1], buildx="buildx" in output((path, "buildx", "version")))
 
 
-def run_build(build: Build, *, engine: Engine, client: BuildClient, on_line: Callable[[str], None]) -> None:
-    """Build the image. Raises EnvironmentMissing, Unreachable or Refused, depending on the failure. On Ctrl-C the
-    client ends, the engine stops the build, and no name is given.
+def run_build(build: Build, *, engine: Engine, on_line: Callable[[str], None]) -> None:
+    """Build the image with the docker command of this machine. Raises EnvironmentMissing, Unreachable or Refused,
+    depending on the failure. On Ctrl-C the client ends, the engine stops the build, and no name is given.
     """
+    client = find_client(engine.env)
     env = _build_environment(engine, client)
     argv = (*_command(client, engine), *build_arguments(build), "-")
-    with temporary_archive() as context:
-        write_tar(build.files, context)
-        context.seek(0)
+    with context_archive(build.files) as context:
         done = process.follow(argv, env=env, on_line=on_line, stdin=context)
     if not done.ok:
         raise _build_failure(done.stdout, build)

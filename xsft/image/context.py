@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -59,8 +59,6 @@ class ContextFile(Struct, frozen=True, kw_only=True):
     """A link whose target is missing or outside the context."""
     source: str = ""
     """Absolute path of the file on this machine; empty for an empty file."""
-    secret: str = ""
-    """Kind of secret that the content looks like, e.g. `a private key`; never the value."""
 
 
 def ignore_matcher(rules: str) -> Callable[[str], bool]:
@@ -82,9 +80,13 @@ def ignore_matcher(rules: str) -> Callable[[str], bool]:
     return is_ignored
 
 
-def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tuple[Problem, ...]:
-    """Return the problems `image-context-link`, `image-context-secret` and `image-context-large`."""
-    return (*_broken_links(files), *_secret_files(files), *_large(files, limit=limit))
+def context_problems(
+    files: Sequence[ContextFile], *, secrets: Mapping[str, str], limit: int = LIMIT
+) -> tuple[Problem, ...]:
+    """Return the problems `image-context-link`, `image-context-secret` and `image-context-large`. `secrets`: by path,
+    what kind of secret the content looks like, e.g. `a private key`; never its value.
+    """
+    return (*_broken_links(files), *_secret_files(files, secrets), *_large(files, limit=limit))
 
 
 def accept_problems(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
@@ -151,9 +153,9 @@ def _broken_links(files: Iterable[ContextFile]) -> Iterator[Problem]:
         yield error("image-context-link", "", message, fix)
 
 
-def _secret_files(files: Iterable[ContextFile]) -> Iterator[Problem]:
+def _secret_files(files: Iterable[ContextFile], secrets: Mapping[str, str]) -> Iterator[Problem]:
     for file in files:
-        kind = file.secret
+        kind = secrets.get(file.path, "")
         if not kind and file.kind == "file" and _SECRET_NAMES.fullmatch(file.path.rpartition("/")[2]):
             kind = "what such a file usually holds"
         if kind:

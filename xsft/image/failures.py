@@ -29,10 +29,6 @@ FREE = (
     "`docker system df` shows the usage; `docker builder prune` frees the build cache, `docker image prune` "
     "unnamed images. xsft removes nothing."
 )
-LOG_IN_GOOGLE = (
-    "Log in: gcloud auth configure-docker {host}, or gcloud auth application-default login (in CI: a service account, "
-    "GOOGLE_APPLICATION_CREDENTIALS)."
-)
 NO_CLIENT = "no docker command on PATH"
 """Words that a caller adds if that is so."""
 
@@ -64,7 +60,7 @@ class FailureRule(Struct, frozen=True, kw_only=True):
     fix: str
     error: type[XsftError] = EnvironmentMissing
     google: bool | None = None
-    """Only for Google's registries, or only for others; None for both. So with the next two."""
+    """Only for Google's registries; None for all. So with the next two."""
     pushes: bool | None = None
     anonymous: bool | None = None
 
@@ -92,12 +88,21 @@ _INDEX_LOGIN = (
     r"_prompt_for_password|\b401 unauthorized|\b403 forbidden|\b40[13] client error"
 )
 """Messages of pip (which prompts for a password when pip.conf has none), uv and urllib."""
-_CREATE = (
-    "Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
-    "--repository-format=docker --location=LOCATION --project=PROJECT."
-)
+_GOOGLE_WORDS = {
+    "create": "Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
+    "--repository-format=docker --location=LOCATION --project=PROJECT.",
+    "log_in": "gcloud auth configure-docker {host}, or gcloud auth application-default login (in CI: a service "
+    "account, GOOGLE_APPLICATION_CREDENTIALS)",
+    "writer": "roles/artifactregistry.writer",
+    "reader": "roles/artifactregistry.reader",
+}
+_OTHER_WORDS = {
+    "create": "Correct its name, or create it in that registry.",
+    "log_in": "docker login {host}",
+    "writer": "permission to push",
+    "reader": "permission to read",
+}
 _MISSING = "Repository {repository} was not found: {said}"
-_CREDENTIALS_REJECTED = "{host} rejected the login: {said}"
 
 RULES: tuple[FailureRule, ...] = (
     # The engine does not answer.
@@ -254,69 +259,34 @@ RULES: tuple[FailureRule, ...] = (
         error=UsageError,
     ),
     FailureRule(
-        google=True,
         pattern=_NAME_UNKNOWN,
         id="repository-missing",
         message=_MISSING,
-        fix=_CREATE,
+        fix="{create}",
         error=RepositoryMissing,
-    ),
-    FailureRule(
-        pattern=_NAME_UNKNOWN,
-        id="repository-missing",
-        message=_MISSING,
-        fix="Correct its name, or create it in that registry.",
-        error=RepositoryMissing,
-    ),
-    FailureRule(
-        google=True,
-        anonymous=True,
-        pattern=_UNAUTHORIZED,
-        id="registry-login-missing",
-        message="You are not logged in to {host}.",
-        fix=LOG_IN_GOOGLE,
-        error=Unreachable,
     ),
     FailureRule(
         anonymous=True,
         pattern=_UNAUTHORIZED,
         id="registry-login-missing",
         message="You are not logged in to {host}.",
-        fix="Log in: docker login {host}.",
-        error=Unreachable,
-    ),
-    FailureRule(
-        google=True,
-        pattern=_UNAUTHORIZED,
-        id="registry-login-refused",
-        message=_CREDENTIALS_REJECTED,
-        fix=LOG_IN_GOOGLE,
+        fix="Log in: {log_in}.",
         error=Unreachable,
     ),
     FailureRule(
         pattern=_UNAUTHORIZED,
         id="registry-login-refused",
-        message=_CREDENTIALS_REJECTED,
-        fix="Log in again: docker login {host}.",
+        message="{host} rejected the login: {said}",
+        fix="Log in again: {log_in}.",
         error=Unreachable,
     ),
     FailureRule(  # registries refuse a pull without a login in this way, too
-        google=True,
         anonymous=True,
         pushes=False,
         pattern=_DENIED,
         id="registry-login-missing",
         message="You are not logged in to {host}.",
-        fix=LOG_IN_GOOGLE,
-        error=Unreachable,
-    ),
-    FailureRule(
-        anonymous=True,
-        pushes=False,
-        pattern=_DENIED,
-        id="registry-login-missing",
-        message="You are not logged in to {host}.",
-        fix="Log in: docker login {host}.",
+        fix="Log in: {log_in}.",
         error=Unreachable,
     ),
     FailureRule(
@@ -328,36 +298,18 @@ RULES: tuple[FailureRule, ...] = (
         error=Forbidden,
     ),
     FailureRule(
-        google=True,
-        pushes=True,
-        pattern=_DENIED,
-        id="registry-forbidden",
-        message="You may not push to {repository} (or it does not exist): {said}",
-        fix="Ask for roles/artifactregistry.writer on {repository}; --create creates a missing one. `xsft image push` "
-        "cannot grant permissions.",
-        error=Forbidden,
-    ),
-    FailureRule(
-        google=True,
-        pattern=_DENIED,
-        id="registry-forbidden",
-        message="You may not read {repository}: {said}",
-        fix="Ask for roles/artifactregistry.reader on {repository}. `xsft image push` cannot grant permissions.",
-        error=Forbidden,
-    ),
-    FailureRule(
         pushes=True,
         pattern=rf"{_DENIED}|\b405\b",
         id="registry-forbidden",
         message="You may not push to {repository}: {said}",
-        fix="Ask for permission to push to it. `xsft image push` cannot grant permissions.",
+        fix="Ask for {writer} on it, or --create it if it does not exist. `xsft image push` cannot grant permissions.",
         error=Forbidden,
     ),
     FailureRule(
         pattern=_DENIED,
         id="registry-forbidden",
         message="You may not read {repository}: {said}",
-        fix="Ask for permission to read it. `xsft image push` cannot grant permissions.",
+        fix="Ask for {reader} on it. `xsft image push` cannot grant permissions.",
         error=Forbidden,
     ),
     FailureRule(
@@ -367,20 +319,11 @@ RULES: tuple[FailureRule, ...] = (
         error=Unreachable,
     ),
     FailureRule(
-        google=True,
         pushes=True,
         pattern=_NOT_FOUND,
         id="repository-missing",
         message=_MISSING,
-        fix=_CREATE,
-        error=RepositoryMissing,
-    ),
-    FailureRule(
-        pushes=True,
-        pattern=r"\b404\b",
-        id="repository-missing",
-        message=_MISSING,
-        fix="Correct its name, or create it in that registry.",
+        fix="{create}",
         error=RepositoryMissing,
     ),
     FailureRule(
@@ -424,6 +367,8 @@ def explain_failure(text: str, request: FailedRequest) -> XsftError:
         "repository": request.repository or request.host,
         "status": (match and match.groupdict().get("status")) or "5xx",
     }
+    phrases = _GOOGLE_WORDS if request.google else _OTHER_WORDS
+    words |= {name: phrase.format(**words) for name, phrase in phrases.items()}
     return rule.error(rule.message.format(**words), fix=rule.fix.format(**words), id=rule.id)
 
 

@@ -6,15 +6,22 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath, PurePosixPath
 
-from msgspec.structs import replace
-
-from xsft.base.errors import EnvironmentMissing, UsageError
+from xsft.base.errors import EnvironmentMissing, UsageError, refuse_errors
+from xsft.base.problems import Problem
 from xsft.image.code_layer import RECORD
-from xsft.image.context import NEVER, ContextFile, dockerfile_arguments, ignore_matcher, secret_in
+from xsft.image.context import (
+    NEVER,
+    ContextFile,
+    accept_problems,
+    context_problems,
+    dockerfile_arguments,
+    ignore_matcher,
+    secret_in,
+)
 from xsft.image.recipe import DOCKERFILE, LOCK_FILE
 from xsft.machine.files import write_atomic
 from xsft.machine.paths import own_cache, private_folder
@@ -101,12 +108,12 @@ def locked_versions(folder: Path) -> dict[str, str]:
     return dict(PIN.findall(_text_or_empty(folder / LOCK_FILE)))
 
 
-def read_code(*, code: tuple[Path, ...], maxtext: Path | None, tunix: Path | None) -> tuple[ContextFile, ...]:
-    """Return the files of the code: the user's folders, the packages that replace installed ones, and xsft's programs.
-    Raises UsageError for two files with one path, and for a source without its package.
+def read_code(folders: Iterable[Path], trees: Mapping[str, Path]) -> tuple[ContextFile, ...]:
+    """Return the files of the code: the user's folders, the packages that replace installed ones (by name, from a
+    checkout), and xsft's programs. Raises UsageError for two files with one path, and for a tree without its package.
     """
     files: dict[str, ContextFile] = {}
-    for folder in code:
+    for folder in folders:
         for file in _read_user_tree(folder, prefix="code"):
             if file.path in files:
                 raise UsageError(
@@ -115,14 +122,16 @@ def read_code(*, code: tuple[Path, ...], maxtext: Path | None, tunix: Path | Non
                     id="image-source",
                 )
             files[file.path] = file
-    packages = [("maxtext", maxtext), ("tunix", tunix)]
-    trees = [_read_package(root, name) for name, root in packages if root is not None]
-    return (*files.values(), *(file for tree in trees for file in tree), _evaluation_program())
+    packages = [file for name, root in trees.items() for file in _read_package(root, name)]
+    return (*files.values(), *packages, _evaluation_program())
 
 
-def scan_for_secrets(files: tuple[ContextFile, ...]) -> tuple[ContextFile, ...]:
-    """Return the files, each with the kind of secret in it. Raises EnvironmentMissing if a file cannot be read."""
-    return tuple(map(_scan, files))
+def refuse_content(files: Sequence[ContextFile], *, accept: Iterable[str], searched: str = "") -> tuple[Problem, ...]:
+    """Return the warnings about files for an image; those below `searched` are searched for secrets. Raises SpecError
+    with all errors that are not accepted, EnvironmentMissing if a file cannot be read.
+    """
+    kinds = {file.path: _secret_in(file) for file in files if file.path.startswith(searched)}
+    return refuse_errors(accept_problems(context_problems(files, secrets=kinds), accept))
 
 
 def _dockerfile_text(folder: Path) -> str:
@@ -226,11 +235,12 @@ def _read_link(path: Path, name: str, *, root: Path) -> ContextFile:
     return ContextFile(path=name, kind="link", target=target, dangling=not inside)
 
 
-def _scan(file: ContextFile) -> ContextFile:
-    if file.kind != "file" or file.size > SCANNED or not file.source:
-        return file
+def _secret_in(file: ContextFile) -> str:
+    """Return the kind of secret that the content looks like; empty for none, and for a large file, which is data."""
+    if file.size > SCANNED or not file.source:
+        return ""
     try:
-        return replace(file, secret=secret_in(Path(file.source).read_bytes()))
+        return secret_in(Path(file.source).read_bytes())
     except OSError as failed:
         raise _unreadable_context(Path(file.source), failed) from None
 

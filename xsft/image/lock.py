@@ -6,21 +6,19 @@ Unknown keys of a newer xsft are kept when this version writes.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.json import Decoder
-from msgspec.structs import asdict, fields, replace
+from msgspec.structs import asdict, replace
 
-from xsft.image.options import BuildOptions
-from xsft.image.recipe import Base, parse_base
+from xsft.image.options import BuildOptions, given_fields
 from xsft.image.reference import parse_repository
 
 SCHEMA = "xsft.image-lock/1"
 _FAMILY = SCHEMA.rpartition("/")[0]
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+Digest = Annotated[str, Meta(pattern="^sha256:[0-9a-f]{64}$")]
 
 
 class LockedImage(Struct, frozen=True, kw_only=True):
@@ -28,12 +26,12 @@ class LockedImage(Struct, frozen=True, kw_only=True):
 
     image: str
     repository: str
-    digest: str
-    """Digest of the manifest, `sha256:…`, which is what the image is."""
+    digest: Digest
+    """Digest of the manifest, which is what the image is."""
     maxtext: str
     deps: str
     """Tag of the dependencies' image."""
-    deps_digest: str | None = None
+    deps_digest: Digest | None = None
     """Digest of its manifest, on which the code is laid; None if it is not in the registry."""
     code: str
     """Tag of the image: a hash of its inputs."""
@@ -42,12 +40,12 @@ class LockedImage(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     dirty: bool | None = None
     base: str = ""
-    """`Base.known`."""
+    """`Recipe.base`."""
     evaluate: str | None = None
     """sha256 of the evaluation program in the image; None: it has none."""
     options: BuildOptions | None = None
     """Options of the build, which the next call repeats; None if they cannot be repeated here (a folder outside the
-    project).
+    project, or an option of a later xsft): without one another image would be built.
     """
 
     @property
@@ -55,83 +53,55 @@ class LockedImage(Struct, frozen=True, kw_only=True):
         return f"{self.repository}@{self.digest}"
 
 
+class Lock(Struct, frozen=True, kw_only=True):
+    """The content of a lock file."""
+
+    base: str = ""
+    """Base image that an earlier xsft pinned beside the images; now each image has its own."""
+    images: Mapping[str, LockedImage] = {}
+    """By repository."""
+
+    def last_push(self, repository: str | None) -> LockedImage | None:
+        """Return the entry whose options a call repeats: the repository's, else that of the last push to any other."""
+        if repository and repository in self.images:
+            return self.images[repository]
+        return max(self.images.values(), key=lambda locked: locked.pushed_at, default=None)
+
+
 for _kind in (LockedImage, BuildOptions):
     Decoder(_kind)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
-def read_lock(text: str) -> dict[str, LockedImage]:
+def read_lock(text: str) -> Lock:
     """Return the last pushed image per repository. Raises ValueError for an invalid lock.
 
-    Invalid repository names are left out, because the names become arguments of commands.
+    Rows without a valid digest or repository are left out, because the names become arguments of commands.
     """
     document = _parse_lock(text)
-    image, rows = str(document.get("image", "")), document.get("images")
-    images: dict[str, LockedImage] = {}
-    for repository, row in rows.items() if isinstance(rows, Mapping) else ():
-        locked = None
-        if isinstance(row, Mapping) and _is_repository(str(repository)):
-            locked = _read_row(image, str(repository), row)
-        if locked:
-            images[str(repository)] = locked
-    return images
+    base = str(document.get("base") or "")
+    rows = document.get("images")
+    if not isinstance(rows, dict):
+        return Lock(base=base)
+    image = str(document.get("image", ""))
+    locked = (_read_row(image, repository, row) for repository, row in rows.items() if isinstance(row, dict))
+    return Lock(base=base, images={entry.repository: entry for entry in locked if entry})
 
 
-def last_options(images: Mapping[str, LockedImage], repository: str | None) -> LockedImage | None:
-    """Return the entry whose options a call repeats: the repository's, else that of the last push to any other."""
-    if repository and repository in images:
-        return images[repository]
-    return max(images.values(), key=lambda locked: locked.pushed_at, default=None)
-
-
-def read_base(text: str) -> Base | None:
-    """Return the pinned base image, or None. Raises ValueError for an invalid lock."""
-    base = parse_base(str(_parse_lock(text).get("base") or ""))
-    if base and _DIGEST.fullmatch(base.digest or ""):
-        return base
-    return None
-
-
-def with_base(text: str | None, *, image: str, base: Base) -> str:
-    """Return the lock's text with its pinned base replaced. Raises ValueError as `update_lock` does."""
-    return _lock_text({**_writable(text), "image": image, "base": base.pinned})
-
-
-def update_lock(text: str | None, locked: LockedImage) -> str:
-    """Return the lock's text with the repository's image replaced.
+def update_lock(text: str | None, locked: LockedImage) -> str | None:
+    """Return the lock's text with the repository's image replaced; None if only time and commit would change.
 
     Raises ValueError for an invalid lock, and for one of a later version, because writing it would lose data.
     """
-    document = _writable(text)
-    if not _DIGEST.fullmatch(locked.digest):
-        raise ValueError(f"{locked.digest!r} is not a digest")
-    rows = document.get("images")
-    others = rows if isinstance(rows, Mapping) else {}
-    images = {**others, locked.repository: _write_row(locked)}
-    return _lock_text({**document, "image": locked.image, "images": images})
-
-
-def same_image(locked: LockedImage, other: LockedImage) -> bool:
-    """Return whether two entries differ in time and commit at most; then the lock need not be written again."""
-    timeless = {"pushed_at": "", "commit": None, "dirty": None}
-    return replace(locked, **timeless) == replace(other, **timeless)
-
-
-def _writable(text: str | None) -> dict[str, Any]:
-    document = _parse_lock(text) if text else {}
-    if document.get("schema", SCHEMA) != SCHEMA:
+    document: dict[str, Any] = _parse_lock(text) if text else {"schema": SCHEMA}
+    if document["schema"] != SCHEMA:
         raise ValueError(f"its version is {document['schema']}; this xsft writes {SCHEMA}")
-    return document
-
-
-def _lock_text(document: Mapping[str, Any]) -> str:
-    return json.dumps({"images": {}, **document, "schema": SCHEMA}, indent=1, sort_keys=True) + "\n"
-
-
-def _is_repository(text: str) -> bool:
-    try:
-        return parse_repository(text).name == text
-    except ValueError:
-        return False
+    before = read_lock(text).images.get(locked.repository) if text else None
+    if before and before == replace(locked, pushed_at=before.pushed_at, commit=before.commit, dirty=before.dirty):
+        return None
+    rows = document.get("images")
+    others = rows if isinstance(rows, dict) else {}
+    document |= {"image": locked.image, "images": {**others, locked.repository: _write_row(locked)}}
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
 def _parse_lock(text: str) -> dict[str, Any]:
@@ -146,35 +116,19 @@ def _parse_lock(text: str) -> dict[str, Any]:
 
 def _write_row(locked: LockedImage) -> dict[str, Any]:
     row = {name: field for name, field in asdict(locked).items() if field is not None}
-    for name in ("image", "repository", "options"):
-        row.pop(name, None)
-    if locked.options is None:
-        return {**row, "options": None}
-    options = {name: option for name, option in asdict(locked.options).items() if option}
-    for name in ("image", "registry", "pip_config"):
-        options.pop(name, None)
-    return {**row, "options": options}
+    del row["image"], row["repository"]
+    return {**row, "options": given_fields(locked.options) if locked.options else None}
 
 
 def _read_row(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:
-    """Return the entry, or None for a row without a valid digest."""
-    fields_of_row = {**row, "image": image, "repository": repository, "options": None}
-    if not _DIGEST.fullmatch(str(row.get("deps_digest"))):
-        fields_of_row["deps_digest"] = None
     try:
-        locked = convert(fields_of_row, LockedImage)
-    except ValidationError:
-        return None
-    if not _DIGEST.fullmatch(locked.digest):
-        return None
-    return replace(locked, options=_read_options(image, locked.maxtext, row.get("options")))
-
-
-def _read_options(image: str, maxtext: str, row: Any) -> BuildOptions | None:
-    """Return the options of the build; None if one is unknown to this xsft: without it another image would be built."""
-    if not isinstance(row, Mapping) or row.keys() - {option.name for option in fields(BuildOptions)}:
+        if parse_repository(repository).name != repository:
+            return None
+        locked = convert({**row, "image": image, "repository": repository, "options": None}, LockedImage)
+    except (ValidationError, ValueError):
         return None
     try:
-        return convert({"maxtext": maxtext, **row, "image": image}, BuildOptions)
-    except ValidationError:
-        return None
+        options = convert({"maxtext": locked.maxtext, **row["options"]}, BuildOptions)
+    except (ValidationError, KeyError, TypeError):
+        return locked
+    return replace(locked, options=options)

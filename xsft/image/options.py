@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -19,6 +20,8 @@ from xsft.image.reference import legacy_warning, parse_reference, parse_reposito
 BUILDABLE = frozenset({releases.DEFAULT})
 """MaxText releases whose hash-locked requirements are in images/post_training/requirements.txt, tested."""
 
+PYPI = "pypi"
+"""Source of a package that is installed as the lock says."""
 RUN_AS = "RUN_AS"
 """Argument for the user of the image, `uid:gid`, which xsft sets without the Dockerfile."""
 OWN_ARGUMENTS = frozenset(
@@ -39,17 +42,16 @@ _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]+
 """source: Debian Policy 5.6.1 and 5.6.12; `=` as in `apt-get install NAME=VERSION`."""
 
 
-class BuildOptions(Struct, frozen=True, kw_only=True):
-    """The options of an image that a user can set."""
+class BuildOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options that decide an image's content, as a call gives them or the lock keeps them. None or empty: not
+    given, so the default.
+    """
 
-    image: str
-    """Name of its folder under images/."""
-    registry: str | None = None
-    """Registry to push to, without the image's name: `us-docker.pkg.dev/my-project/xsft`."""
-    maxtext: str = releases.DEFAULT
-    maxtext_source: str = "pypi"
+    maxtext: str | None = None
+    """MaxText release. Not repeated by the next call: a newer xsft builds another one."""
+    maxtext_source: str | None = None
     """`pypi`, `git+URL@REF`, or a folder: relative inside the project, else absolute."""
-    tunix_source: str = "pypi"
+    tunix_source: str | None = None
     base: str | None = None
     """Base image; None for the Dockerfile's default."""
     vllm: str | None = None
@@ -58,58 +60,48 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     """Folders whose content is put on PYTHONPATH."""
     args: Mapping[str, str] = field(default_factory=dict)
     """Additional build arguments."""
-    pip_config: str | None = None
-    """Absolute path of a file in pip.conf format."""
+
+    @property
+    def release(self) -> str:
+        return self.maxtext or releases.DEFAULT
+
+    @property
+    def is_shareable(self) -> bool:
+        """Return whether the lock can keep them: no folder is outside the project."""
+        folders = (*self.code, self.maxtext_source, self.tunix_source)
+        return not any(folder and folder.startswith("/") for folder in folders)
 
 
-REMEMBERED = ("maxtext_source", "tunix_source", "base", "vllm", "code", "args")
-"""The options that decide an image's content: the lock keeps them, and the next call repeats them. Not the MaxText
-release: a newer xsft builds another one.
-"""
+def given_fields(options: BuildOptions) -> dict[str, Any]:
+    return {name: option for name, option in asdict(options).items() if option}
 
 
-class GivenOptions(Struct, frozen=True, kw_only=True):
-    """The options of REMEMBERED that a call gives; None for one that it does not give."""
-
-    maxtext: str | None = None
-    maxtext_source: str | None = None
-    tunix_source: str | None = None
-    base: str | None = None
-    vllm: str | None = None
-    code: tuple[str, ...] | None = None
-    args: Mapping[str, str] | None = None
-
-
-def combine_options(given: GivenOptions, last: BuildOptions) -> BuildOptions:
+def combine_options(given: BuildOptions, last: BuildOptions) -> BuildOptions:
     """Return the options of the last push, changed by those that are given."""
-    return replace(last, **{name: value for name, value in asdict(given).items() if value is not None})
+    return replace(last, **{"maxtext": None, **given_fields(given)})
 
 
 def option_words(options: BuildOptions) -> str:
-    """Return the remembered options that differ from the defaults, as on a command line; empty without one."""
-    defaults = BuildOptions(image=options.image)
-    words: list[str] = []
-    for name in REMEMBERED:
-        value = getattr(options, name)
-        if value == getattr(defaults, name):
-            continue
-        if name == "args":
-            words += [f"--arg={key}={text}" for key, text in options.args.items()]
-        elif name == "code":
-            words += [f"--code={folder}" for folder in options.code]
-        else:
-            words.append(f"--{name.replace('_', '-')}={value}")
-    return shlex.join(words)
+    """Return the options as on a command line, without the release; empty without one."""
+    pairs = [
+        ("maxtext-source", options.maxtext_source),
+        ("tunix-source", options.tunix_source),
+        ("base", options.base),
+        ("vllm", options.vllm),
+        *(("code", folder) for folder in options.code),
+        *(("arg", f"{name}={text}") for name, text in options.args.items()),
+    ]
+    return shlex.join(f"--{name}={text}" for name, text in pairs if text and text != PYPI)
 
 
-def option_problems(options: BuildOptions) -> tuple[Problem, ...]:
+def option_problems(options: BuildOptions, *, image: str, registry: str | None) -> tuple[Problem, ...]:
     """Return the problems `image-name`, `image-maxtext`, `image-reference`, `image-legacy-registry`, `image-source` and
     `image-argument`.
     """
     return (
-        *_check_image_name(options),
+        *_check_image_name(image),
         *_maxtext(options),
-        *_references(options),
+        *_references(options, registry),
         *_sources(options),
         *_given_arguments(options),
         *_requirements(options),
@@ -124,17 +116,17 @@ def argument_problems(options: BuildOptions, declared: Mapping[str, str | None])
     return tuple(_unknown_argument(name, arguments) for name in missing)
 
 
-def _check_image_name(options: BuildOptions) -> Iterator[Problem]:
-    if not re.fullmatch(IMAGE_NAME, options.image):
-        message = f"{options.image!r} is not a valid image name: it must be a lower-case folder name under images/."
+def _check_image_name(image: str) -> Iterator[Problem]:
+    if not re.fullmatch(IMAGE_NAME, image):
+        message = f"{image!r} is not a valid image name: it must be a lower-case folder name under images/."
         yield error("image-name", "", message, "Use letters, digits, dashes and underscores: post_training.")
 
 
 def _maxtext(options: BuildOptions) -> Iterator[Problem]:
-    if options.maxtext in BUILDABLE:
+    if options.release in BUILDABLE:
         return
     try:
-        release = releases.release(options.maxtext)
+        release = releases.release(options.release)
     except ValueError as unknown:
         yield error("image-maxtext", "", str(unknown), f"Use --maxtext {releases.DEFAULT}.")
         return
@@ -146,9 +138,9 @@ def _maxtext(options: BuildOptions) -> Iterator[Problem]:
     yield error("image-maxtext", "", message, fix)
 
 
-def _references(options: BuildOptions) -> Iterator[Problem]:
+def _references(options: BuildOptions, registry: str | None) -> Iterator[Problem]:
     for text, parse, what in (
-        (options.registry, parse_repository, "--registry"),
+        (registry, parse_repository, "--registry"),
         (options.base, parse_reference, "--base"),
     ):
         if text is None:
@@ -163,7 +155,7 @@ def _references(options: BuildOptions) -> Iterator[Problem]:
 
 def _sources(options: BuildOptions) -> Iterator[Problem]:
     for text, what in ((options.maxtext_source, "--maxtext-source"), (options.tunix_source, "--tunix-source")):
-        if not text.startswith("git+"):
+        if text is None or not text.startswith("git+"):
             continue
         url, sign, ref = text.removeprefix("git+").rpartition("@")
         if not sign or not ref or "://" not in url:

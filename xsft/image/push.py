@@ -5,15 +5,17 @@ last, after the registry has proven the digest.
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
 
+from xsft.base.aliases import ShowLine
 from xsft.base.amounts import size_text
 from xsft.base.errors import (
     EnvironmentMissing,
@@ -25,15 +27,14 @@ from xsft.base.errors import (
     refuse_errors,
 )
 from xsft.base.problems import Problem, error
-from xsft.image.archives import temporary_archive, write_layer
+from xsft.image.archives import layer_archive
 from xsft.image.artifact_registry import create_repository
-from xsft.image.build import Build, BuildClient, find_client, run_build
+from xsft.image.build import Build, run_build
 from xsft.image.code_layer import (
     RECORD,
     RECORD_DECODER,
     DepsRecord,
     ImageDocuments,
-    Layer,
     code_files,
     digest_of,
     has_code,
@@ -42,15 +43,15 @@ from xsft.image.code_layer import (
     program_files,
     with_layers,
 )
-from xsft.image.context import ContextFile, accept_problems, context_problems
+from xsft.image.context import ContextFile, accept_problems
 from xsft.image.engine import Engine, connect_engine
-from xsft.image.folders import scan_for_secrets
+from xsft.image.folders import refuse_content
 from xsft.image.lock import LockedImage
-from xsft.image.lock_file import keep_lock, locked_images
-from xsft.image.options import BuildOptions
+from xsft.image.lock_file import keep_lock, read_lock_file
 from xsft.image.recipe import DOCKERFILE, KIND_LABEL, TAG_LABEL, Recipe, registry_of_repository
 from xsft.image.registry import RegistryClient
 from xsft.machine import clock
+from xsft.machine.checkout import checkout
 from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
 from xsft.machine.scratch import scratch_folder
@@ -85,16 +86,19 @@ class ImageMaker(Struct, frozen=True, kw_only=True):
     images: Path
     """The folder images/."""
     env: Mapping[str, str]
-    say: Callable[[str], None] = lambda _line: None
+    pip_config: str | None = None
+    """Absolute path of a pip.conf, mounted while packages are installed; never in a layer, an argument or the
+    history.
+    """
+    say: ShowLine = lambda _line: None
     """Shows what begins."""
-    pass_on: Callable[[str], None] = lambda _line: None
+    pass_on: ShowLine = lambda _line: None
     """Shows a line of a build or transfer."""
     accept: Sequence[str] = ()
     """Ids of accepted problems."""
     creates: bool = False
     """Whether a missing repository is created."""
     connect: Callable[[Mapping[str, str]], Engine] = connect_engine
-    client: Callable[[Mapping[str, str]], BuildClient] = find_client
     build: Callable[..., None] = run_build
     repository: Callable[..., RegistryClient] = RegistryClient
     create: Callable[..., None] = create_repository
@@ -112,46 +116,44 @@ def build_image(recipe: Recipe, maker: ImageMaker) -> ImageDone:
     deps = _deps_in_engine(engine, recipe, maker)
     started = maker.seconds()
     maker.say(f"building {recipe.code.tag}")
-    name = recipe.local(recipe.deps.tag)
-    content = engine.read_file(name, f"/{RECORD}")
-    if content is None:
-        raise _no_record(name)
-    _build_code(engine, recipe, maker, record=_decode_record(content, name))
+    _build_code(engine, recipe, maker)
     return ImageDone(deps=deps, code=ImageStep(tag=recipe.code.tag, outcome="built", seconds=maker.seconds() - started))
 
 
-def push_image(
-    recipe: Recipe, maker: ImageMaker, *, options: BuildOptions | None, commit: str | None, dirty: bool | None
-) -> ImageDone:
+def push_image(recipe: Recipe, maker: ImageMaker) -> ImageDone:
     """Ensure that the registry has the image, and write its digest into the lock.
 
     Raises as engine and registry do; Refused if the registry has another image under one of the two tags; Unknown if it
     does not confirm the digest. Nothing is recorded then.
     """
     assert recipe.repository is not None
+    state = checkout(maker.images.parent)
     repository = maker.repository(recipe.repository, env=maker.env)
-    locked = locked_images(maker.images, recipe.image).get(recipe.repository)
+    locked = read_lock_file(maker.images, recipe.image).images.get(recipe.repository)
     maker.say(f"asking {recipe.repository} for {recipe.code.tag}")
     if locked and locked.code == recipe.code.tag and repository.manifest(locked.digest):
-        done, digest, deps_digest = _nothing_to_do(recipe, "in-registry"), locked.digest, locked.deps_digest
+        done = _nothing_to_do(recipe, "in-registry")
+        digest = locked.digest
+        deps_digest = locked.deps_digest
     else:
         deps, step = _deps_in_registry(recipe, repository, locked, maker)
         digest, done = _push_code(recipe, repository, deps, maker, deps_step=step)
         deps_digest = deps.digest
+    options = recipe.options
     pushed = LockedImage(
         image=recipe.image,
         repository=recipe.repository,
         digest=digest,
-        maxtext=recipe.maxtext,
+        maxtext=options.release,
         deps=recipe.deps.tag,
         deps_digest=deps_digest,
         code=recipe.code.tag,
         pushed_at=maker.now(),
-        commit=commit,
-        dirty=dirty,
-        base=recipe.base.known if recipe.base else "",
+        commit=state.commit if state else None,
+        dirty=state.dirty if state else None,
+        base=recipe.base,
         evaluate=next((file.sha256 for file in recipe.code.files if file.path.startswith("xsft/")), None),
-        options=options,
+        options=msgspec.structs.replace(options, maxtext=options.release) if options.is_shareable else None,
     )
     keep_lock(maker.images, pushed)
     return msgspec.structs.replace(done, locked=pushed)
@@ -280,7 +282,8 @@ def _digest_leniently(recipe: Recipe, maker: ImageMaker) -> str | None:
     """
     try:
         repository = maker.repository(recipe.repository, env=maker.env)
-        image = _find_deps(recipe, repository, locked_images(maker.images, recipe.image).get(repository.name))
+        locked = read_lock_file(maker.images, recipe.image).images.get(repository.name)
+        image = _find_deps(recipe, repository, locked)
     except XsftError as failed:
         maker.say(f"{failed.message} (continuing without it)")
         return None
@@ -292,13 +295,11 @@ def _held_or_built(engine: Engine, recipe: Recipe, maker: ImageMaker) -> ImageSt
     if _is_held(engine, recipe, tag):
         return ImageStep(tag=tag, outcome="held")
     started = maker.seconds()
-    client = maker.client(maker.env)
     refuse_errors(accept_problems(_space_problems(engine), maker.accept))
-    base = recipe.base
-    if base and base.digest and engine.image(base.pinned) is None:
+    if "@" in recipe.base and engine.image(recipe.base) is None:
         # A private base: the engine has the user's login from the SDK, BuildKit's has its own rules.
-        maker.say(f"pulling {base.pinned}")
-        engine.pull(base.pinned, on_line=maker.pass_on)
+        maker.say(f"pulling {recipe.base}")
+        engine.pull(recipe.base, on_line=maker.pass_on)
     maker.say(f"building {tag}")
     build = Build(
         what=f"the deps image {tag}",
@@ -306,9 +307,9 @@ def _held_or_built(engine: Engine, recipe: Recipe, maker: ImageMaker) -> ImageSt
         files=recipe.deps.files,
         args=recipe.deps.args,
         labels=recipe.deps.labels,
-        pip_config=recipe.deps.pip_config,
+        pip_config=maker.pip_config,
     )
-    maker.build(build, engine=engine, client=client, on_line=maker.pass_on)
+    maker.build(build, engine=engine, on_line=maker.pass_on)
     return ImageStep(tag=tag, outcome="built", seconds=maker.seconds() - started)
 
 
@@ -348,78 +349,58 @@ def _push_code(
 ) -> tuple[str, ImageDone]:
     """Return the digest of the image with the code on these dependencies, and what was done."""
     started = maker.seconds()
+    record = DepsRecord(lock_sha256=recipe.deps.lock_sha256)
+    if overlaid_packages(recipe.code.files):  # without a fork nothing is compared, so it is not asked for
+        record = read_record(repository, deps)
+    # Programs of xsft change with xsft, not with the user's code: in one layer each changed line would send them too.
+    contents = (program_files(recipe.code.files), _code_files(recipe, record, maker))
     with ExitStack() as stack:
-        archives = [stack.enter_context(temporary_archive()) for _ in range(2)]
-        layers = _write_layers(recipe, read_record_if_needed(recipe, repository, deps), archives, maker)
-        image = with_layers(deps, layers, user=recipe.code.user)
+        layers = [stack.enter_context(layer_archive(files)) for files in contents if files]
+        image = with_layers(deps, [layer for layer, _ in layers], user=recipe.code.user)
         existing = repository.image(recipe.code.tag)
         if existing and is_same_image(existing, image):
             code = ImageStep(tag=recipe.code.tag, outcome="in-registry")
             return existing.digest, ImageDone(deps=deps_step, code=code)
-        if existing and not has_code(existing, layers):
+        if existing and not has_code(existing, [layer for layer, _ in layers]):
             raise _foreign(repository, recipe.code.tag, existing.digest, "its last layers are not this code")
         maker.say(f"adding the code: {repository.name}:{recipe.code.tag}")
-        sent_bytes = _upload(repository, image, layers, archives, tag=recipe.code.tag)
+        sent_bytes = sum(repository.add_blob(archive, digest=layer.digest) for layer, archive in layers)
+    sent_bytes += repository.add_blob(io.BytesIO(image.configuration), digest=digest_of(image.configuration))
+    repository.put_manifest(image, tag=recipe.code.tag)
     if repository.manifest(image.digest) is None:
         raise _unconfirmed(repository, image.digest)
     code = ImageStep(tag=recipe.code.tag, outcome="built", seconds=maker.seconds() - started)
-    return image.digest, ImageDone(deps=deps_step, code=code, sent_bytes=sent_bytes)
+    return image.digest, ImageDone(deps=deps_step, code=code, sent_bytes=sent_bytes + len(image.manifest))
 
 
-def read_record_if_needed(recipe: Recipe, repository: RegistryClient, deps: ImageDocuments) -> DepsRecord:
-    """Return the record; without a fork it is not asked for, because nothing is compared."""
-    if overlaid_packages(recipe.code.files):
-        return read_record(repository, deps)
-    return DepsRecord(lock_sha256=recipe.deps.lock_sha256)
-
-
-def _layer_contents(recipe: Recipe, record: DepsRecord, maker: ImageMaker) -> list[tuple[ContextFile, ...]]:
-    """Return the files of each layer, checked for secrets. Raises SpecError for a file that must not be in an image."""
+def _code_files(recipe: Recipe, record: DepsRecord, maker: ImageMaker) -> tuple[ContextFile, ...]:
+    """Return the files of the code's layer. Raises SpecError for a file that must not be in an image, e.g. a secret."""
     for package in overlaid_packages(recipe.code.files):
         if package not in record.packages:
             raise _no_record(f"The deps image (for the source of {package})")
-    code = scan_for_secrets(code_files(recipe.code.files, record))
-    refuse_errors(accept_problems(context_problems(code), maker.accept))
-    contents = [program_files(recipe.code.files), code]
-    return [files for files in contents if files]
+    files = code_files(recipe.code.files, record)
+    refuse_content(files, accept=maker.accept)
+    return files
 
 
-def _write_layers(recipe: Recipe, record: DepsRecord, archives: Sequence[IO[bytes]], maker: ImageMaker) -> list[Layer]:
-    contents = _layer_contents(recipe, record, maker)
-    return [write_layer(files, archive) for files, archive in zip(contents, archives, strict=False)]
-
-
-def _upload(
-    repository: RegistryClient,
-    image: ImageDocuments,
-    layers: Sequence[Layer],
-    archives: Sequence[IO[bytes]],
-    *,
-    tag: str,
-) -> int:
-    """Send what the registry lacks, the manifest last. Returns the number of bytes."""
-    sent_bytes = 0
-    for layer, archive in zip(layers, archives, strict=False):
-        sent_bytes += repository.add_blob(archive, digest=layer.digest)
-    sent_bytes += repository.add_blob(io.BytesIO(image.configuration), digest=digest_of(image.configuration))
-    repository.put_manifest(image, tag=tag)
-    return sent_bytes + len(image.manifest)
-
-
-def _build_code(engine: Engine, recipe: Recipe, maker: ImageMaker, *, record: DepsRecord) -> None:
+def _build_code(engine: Engine, recipe: Recipe, maker: ImageMaker) -> None:
     """Lay the code over the dependencies in the engine: there a whiteout is a removal."""
-    files = [file for layer in _layer_contents(recipe, record, maker) for file in layer]
+    deps = recipe.local(recipe.deps.tag)
+    content = engine.read_file(deps, f"/{RECORD}")
+    if content is None:
+        raise _no_record(deps)
+    files = (*program_files(recipe.code.files), *_code_files(recipe, _decode_record(content, deps), maker))
     removed = [file.path.replace("/.wh.", "/") for file in files if "/.wh." in file.path]
     laid = [msgspec.structs.replace(file, path=f"layer/{file.path}") for file in files if "/.wh." not in file.path]
-    lines = [f"FROM {recipe.local(recipe.deps.tag)}", "USER 0:0"]
+    lines = [f"FROM {deps}", "USER 0:0"]
     if laid:
         lines.append("COPY layer/ /")
     if removed:
-        lines.append(f"RUN {msgspec.json.encode(['rm', '-f', *(f'/{path}' for path in removed)]).decode()}")
-    lines += ["ENV PYTHONPATH=/app/code", f"USER {recipe.code.user}"]
+        lines.append(f"RUN {json.dumps(['rm', '-f', *(f'/{path}' for path in removed)])}")
+    lines += ["ENV PYTHONPATH=/app/code", f"USER {recipe.code.user}", ""]
     with scratch_folder("image") as folder:
         dockerfile = folder / DOCKERFILE
-        dockerfile.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        dockerfile.write_text("\n".join(lines), encoding="utf-8")
         written = ContextFile(path=DOCKERFILE, kind="file", size=dockerfile.stat().st_size, source=str(dockerfile))
         build = Build(
             what=f"the code image {recipe.code.tag}",
@@ -428,7 +409,7 @@ def _build_code(engine: Engine, recipe: Recipe, maker: ImageMaker, *, record: De
             labels={KIND_LABEL: "code", TAG_LABEL: recipe.code.tag},
             network="none",
         )
-        maker.build(build, engine=engine, client=maker.client(maker.env), on_line=maker.pass_on)
+        maker.build(build, engine=engine, on_line=maker.pass_on)
 
 
 def _foreign(repository: RegistryClient, tag: str, digest: str, why: str) -> Refused:

@@ -47,29 +47,6 @@ DIGITS = 20
 """Number of hex digits of a tag's hash: 80 bits."""
 
 
-class Base(Struct, frozen=True, kw_only=True):
-    """The base image of the dependencies."""
-
-    ref: str
-    """Reference without digest: `python:3.12-slim`."""
-    digest: str | None = None
-    """Digest of its manifest, `sha256:…`; None for an image built on this machine."""
-    image_id: str | None = None
-    """The engine's id of an image without digest."""
-
-    @property
-    def pinned(self) -> str:
-        """The reference for FROM."""
-        return f"{self.ref}@{self.digest}" if self.digest else self.ref
-
-    @property
-    def known(self) -> str:
-        """Return what identifies the base image, as far as known; part of the tag's hash, and kept in the lock."""
-        if self.image_id and not self.digest:
-            return f"{self.ref}#{self.image_id}"
-        return self.pinned
-
-
 class DepsImage(Struct, frozen=True, kw_only=True):
     """The dependencies' image, with all inputs of its build."""
 
@@ -81,10 +58,6 @@ class DepsImage(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     lock_sha256: str
     """sha256 of the locked packages."""
-    pip_config: str | None = None
-    """Absolute path of a pip.conf, mounted while packages are installed; never in a layer, an argument or the
-    history.
-    """
 
 
 class CodeImage(Struct, frozen=True, kw_only=True):
@@ -104,36 +77,40 @@ class Recipe(Struct, frozen=True, kw_only=True):
     """Name of its folder under images/."""
     repository: str | None
     """Repository to push to, without tag: `us-docker.pkg.dev/my-project/xsft/post-training`."""
-    maxtext: str
-    base: Base | None
-    """None if the Dockerfile has no argument for a base."""
+    options: BuildOptions
+    base: str
+    """Base image of the dependencies: `ref@sha256:…`, or `ref#sha256:…` with the engine's id of an image that is in no
+    registry. Empty if the Dockerfile has no argument for it.
+    """
     deps: DepsImage
     code: CodeImage
 
     def local(self, tag: str) -> str:
-        """Return the image's name in this machine's engine."""
-        return f"{local_name(self.image)}:{tag}"
+        """Return the image's name in this machine's engine, where no registry is named so and none is asked for it."""
+        return f"{LOCAL}/{_dash_name(self.image)}:{tag}"
 
 
 def make_recipe(
     options: BuildOptions,
     *,
+    image: str,
+    registry: str | None,
     context: tuple[ContextFile, ...],
     declared: Mapping[str, str | None],
     packages: Mapping[str, str],
     code: tuple[ContextFile, ...],
-    base: Base | None,
+    base: str,
 ) -> Recipe:
     """Return the recipe for options without problems. `context`, `declared`: the dependencies' files, and the
     arguments of their Dockerfile; `packages`: version of each locked package.
     """
-    deps = _deps_image(options, context=context, declared=declared, packages=packages, base=base)
+    deps = _deps_image(options, image=image, context=context, declared=declared, packages=packages, base=base)
     user = options.args.get(RUN_AS, DEFAULT_USER)
     tag = content_tag("code", code, user=user, deps=deps.tag)
     return Recipe(
-        image=options.image,
-        repository=repository_in(options.registry, options.image) if options.registry else None,
-        maxtext=options.maxtext,
+        image=image,
+        repository=repository_in(registry, image) if registry else None,
+        options=options,
         base=base,
         deps=deps,
         code=CodeImage(tag=tag, files=code, user=user),
@@ -150,22 +127,6 @@ def registry_of_repository(repository: str, image: str) -> str:
     return repository.removesuffix(f"/{_dash_name(image)}")
 
 
-def parse_base(known: str) -> Base | None:
-    """Parse `Base.known` from a lock."""
-    if not known:
-        return None
-    ref, sign, digest = known.partition("@")
-    if sign:
-        return Base(ref=ref, digest=digest)
-    ref, _, image_id = known.partition("#")
-    return Base(ref=ref, image_id=image_id or None)
-
-
-def local_name(image: str) -> str:
-    """Return the image's name on this machine, without tag."""
-    return f"{LOCAL}/{_dash_name(image)}"
-
-
 def content_tag(kind: Literal["deps", "code"], files: Iterable[ContextFile], **inputs: object) -> str:
     """Return the tag of an image with these files; `inputs`: what else decides its content, as JSON can write it."""
     rows = [
@@ -179,27 +140,31 @@ def content_tag(kind: Literal["deps", "code"], files: Iterable[ContextFile], **i
 def _deps_image(
     options: BuildOptions,
     *,
+    image: str,
     context: tuple[ContextFile, ...],
     declared: Mapping[str, str | None],
     packages: Mapping[str, str],
-    base: Base | None,
+    base: str,
 ) -> DepsImage:
     lock = next((file.sha256 for file in context if file.path == LOCK_FILE), "")
     values = {
-        "BASE_IMAGE": base.pinned if base else "",
-        "BASE_DIGEST": (base.digest if base else None) or "",
+        "BASE_IMAGE": base.partition("#")[0],
+        "BASE_DIGEST": base.partition("@")[2],
         "LOCK_SHA256": lock,
-        "MAXTEXT_VERSION": options.maxtext,
+        "MAXTEXT_VERSION": options.release,
         "VLLM_REQUIREMENT": options.vllm or "",
         **options.args,
     }
     # Only those that the Dockerfile has, because users' own need not have all; an empty one is its default.
-    args = {name: value for name, value in sorted(values.items()) if name in declared and value}
-    labels = {IMAGE_LABEL: options.image, KIND_LABEL: "deps", MAXTEXT_LABEL: options.maxtext}
-    if lock:
-        labels[LOCK_LABEL] = lock
-    if pins := _package_pins(packages, args):
-        labels[PACKAGES_LABEL] = pins
+    args = {name: text for name, text in sorted(values.items()) if name in declared and text}
+    labels = {
+        IMAGE_LABEL: image,
+        KIND_LABEL: "deps",
+        MAXTEXT_LABEL: options.release,
+        LOCK_LABEL: lock,
+        PACKAGES_LABEL: _package_pins(packages, args),
+    }
+    labels = {name: text for name, text in labels.items() if text}
     tag = content_tag(
         "deps",
         context,
@@ -207,16 +172,9 @@ def _deps_image(
         args=args,
         labels=labels,  # all of them, so that one tag never means two sets of dependencies
         platform=PLATFORM,
-        base=base.known if base else "",
+        base=base,
     )
-    return DepsImage(
-        tag=tag,
-        files=context,
-        args=args,
-        labels={**labels, TAG_LABEL: tag},
-        lock_sha256=lock,
-        pip_config=options.pip_config,
-    )
+    return DepsImage(tag=tag, files=context, args=args, labels={**labels, TAG_LABEL: tag}, lock_sha256=lock)
 
 
 def _package_pins(packages: Mapping[str, str], args: Mapping[str, str]) -> str:

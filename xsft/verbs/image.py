@@ -16,10 +16,11 @@ from xsft.cluster.places import load_places
 from xsft.image.context import ContextFile, largest, size_of
 from xsft.image.folders import find_images
 from xsft.image.lock import LockedImage
-from xsft.image.lock_file import lock_file, locked_images
-from xsft.image.options import GivenOptions
+from xsft.image.lock_file import lock_file, read_lock_file
+from xsft.image.options import BuildOptions
 from xsft.image.push import ImageDone, ImageMaker, ImageStep, build_image, push_image
-from xsft.image.work import ImageRequest, PlannedImage, pin_base, plan_image, within_project
+from xsft.image.recipe import Recipe
+from xsft.image.work import ImageRequest, PlannedImage, plan_image, within_project
 from xsft.machine.process import own_environment
 from xsft.verbs.document import ProblemFields
 from xsft.verbs.failure import print_problems, problem_documents
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     maker = ImageMaker(
         images=images,
         env=own_environment(),
+        pip_config=_existing_file(args.pip_config),
         say=lambda line: _print_line(f"xsft: {line}"),
         pass_on=_print_line,
         accept=args.accept,
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     )
     planned = plan_image(_request(args, project=images.parent, cwd=cwd), maker)
     print_problems(planned.problems)
-    done = _act(args.action, planned, maker)
+    done = _act(args.action, planned.recipe, maker)
     document = image_document(args.action, planned, done, images=images)
     if args.json:
         builtins = to_builtins(document)
@@ -87,43 +89,38 @@ def registry_of(place: str | None, *, start: Path) -> str | None:
     return registry
 
 
-def _act(action: str, planned: PlannedImage, maker: ImageMaker) -> ImageDone | None:
+def _act(action: str, recipe: Recipe, maker: ImageMaker) -> ImageDone | None:
     match action:
         case "build":
-            done = build_image(planned.recipe, maker)
+            return build_image(recipe, maker)
         case "push":
-            if planned.recipe.repository is None:
+            if recipe.repository is None:
                 raise UsageError(
                     "No registry given.",
                     fix="Give --registry us-docker.pkg.dev/my-project/xsft (make: REGISTRY=), or --place (PLACE=).",
                 )
-            done = push_image(
-                planned.recipe, maker, options=planned.remembered, commit=planned.commit, dirty=planned.dirty
-            )
+            return push_image(recipe, maker)
         case _:
             return None
-    pin_base(planned.recipe, maker)
-    return done
 
 
 def _request(args: argparse.Namespace, *, project: Path, cwd: Path) -> ImageRequest:
-    given = GivenOptions(
+    options = BuildOptions(
         maxtext=args.maxtext,
         maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
         tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
         base=args.base,
         vllm=args.vllm,
-        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code) or None,
-        args=dict(_parse_pairs(args.arg)) or None,
+        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
+        args=dict(_parse_pairs(args.arg)),
     )
     return ImageRequest(
         image=args.image,
-        given=given,
+        options=options,
         forgets=args.forget,
         registry=args.registry or registry_of(args.place, start=project),
         updates_base=args.update_base,
         needs_base=args.action != "show",
-        pip_config=_existing_file(args.pip_config),
     )
 
 
@@ -157,16 +154,16 @@ def _print_line(line: str) -> None:
 def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *, images: Path) -> ImageDocument:
     """Return what was built, pushed or found."""
     recipe = planned.recipe
-    locked = locked_images(images, recipe.image).get(recipe.repository or "")
+    locked = read_lock_file(images, recipe.image).images.get(recipe.repository or "")
     pushed = done.locked if done else None
     return ImageDocument(
         schema_="xsft.image/1",
         action=action,  # type: ignore[arg-type]
         image=recipe.image,
         repository=recipe.repository,
-        maxtext=recipe.maxtext,
+        maxtext=recipe.options.release,
         maxtext_source=planned.maxtext_label,
-        base=recipe.base.known if recipe.base else "",
+        base=recipe.base,
         deps=_part(recipe.deps.tag, recipe.deps.files, done.deps if done else None, args=recipe.deps.args),
         code=_part(recipe.code.tag, recipe.code.files, done.code if done else None, args={}),
         ref=pushed.ref if pushed else None,

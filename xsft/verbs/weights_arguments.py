@@ -250,9 +250,7 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12 (default: the Dockerfile's)"
     )
-    parser.add_argument(
-        "--update-base", action="store_true", help="resolve the tag of the base image again, and pin the new digest"
-    )
+    parser.add_argument("--update-base", action="store_true", help="resolve the tag of the base image again")
     parser.add_argument(
         "--vllm", type=a_name, metavar="REQUIREMENT", help="install vLLM by this pip requirement; SFT does not need it"
     )
