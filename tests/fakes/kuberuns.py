@@ -75,7 +75,7 @@ class Runs:
             "kueue.x-k8s.io/workloads",
             f"jobset-{name}-1a2b3",
             namespace=NAMESPACE,
-            metadata={"ownerReferences": [owner]},
+            metadata={"ownerReferences": [owner], "labels": {"kueue.x-k8s.io/job-uid": owner["uid"]}},
             spec={"queueName": queue, "priority": 500, "active": True},
             status={"conditions": said},
         )

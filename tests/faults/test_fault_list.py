@@ -16,7 +16,6 @@ SUBMISSION = "tests.launch.test_submission"
 OUTAGES = "tests.faults.test_outages"
 EVERY = "tests.faults.test_every_request"
 SILENT = "tests.faults.test_silent_cluster"
-WATCH = "tests.faults.test_watched_wait"
 ROADS = "tests.faults.test_transports"
 
 PROMISED = {
@@ -35,7 +34,6 @@ PROMISED = {
         (CREATE, "test_a_server_error_is_followed_by_a_read_and_another_create"),
         (SUBMISSION, "test_a_server_error_at_the_create_is_retried"),
     ),
-    "410 Gone on a watch": ((WATCH, "test_wait_polls_as_usual_when_watches_fail"),),
     "truncated answers": (
         (EVERY, "test_a_fault_after_any_request_was_served_leaves_at_most_one_run"),
         ("tests.cluster.test_cluster", "test_an_incomplete_404_answer_is_requested_again"),

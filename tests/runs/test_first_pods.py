@@ -137,6 +137,27 @@ def test_a_named_run_reads_only_its_own_pods_and_log(looks: Looks) -> None:
     assert "in (a)" in pods.query["labelSelector"]
 
 
+def test_a_named_run_lists_no_other_jobset_and_workload(looks: Looks) -> None:
+    """Attempts are found by xsft's label; a run of xpk, and one whose label was removed, by its name."""
+    others = [looks.there.admitted(name) for name in ("b", "c")]
+    attempts = [looks.there.admitted(name, run="a") for name in ("a", "a-2")]
+    looks.there.plain("by-xpk")
+    del others[1]["metadata"]["labels"]["xsft.dev/run"]
+    limits = ReadLimits(progress_s=0)
+    assert set(looks.look("a", limits=limits)) == {"a", "a-2"}
+    jobsets = [one for one in looks.asked if "/jobsets" in one.path]
+    assert [(one.path.rpartition("/")[2], one.query) for one in sorted(jobsets, key=lambda one: one.path)] == [
+        ("jobsets", {"labelSelector": "xsft.dev/run in (a)"}),
+        ("a", {}),
+    ]
+    (workloads,) = [one.query["labelSelector"] for one in looks.asked if one.path.endswith("/workloads")]
+    assert all(one["metadata"]["uid"] in workloads for one in attempts)
+    assert not any(one["metadata"]["uid"] in workloads for one in others)
+    assert set(looks.look("by-xpk", "c", limits=limits)) == {"by-xpk", "c"}
+    assert set(looks.look("a-2", limits=limits)) == {"a-2"}
+    assert looks.look("/out/a", "b/c", limits=limits) == {}
+
+
 def waits(looks: Looks, name: str) -> None:
     """Make the run's pod wait for a node."""
     looks.run(name, STARTING)

@@ -16,7 +16,7 @@ from tests.replacing import replace
 from tests.runs.arbitrary import observations
 from xsft.cluster.observation import Before, Observation, Recorded, Status, Unread
 from xsft.runs.classify import classify
-from xsft.runs.lastknown import FORGET_AFTER_S, forget, recall, remember
+from xsft.runs.lastknown import FORGET_AFTER_S, forget, gone_of, recall, remember
 from xsft.runs.lastknown_line import LastKnown, line_of, read_line
 from xsft.runs.rows import row_of
 
@@ -150,18 +150,18 @@ def test_forget_marks_missing_runs_as_no_longer_running(tmp_path: Path) -> None:
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
     known = recall(tmp_path, cluster=CLUSTER, namespace="default")
-    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW, known={})
-    assert living(tmp_path) == {"gone", "there", "ended"}, "nothing has gone of what is known"
-    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW, known=known)
+    assert gone_of(known, {"uid-there"}) == {"uid-gone"}
+    forget(tmp_path, cluster=CLUSTER, namespace="default", gone={"uid-gone"}, now=NOW)
     assert living(tmp_path) == {"there", "ended"}
-    forget(tmp_path, cluster="another", namespace="default", there=(), now=NOW)
+    assert gone_of(recall(tmp_path, cluster=CLUSTER, namespace="default"), {"uid-there"}) == set()
+    forget(tmp_path, cluster="another", namespace="default", gone={"uid-there"}, now=NOW)
     assert living(tmp_path) == {"there", "ended"}
 
 
 def test_the_progress_of_a_deleted_run_is_kept(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)
     for _ in range(2):
-        forget(tmp_path, cluster=CLUSTER, namespace="default", there=(), now=NOW)
+        forget(tmp_path, cluster=CLUSTER, namespace="default", gone={"uid-gone"}, now=NOW)
     (line,) = only_file(tmp_path).read_text().splitlines()[1:]
     assert line.count('"gone": true') == 1
     known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]

@@ -65,6 +65,7 @@ def test_status_shows_runs_of_xsft_and_of_plain_xpk(api: ClusterApi, runs: Runs,
 
 def test_verbs_take_only_exact_names_and_offer_a_close_match(runs: Runs, said: Any) -> None:
     runs.admitted("gemma-ultrachat")
+    said("status")
     for verb in ("status", "why", "logs", "wait", "cancel", "compare"):
         status, out, err = said(verb, "gemma")
         assert (status, out) == (2, ""), verb

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster
+from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.cluster.reads import Reads
 from xsft.machine.parallel import StartedCall, start
 from xsft.records.labels import FIRST_HOSTS, SERVERS
@@ -42,13 +45,20 @@ class NamespaceLists(Struct, frozen=True, kw_only=True):
         return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=FIRST_HOSTS, fields=PENDING))
 
 
-def ask_lists(cluster: Cluster, *, namespace: str) -> NamespaceLists:
-    """Request all three lists; does not wait for any."""
+def ask_lists(cluster: Cluster, *, namespace: str, names: Collection[str] = ()) -> NamespaceLists:
+    """Request all three lists; does not wait for any. `names`: only the JobSets and Workloads of these runs."""
     reads = cluster.reads
-    return NamespaceLists(
-        reads=reads,
-        namespace=namespace,
-        jobsets=start(lambda: reads.jobsets(namespace=namespace)),
-        workloads=start(lambda: reads.workloads(namespace=namespace)),
-        servers=start(lambda: reads.servers(namespace=namespace)),
-    )
+    if names:
+        jobsets = start(partial(reads.jobsets_named, names, namespace=namespace))
+        workloads = start(partial(_workloads_of, reads, jobsets, namespace=namespace))
+    else:
+        jobsets = start(partial(reads.jobsets, namespace=namespace))
+        workloads = start(partial(reads.workloads, namespace=namespace))
+    servers = start(partial(reads.servers, namespace=namespace))
+    return NamespaceLists(reads=reads, namespace=namespace, jobsets=jobsets, workloads=workloads, servers=servers)
+
+
+def _workloads_of(reads: Reads, jobsets: StartedCall[tuple[RunObject, ...]], *, namespace: str) -> tuple[Owned, ...]:
+    """Return the Workloads of these JobSets, once the JobSets are known."""
+    uids = sorted(jobset.uid for jobset in jobsets.result())
+    return reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL} in ({','.join(uids)})") if uids else ()

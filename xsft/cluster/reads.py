@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -19,7 +21,8 @@ from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import pod_of
 from xsft.cluster.queue_fields import Holding, Owned, Waiting, holding_of, owned, waiting_of
 from xsft.cluster.resources import Resource
-from xsft.records.labels import SERVERS
+from xsft.machine.parallel import start
+from xsft.records.labels import RUN_LABEL, SERVERS
 
 T = TypeVar("T")
 
@@ -28,6 +31,8 @@ FROM_CACHE = {"resourceVersion": "0"}
 kubernetes.io/docs/reference/using-api/api-concepts, "resourceVersion parameter".
 """
 MAX_EVENTS = 1000
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+"""source: kubernetes.io/docs/concepts/overview/working-with-objects/labels, "Syntax and character set"."""
 VERSIONS = ("v1beta2", "v1beta1")
 """API versions of Kueue's groups that are tried for reads: the newer one is stored and needs no conversion, old
 releases serve only the older one.
@@ -45,6 +50,23 @@ class Reads(Struct, frozen=True):
         """Return the JobSets of runs: xsft's, xpk's, and any other that requests TPUs."""
         found = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace)
         return tuple(one for one in found if one is not None)
+
+    def jobsets_named(self, names: Collection[str], *, namespace: str) -> tuple[RunObject, ...]:
+        """Return the JobSets of these runs, with one small list, and those that have one of these names: a JobSet of
+        xpk, or one whose label was removed by hand, is found only by its name. (xpk's own label is that name, too.)
+        """
+        askable = sorted(name for name in names if LABEL_VALUE.fullmatch(name))  # else it is a folder, not a JobSet
+        if not askable:
+            return ()
+        by_name = [start(partial(self._run_named, name, namespace=namespace)) for name in askable]
+        query = _query(labels=f"{RUN_LABEL} in ({','.join(askable)})")
+        labelled = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace, query=query)
+        jobsets = (*labelled, *(started.result() for started in by_name))
+        return tuple({jobset.uid: jobset for jobset in jobsets if jobset is not None}.values())
+
+    def _run_named(self, name: str, *, namespace: str) -> RunObject | None:
+        jobset = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
+        return None if jobset is None else run_of(jobset)
 
     def jobset(self, *, name: str, namespace: str) -> RunObject | None:
         """Return the JobSet by its exact name, or None."""

@@ -19,7 +19,6 @@ from xsft.machine.parallel import start
 from xsft.planning.steps import Plan, Planned
 from xsft.runs.cause_rule import Cause
 from xsft.runs.causes import explain_state
-from xsft.runs.changes import changes_of
 from xsft.runs.folding import FoldedRun
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.lookup import one_run
@@ -116,12 +115,11 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
 def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> WaitOptions:
     """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also show its log."""
     runs = runs_at_place(plan.run.required_place(), namespace=plan.run.namespace, name=plan.run_name)
-    look, clock_of_run = changes_of(runs)
     return WaitOptions(
-        look=look,
+        look=runs.look,
         now=runs.now,
         patience=patience,
-        clock=clock_of_run,
+        clock=Clock(),
         say=listener.say,
         lines=None if log is None else RunLogs(runs=runs, trouble=listener.say).follow,
         log=log,

@@ -85,32 +85,19 @@ def _with_told(known: LastKnown, last: LastKnown | None) -> LastKnown:
     )
 
 
-def forget(
-    state: Path,
-    *,
-    cluster: str,
-    namespace: str,
-    there: Collection[str],
-    now: str,
-    known: Mapping[str, LastKnown] | None = None,
-) -> None:
-    """Mark the runs whose JobSet is gone, after the cluster has answered. `there`: the UIDs of all its JobSets.
+def gone_of(known: Mapping[str, LastKnown], uids: Collection[str]) -> frozenset[str]:
+    """Return the UIDs of the runs that were active at the last read, and whose JobSet is not among these."""
+    return frozenset(uid for uid, last in known.items() if not (last.ended or last.gone or uid in uids))
 
-    A run that was active at the last read and is not among them must not be shown as active once the cluster does not
-    answer. Its progress or its end is kept. `known`: what `recall` returned for this read; if none of those runs has
-    gone, the file is not read again.
+
+def forget(state: Path, *, cluster: str, namespace: str, gone: Collection[str], now: str) -> None:
+    """Mark the runs whose JobSet is gone (`gone_of`), after the cluster has answered: they must not be shown as active
+    once it does not answer. Their progress is kept.
     """
-    if known is not None and not any(_has_gone(one, there) for one in known.values()):
-        return
-    path = _states_path(state, cluster, namespace)
-    saved = _read_states(path).values()
-    if any(_has_gone(one, there) for one in saved):
-        left = [replace(one, gone=True) if _has_gone(one, there) else one for one in saved]
-        _write_states(path, left, cluster=cluster, namespace=namespace, now=now)
-
-
-def _has_gone(known: LastKnown, there: Collection[str]) -> bool:
-    return not (known.ended or known.gone) and known.jobset.uid not in there
+    if gone:
+        path = _states_path(state, cluster, namespace)
+        states = [replace(last, gone=True) if uid in gone else last for uid, last in _read_states(path).items()]
+        _write_states(path, states, cluster=cluster, namespace=namespace, now=now)
 
 
 def recall(state: Path, *, cluster: str, namespace: str) -> Mapping[str, LastKnown]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
 from msgspec import Struct
@@ -33,8 +33,8 @@ class RunsAnswer(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     """As of `RunsRead`, as `whole`."""
     whole: bool = True
-    known: Callable[[], tuple[str, ...]] = lambda: ()
-    """Returns the names of all runs, if `rows` holds only the named ones. Reads the sources once more."""
+    neighbours: tuple[str, ...] = ()
+    """Names of other runs, if a named one was not found."""
 
 
 def answer_of(found: RunsRead, *, classify: Classify, now: str) -> RunsAnswer:
@@ -80,7 +80,7 @@ def missing_run(name: str, found: RunsAnswer) -> XsftError:
     if not found.whole:
         return runs_unread(found.problems, f"Run {name!r} was not found, but not every cluster could be read")
     names = {name for row in found.rows for one in row.attempts for name in one.names}
-    known = sorted(names | set(found.known()))
+    known = sorted(names | set(found.neighbours))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(

@@ -4,7 +4,7 @@ machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,8 @@ from xsft.machine.process import user_name
 from xsft.records.record_files import RecordStore, record_store
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.classify import classify
-from xsft.runs.lastknown import newly_failed_jobs, remember
+from xsft.runs.folding import named
+from xsft.runs.lastknown import newly_failed_jobs, recall, remember
 from xsft.runs.local_runs import lock_of
 from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.runs.losing import SavedSteps
@@ -69,13 +70,19 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def read(self) -> RunsRead:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
-        return self._read(names=self.names, limits=self.limits)
+        index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
+        names = frozenset(self.names)
+        scope = ReadScope(names=names, everything=self.everything, limits=self.limits, now=self.now())
+        lists = self._ask_lists()
+        return read_runs(lists, scope=scope, store=self.store, index=index, local=self.local, say=self.say)
 
     def look(self) -> RunsAnswer:
         """Read all sources at once, and save the states. Raises Unreachable if none answers."""
         found = answer_of(self.read(), classify=classify, now=self.now())
         self.keep((one.seen, one.status) for one in found.rows)
-        return replace(found, known=self._known) if self.names else found
+        if all(named(found.rows, name) for name in self.names):
+            return found
+        return replace(found, neighbours=self._known_names())
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
         """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
@@ -150,25 +157,26 @@ class Runs(Struct, kw_only=True, eq=False):
             return SavedSteps(why=f"{output} is not a bucket; it may be a folder in its pods")
         return SavedSteps(step=step, reached=metrics.step if metrics else None)
 
-    def _known(self) -> tuple[str, ...]:
-        found = self._read(names=(), limits=ReadLimits(progress_s=0)).observations
-        return tuple({name for seen in found for name in seen.names})
-
-    def _read(self, *, names: tuple[str, ...], limits: ReadLimits) -> RunsRead:
-        index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
-        scope = ReadScope(names=frozenset(names), everything=self.everything, limits=limits, now=self.now())
-        return read_runs(self._ask_lists(), scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+    def _known_names(self) -> tuple[str, ...]:
+        """Return the names of the runs that were submitted from this machine, or seen by it."""
+        entries = self.store.local_index().entries
+        places = {(source.name, source.namespace) for source in self.sources}
+        seen = [recall(self.store.state, cluster=cluster, namespace=namespace) for cluster, namespace in places]
+        last_known = [last.jobset for states in seen for last in states.values()]
+        return (*(entry.run_name for entry in entries), *(jobset.run_name for jobset in last_known))
 
     def _ask_lists(self) -> tuple[PendingLists, ...]:
         """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""
         clusters = {name: start(partial(self.cluster, name)) for name in {one.name for one in self.sources}}
-        asked = ((one, start(partial(_ask_source, one, clusters[one.name]))) for one in self.sources)
+        asked = ((one, start(partial(_ask_source, one, clusters[one.name], self.names))) for one in self.sources)
         return tuple(PendingLists(source=one, lists=lists) for one, lists in asked)
 
 
-def _ask_source(source: RunSource, connecting: StartedCall[Cluster]) -> tuple[Cluster, NamespaceLists]:
+def _ask_source(
+    source: RunSource, connecting: StartedCall[Cluster], names: tuple[str, ...]
+) -> tuple[Cluster, NamespaceLists]:
     cluster = connecting.result()
-    return cluster, ask_lists(cluster, namespace=source.namespace)
+    return cluster, ask_lists(cluster, namespace=source.namespace, names=names)
 
 
 def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
@@ -191,6 +199,16 @@ def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool =
         except Unreachable as failed:  # the next request may succeed
             runs.refused[runs.sources[0].name] = failed
     return runs
+
+
+def runs_of(
+    names: Sequence[str], *, place: str | None, context: str | None, namespace: str | None, everything: bool = True
+) -> Runs:
+    """Return the runs of these names (none: all) in this place or context; None: in all of places.yaml, the clusters
+    of runs submitted from this machine, and this machine.
+    """
+    place_query = PlaceQuery(place=place, context=context, namespace=namespace)
+    return runs_for(place_query, names=names, everything=everything)
 
 
 def runs_at_place(place: Place, *, namespace: str, name: str) -> Runs:

@@ -26,7 +26,7 @@ from xsft.records.record_files import RecordStore
 from xsft.runs.classify import admitted_at
 from xsft.runs.first_pods import FirstPods, few_starting
 from xsft.runs.forgotten import forgotten, went_to
-from xsft.runs.lastknown import forget, recall
+from xsft.runs.lastknown import forget, gone_of, recall
 from xsft.runs.lastknown_line import LastKnown
 from xsft.runs.list_runs import observations_of, read_objects, unread_of
 from xsft.runs.local_runs import observe_local
@@ -168,7 +168,8 @@ def _answer_of_source(
     found = observations_of(lists, first_pods=tell, name=source.name, now=scope.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # otherwise the caller has shown the last known state
-        forget(store.state, cluster=source.name, namespace=source.namespace, there=uids, now=scope.now, known=known)
+        mine = {uid: last for uid, last in known.items() if scope.covers_jobset(last.jobset)}
+        forget(store.state, cluster=source.name, namespace=source.namespace, gone=gone_of(mine, uids), now=scope.now)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
     lost = (_observe_lost(one, unlisted, cluster=source.name, known=known, now=scope.now) for one in gone)

@@ -15,20 +15,19 @@ from msgspec import Struct
 from xsft.base.problems import Problem
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.cause_rule import Explanation
-from xsft.runs.changes import changes_of
 from xsft.runs.compare import curves_of
 from xsft.runs.explain import explain_run
 from xsft.runs.folding import RowFilter
 from xsft.runs.log_request import LogRequest
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.losses import LossCurve
+from xsft.runs.read_all import runs_of
 from xsft.runs.rows import Row
 from xsft.runs.run_access import read_status
 from xsft.runs.run_evidence import evidence_of, forgotten_attempt
 from xsft.runs.run_logs import found_lines
-from xsft.runs.selection import runs_of
 from xsft.runs.wait_goals import parse_goal
-from xsft.runs.waiting import WaitLimits, row_of_waited, wait_for
+from xsft.runs.waiting import POLL_S, Clock, WaitLimits, row_of_waited, wait_for
 
 
 class Statuses(Struct, frozen=True, kw_only=True):
@@ -82,7 +81,7 @@ def wait(
     *,
     until: str = "done",
     timeout_s: float | None = None,
-    poll_s: float = 10.0,
+    poll_s: float = POLL_S,
     say: Callable[[str], None] = lambda _line: None,
     place: str | None = None,
     context: str | None = None,
@@ -94,9 +93,10 @@ def wait(
     ValueError for another word in `until`.
     """
     goal = parse_goal(until)
-    look, clock = changes_of(runs_of((run,), place=place, context=context, namespace=namespace))
+    clock = Clock()
     patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=clock.monotonic())
-    waited = wait_for(run, goal=goal, look=look, patience=patience, clock=clock, say=say)
+    runs = runs_of((run,), place=place, context=context, namespace=namespace)
+    waited = wait_for(run, goal=goal, look=runs.look, patience=patience, clock=clock, say=say)
     return row_of_waited(run, goal, waited)
 
 

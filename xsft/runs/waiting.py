@@ -12,6 +12,7 @@ from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.base.problems import Problem
+from xsft.machine import clock as system_clock
 from xsft.machine.parallel import start
 from xsft.runs.folding import named
 from xsft.runs.lookup import RunsAnswer, missing_run, one_run, runs_unread, silent
@@ -33,6 +34,8 @@ WaitEnd = Literal["reached", "ended", "lost", "unreachable"]
 """Reasons other than the time limit to stop waiting."""
 
 
+POLL_S = 3.0
+"""Seconds between two reads: a named run costs a few small requests."""
 GRACE_S = 0.5
 """Seconds left for a read in progress after the timeout; a timeout of 0 is one read."""
 NO_ANSWER = Unreachable("No answer so far.", fix="Check the network and the login, or wait longer.")
@@ -47,8 +50,8 @@ class WaitLimits(Struct, frozen=True, kw_only=True):
 
 
 class Clock(Struct, frozen=True, kw_only=True):
-    monotonic: Callable[[], float]
-    pause: Callable[[float], None]
+    monotonic: Callable[[], float] = system_clock.monotonic
+    pause: Callable[[float], None] = system_clock.pause
 
 
 class WaitResult(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from xsft.base.errors import Refused
 from xsft.base.reporting import AskUser
 from xsft.machine.interrupts import when_interrupted
 from xsft.runs.cancel import CancelResult, cancel_run
+from xsft.runs.read_all import runs_of
 from xsft.runs.run_access import RunAccess
-from xsft.runs.selection import runs_of
 from xsft.verbs.asking import asker
 from xsft.verbs.failure import print_problems, problem_documents
 from xsft.verbs.plan_document import print_json

@@ -10,8 +10,8 @@ from pathlib import Path
 from xsft.base.errors import UsageError
 from xsft.runs.compare import ReadCurves, compare_runs
 from xsft.runs.log_sources import RunLogs
+from xsft.runs.read_all import runs_of
 from xsft.runs.run_access import RunAccess
-from xsft.runs.selection import runs_of
 from xsft.verbs.compare_text import comparison_document, comparison_lines
 from xsft.verbs.failure import print_problems
 from xsft.verbs.loss_plot import LETTERS

@@ -13,9 +13,9 @@ from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.machine.streams import with_controls
 from xsft.runs.log_request import LogRequest
 from xsft.runs.log_sources import RunLogs
+from xsft.runs.read_all import runs_of
 from xsft.runs.run_access import RunAccess
 from xsft.runs.run_logs import LogReader, end_text, found_lines
-from xsft.runs.selection import runs_of
 from xsft.verbs.progress import print_to_stderr, show_spinner
 from xsft.verbs.runs_arguments import where_text
 

@@ -10,10 +10,10 @@ from xsft.base.errors import Unknown
 from xsft.records.record import Receipt
 from xsft.runs.folding import FoldedRun
 from xsft.runs.lookup import one_run
+from xsft.runs.read_all import runs_of
 from xsft.runs.rows import Row
 from xsft.runs.run_access import RunAccess
 from xsft.runs.run_receipts import read_receipt
-from xsft.runs.selection import runs_of
 from xsft.verbs.plan_document import print_json, print_lines
 from xsft.verbs.progress import show_spinner
 from xsft.verbs.receipt_text import RunReceipt, receipt_document, receipt_text

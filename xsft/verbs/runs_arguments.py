@@ -11,9 +11,8 @@ from xsft.base.names import MODES
 from xsft.base.state_names import WORDS
 from xsft.runs.log_request import STREAMS
 from xsft.runs.wait_goals import Goal, parse_goal
+from xsft.runs.waiting import POLL_S
 from xsft.verbs.arguments import a_name, add_json, duration, whole_number
-
-POLL_S = 10.0
 
 
 def status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -218,7 +217,7 @@ def a_namespace(text: str) -> str:
 def add_timing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=duration, metavar="TIME", help="stop after this time, e.g. 90s, 10m, 2h, 1d")
     parser.add_argument(
-        "--poll", type=duration, default=POLL_S, metavar="TIME", help="interval between reads (default: 10s)"
+        "--poll", type=duration, default=POLL_S, metavar="TIME", help="interval between reads (default: 3s)"
     )
 
 

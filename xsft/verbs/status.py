@@ -13,9 +13,9 @@ from xsft.base.errors import UsageError
 from xsft.base.problems import Problem
 from xsft.machine.clock import pause
 from xsft.runs.folding import FoldedRun, RowFilter, chosen
+from xsft.runs.read_all import runs_of
 from xsft.runs.rows import Row
 from xsft.runs.run_access import RunAccess, read_status
-from xsft.runs.selection import runs_of
 from xsft.spec.keypath import printable
 from xsft.verbs.failure import print_problems, problem_documents
 from xsft.verbs.plan_document import print_json, run_document

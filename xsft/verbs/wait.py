@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from xsft.base.errors import XsftError
 from xsft.machine import clock
 from xsft.machine.interrupts import goes_on, when_interrupted
-from xsft.runs.changes import changes_of
+from xsft.runs.read_all import runs_of
 from xsft.runs.rows import state_line
 from xsft.runs.run_receipts import record_wait_end
-from xsft.runs.selection import runs_of
 from xsft.runs.wait_goals import Goal
 from xsft.runs.waiting import (
     Clock,
@@ -42,13 +41,12 @@ def run(args: argparse.Namespace) -> int:
         if runs is None:
             never = WaitResult(outcome="unreachable", row=None, seconds=args.timeout)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
-        look, clock_of_run = changes_of(runs)
         return wait_and_report(
             args.run,
             goal=args.goal,
-            look=look,
+            look=runs.look,
             patience=patience,
-            clock=clock_of_run,
+            clock=Clock(),
             json=args.json,
             record=partial(record_wait_end, runs),
         )

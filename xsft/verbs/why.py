@@ -14,9 +14,9 @@ from xsft.base.errors import Unknown
 from xsft.cluster.evidence import Evidence
 from xsft.runs.cause_rule import Cause, Explanation
 from xsft.runs.explain import RunExplanation, explain_run
+from xsft.runs.read_all import runs_of
 from xsft.runs.rows import Row
 from xsft.runs.run_evidence import evidence_of, forgotten_attempt
-from xsft.runs.selection import runs_of
 from xsft.trainer.plain import bare_text
 from xsft.verbs.plan_document import print_json
 from xsft.verbs.progress import show_spinner
