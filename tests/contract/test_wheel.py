@@ -101,9 +101,9 @@ def test_an_installed_xsft_knows_its_environments(installed: Path, tmp_path: Pat
 
 
 def test_uv_tool_install_gives_an_xsft_that_builds_its_environments_from_a_clean_home(tmp_path: Path) -> None:
-    """The command of docs/guides/first-run.md. Only uv's cache is shared."""
+    """The command of README.md. Only uv's cache is shared."""
     command = "uv tool install . --constraints xsft/locks/xsft.txt"
-    assert f"\n{command}\n" in (CHECKOUT / "docs/guides/first-run.md").read_text(encoding="utf-8")
+    assert f"\n{command}\n" in (CHECKOUT / "README.md").read_text(encoding="utf-8")
     cache = run(find_uv_bin(), "cache", "dir", cwd=tmp_path).strip()
     own = {name: value for name, value in uv_environment(os.environ).items() if not name.startswith(("XDG_", "XSFT_"))}
     env = own | {"HOME": str(tmp_path), "UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never"}
