@@ -26,7 +26,7 @@ from xsft.spec.facts import TemplateFacts
 from xsft.spec.place import PathwaysImages, Place
 from xsft.spec.reader import read_spec
 from xsft.verbs.cli import main
-from xsft.verbs.failure import problem_documents
+from xsft.verbs.document import problem_documents
 
 Path_ = tuple[str | int, ...]
 
@@ -73,7 +73,7 @@ def assert_refused(tree: Tree, secret: str, *, facts: Facts | None = None) -> No
         found = refused.problems
     else:
         assert any(p.kind == "secret" for p in errors_in(found)), tree
-    assert secret not in json.dumps(problem_documents(found))
+    assert secret not in str(problem_documents(found))
 
 
 @pytest.mark.parametrize(

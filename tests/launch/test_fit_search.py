@@ -19,7 +19,7 @@ from xsft.fit.verdict import CompiledStep, Fits
 from xsft.launch.fit_answers import FitAnswer
 from xsft.launch.fit_search import search_alternatives
 from xsft.planning import api
-from xsft.verbs.fit_search_text import tried_line
+from xsft.verbs.fit_text import tried_line
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 KEEP = ("--keep", "tpu", "parallelism", "remat_policy")

@@ -31,7 +31,7 @@ from xsft.runs.folding import FoldedRun
 from xsft.runs.lookup import RunsRead
 from xsft.runs.rows import Row
 from xsft.runs.waiting import RecordWait, WaitLimits
-from xsft.verbs.submission import report_submission
+from xsft.verbs.submission import report_submission, submission_document
 from xsft.verbs.terminal import TAIL, terminal
 from xsft.verbs.why_text import cause_lines, log_lines
 
@@ -98,7 +98,7 @@ def submit(
         listener=listener or terminal(as_json=json),
         wait=after.wait,
     )
-    return report_submission(end, json=json)
+    return report_submission(end, submission_document(end) if json else None)
 
 
 @pytest.mark.parametrize(

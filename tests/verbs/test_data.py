@@ -14,9 +14,9 @@ from xsft.data import passes
 from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.passes import PassAnswers, PassRead
 from xsft.launch.data_pipeline import _parse_answers
-from xsft.launch.examples import pick_examples, refuse_picture
+from xsft.launch.examples import ExamplePick, pick_examples, refuse_picture
 from xsft.runs.pictures import lengths_picture
-from xsft.verbs.data import pick_of
+from xsft.verbs.arguments import request_of
 from xsft.verbs.data_text import printable_line
 from xsft.verbs.table import parser
 from xsft.verbs.weights_arguments import SAMPLE, _parse_rows
@@ -48,15 +48,15 @@ PICKS = {
 @pytest.mark.parametrize("options", PICKS)
 def test_options_pick_examples(options: tuple[str, ...]) -> None:
     args = parser(only="data").parse_args(("data", "show", "w.yaml", *options))
-    assert [row for row, _one in pick_examples(ANSWERS, pick_of(args))] == PICKS[options]
+    assert [row for row, _one in pick_examples(ANSWERS, request_of(args, ExamplePick))] == PICKS[options]
 
 
 def test_a_row_beyond_the_last_is_refused_with_their_number() -> None:
     last = parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,3"))
-    assert [row for row, _one in pick_examples(ANSWERS, pick_of(last))] == [0, 3]
+    assert [row for row, _one in pick_examples(ANSWERS, request_of(last, ExamplePick))] == [0, 3]
     beyond = parser(only="data").parse_args(("data", "show", "w.yaml", "--row", "0,4"))
     with pytest.raises(UsageError, match="--row 4: the train split has 4 rows, numbered from 0"):
-        pick_examples(ANSWERS, pick_of(beyond))
+        pick_examples(ANSWERS, request_of(beyond, ExamplePick))
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])

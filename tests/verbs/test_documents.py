@@ -9,7 +9,7 @@ import pytest
 
 from xsft.environments.environments import NAMES
 from xsft.verbs.documents import DOCUMENTS, published_schema
-from xsft.verbs.machine_documents import Environment
+from xsft.verbs.setup import Environment
 from xsft.verbs.table import VERBS, parser
 
 

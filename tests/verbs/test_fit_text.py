@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from tests.checks.factory import run_of, spec
@@ -7,7 +8,8 @@ from tests.documents import read_document
 from xsft.fit.derive import KnownStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, LargeBuffer, StepMemory, Verdict
 from xsft.launch.fit_answers import FitAnswer
-from xsft.verbs.fit_text import fit_document, fit_notes, fit_text, not_covered
+from xsft.verbs.fit import FitDocument, fit_entry
+from xsft.verbs.fit_text import fit_notes, fit_text, not_covered
 from xsft.verbs.plan_summary import time_text
 
 
@@ -88,10 +90,9 @@ def test_the_verdict_of_an_evaluation_names_the_evaluation() -> None:
     found = replace(answer(FITS), kind="eval")
     assert next(fit_text(found)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
     assert "the eval step" not in not_covered(found)
-    assert fit_document(found)["step"] == "eval"
+    assert fit_entry(found).step == "eval"
 
 
 def test_the_document_of_fit_matches_its_schema() -> None:
     for one in (FITS, NO):
-        whole = {"schema": "xsft.fit/1", "fits": [fit_document(answer(one))], "problems": [], "exit_status": 0}
-        read_document("fit", whole)
+        read_document("fit", to_builtins(FitDocument(fits=(fit_entry(answer(one)),))))

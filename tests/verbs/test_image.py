@@ -9,8 +9,7 @@ import pytest
 from tests.replacing import replace
 from xsft.base.errors import UsageError
 from xsft.verbs.cli import main
-from xsft.verbs.image import image_text, registry_of
-from xsft.verbs.image_documents import ContextEntry, ImageDocument, ImageLock, ImagePart
+from xsft.verbs.image import ContextEntry, ImageDocument, ImageLock, ImagePart, image_text, registry_of
 
 OPTIONS = [
     "image",
@@ -100,9 +99,9 @@ LOCK = ImageLock(
     dirty=None, current=False,
 )  # fmt: skip
 SHOWN = ImageDocument(
-    schema_="xsft.image/1", action="show", image="mine", repository="r/mine", maxtext="0.2.5", maxtext_source="pypi",
+    action="show", image="mine", repository="r/mine", maxtext="0.2.5", maxtext_source="pypi",
     base="", deps=PART, code=replace(PART, tag="code-1"), ref=None, pushed=None, sent_bytes=None, lock=None,
-    images=None, problems=[],
+
 )  # fmt: skip
 
 

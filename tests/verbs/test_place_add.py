@@ -13,7 +13,7 @@ import pytest
 from tests.documents import read_document
 from tests.fakes.gcloud import ANSWERS, put_gcloud
 from tests.inprocess import xsft
-from xsft.verbs import place_add
+from xsft.verbs import place
 
 FILE = "# ours\nmain: {context: a}  # the first\n"
 
@@ -117,7 +117,7 @@ def test_an_unknown_context_adds_nothing(tmp_path: Path) -> None:
 def test_a_terminal_is_asked_for_the_missing_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_gcloud(tmp_path / "bin", {name: answer for name, answer in ANSWERS.items() if "clusters" not in name})
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(place_add, "has_terminal", lambda: True)
+    monkeypatch.setattr(place, "has_terminal", lambda: True)
     (tmp_path / "kubeconfig").write_text(contexts("lab", "gke_my-project_us-east5_big"))
     done = xsft("place", "add", "--print", stdin="2\nteam\n1\n\n")
     assert done.stdout == (
@@ -128,7 +128,7 @@ def test_a_terminal_is_asked_for_the_missing_values(tmp_path: Path, monkeypatch:
 
 
 def test_a_terminal_is_asked_for_a_cluster_that_was_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place_add, "has_terminal", lambda: True)
+    monkeypatch.setattr(place, "has_terminal", lambda: True)
     answers = "\nmy-project\nus-east5-b\nbig\nteam\ngs://my-runs/runs\n\n"
     done = xsft("place", "add", "--print", "--offline", stdin=answers)
     assert done.returncode == 0, done.stderr

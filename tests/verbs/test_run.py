@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from tests.documents import read_document
 from tests.hfmodels import SIZES, write_model
@@ -17,13 +18,7 @@ from xsft.verbs.run import walk_document
 
 @pytest.mark.loopback
 def test_the_document(tmp_path: Path, fake: FakeTrainer) -> None:
-    found = {
-        "schema": "xsft.run/1",
-        **walk_document(walked(training(tmp_path, fake))),
-        "problems": [],
-        "exit_status": 0,
-    }
-    read_document("run", found)
+    read_document("run", to_builtins(walk_document(walked(training(tmp_path, fake)))))
 
 
 def test_errors_of_the_training_end_it_before_the_conversion(tmp_path: Path) -> None:

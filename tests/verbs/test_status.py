@@ -11,6 +11,7 @@ from tests.observations import FakeRuns, finished, local, observed, queued, runs
 from xsft.base.errors import Unreachable, UsageError
 from xsft.runs.folding import RowFilter
 from xsft.runs.lookup import RunsRead
+from xsft.verbs.arguments import request_of
 from xsft.verbs.status import report_status
 from xsft.verbs.table import parser
 
@@ -163,6 +164,5 @@ def test_conflicting_options_are_refused(given: tuple[str, ...]) -> None:
 
 def test_the_options_of_status_become_one_filter() -> None:
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
-    from xsft.verbs.status import row_filter
-
-    assert row_filter(args) == RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)
+    wanted = RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)
+    assert request_of(args, RowFilter) == wanted

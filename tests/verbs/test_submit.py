@@ -74,7 +74,9 @@ def test_one_document_on_stdout_and_everything_else_on_stderr(
         "log": "",
         "plot": str(folder / "xsft" / "loss.png"),
         "private_pids": False,
+        "run": None,
         "problems": [],
+        "exit_status": 0,
     }
     assert (folder / "xsft" / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert "6 of 6 steps, loss 6.900 -> 6.400" in told.getvalue()

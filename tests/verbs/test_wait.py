@@ -213,7 +213,7 @@ def test_every_outcome_of_wait_prints_one_document(
 
 def test_wait_parses_its_arguments() -> None:
     args = parser(only="wait").parse_args(("wait", "gemma", "--for", "step=5", "--timeout", "2h", "--poll", "1s"))
-    assert (args.goal, args.timeout, args.poll) == (Goal(kind="step", step=5), 7200, 1)
+    assert (args.goal, args.timeout_s, args.poll_s) == (Goal(kind="step", step=5), 7200, 1)
     assert parser(only="wait").parse_args(("wait", "gemma")).goal == DONE
     for wrong in (("--for", "end"), ("--timeout", "2 hours")):
         with pytest.raises(UsageError, match="write"):

@@ -95,10 +95,6 @@ class Problem:
         """Return the problem as a warning of one of several sources; the others may still answer."""
         return replace(self, severity="warning", message=f"{whose}: {self.message}")
 
-    def as_json(self) -> dict[str, str]:
-        names = ("id", "severity", "message", "fix", "where", "file")
-        return {name: getattr(self, name) for name in names}
-
 
 def error(id: str, where: str, message: str, fix: str, *, kind: ProblemKind = "plain") -> Problem:
     return Problem(id=id, severity="error", where=where, message=message, fix=fix, kind=kind)

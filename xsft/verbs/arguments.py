@@ -1,11 +1,22 @@
-"""Arguments that several verbs share."""
+"""Arguments that several verbs share, and the requests that they fill."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec import Struct, convert
 
 from xsft.base.amounts import seconds_of
+
+Request = TypeVar("Request", bound=Struct)
+
+
+def request_of(args: argparse.Namespace, kind: type[Request], /, **more: Any) -> Request:
+    """Return the request: each field is the argument of its name, or one of `more`."""
+    given = {**vars(args), **more}
+    return convert({name: given[name] for name in kind.__struct_fields__ if name in given}, kind)
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:

@@ -7,22 +7,48 @@ import argparse
 import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Literal
 
 from xsft.base.errors import Refused
 from xsft.base.reporting import AskUser
+from xsft.base.state_names import State
+from xsft.cluster.sources import PlaceQuery
 from xsft.machine.interrupts import when_interrupted
 from xsft.runs.cancel import CancelResult, cancel_run
-from xsft.runs.read_all import runs_of
+from xsft.runs.read_all import runs_for
 from xsft.runs.run_access import RunAccess
-from xsft.verbs.asking import asker
-from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.plan_document import print_json
-from xsft.verbs.progress import show_spinner
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents
+from xsft.verbs.failure import print_problems
+from xsft.verbs.progress import asker, show_spinner
+
+
+class CancelDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.cancel/1"):
+    """`xsft cancel RUN --json`."""
+
+    run_name: str
+    action: Literal["cancelled", "nothing"]
+    why: str
+    """Why there was nothing to cancel; empty if it was cancelled."""
+    jobset: str | None
+    """JobSet that was deleted; null for a run on this machine."""
+    namespace: str | None
+    cluster: str | None
+    uid: str | None
+    ours: bool | None = None
+    """False if another tool submitted the JobSet (it has no xsft labels); null without a JobSet."""
+    state: State
+    """State that was read before the run was cancelled."""
+    step: int | None
+    saved_step: int | None
+    """Latest complete checkpoint, by the output and the log; null if there is none, or it is unknown."""
+    lost_steps: int | None
+    """Steps since then; null if unknown, or if nothing was cancelled."""
+    freed_chips: int | None
 
 
 def run(args: argparse.Namespace) -> int:
-    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
     return cancel(args.run, runs=runs, confirm=asker(yes=False), yes=args.yes, json=args.json)
 
 
@@ -34,11 +60,11 @@ def cancel(name: str, *, runs: RunAccess, confirm: AskUser | None, yes: bool, js
     """
     agree = partial(_ask_to_cancel, confirm=confirm, yes=yes)
     done = cancel_run(name, runs=runs, agree=agree, waiting=partial(show_spinner, "cancel"))
-    print_problems(() if json else done.problems)
     if json:
-        _print_cancelled(done)
-    else:
-        sys.stdout.write("\n".join(_report_cancelled(done)) + "\n")
+        print_document(_cancel_document(done))
+        return 0
+    print_problems(done.problems)
+    print_lines(_report_cancelled(done))
     return 0
 
 
@@ -68,22 +94,21 @@ def _report_cancelled(done: CancelResult) -> Iterator[str]:
         yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
 
 
-def _print_cancelled(done: CancelResult) -> None:
-    row, loss = done.row, done.loss
-    document: dict[str, Any] = {
-        "run_name": row.run_name,
-        "action": done.action,
-        "why": done.why,
-        "jobset": done.jobset.name if done.jobset else row.jobset,
-        "namespace": row.namespace,
-        "cluster": row.cluster,
-        "uid": done.jobset.uid if done.jobset else row.uid,
-        "ours": done.jobset.ours if done.jobset else None,
-        "state": row.state,
-        "step": row.step,
-        "saved_step": loss.saved_step if loss else row.progress.saved_step,
-        "lost_steps": loss.steps if loss else None,
-        "freed_chips": loss.chips if loss else None,
-        "problems": problem_documents(done.problems),
-    }
-    print_json("cancel", document)
+def _cancel_document(done: CancelResult) -> CancelDocument:
+    row, jobset, loss = done.row, done.jobset, done.loss
+    return CancelDocument(
+        run_name=row.run_name,
+        action=done.action,
+        why=done.why,
+        jobset=jobset.name if jobset else row.jobset,
+        namespace=row.namespace,
+        cluster=row.cluster,
+        uid=jobset.uid if jobset else row.uid,
+        ours=jobset.ours if jobset else None,
+        state=row.state,
+        step=row.step,
+        saved_step=loss.saved_step if loss else row.progress.saved_step,
+        lost_steps=loss.steps if loss else None,
+        freed_chips=loss.chips if loss else None,
+        problems=problem_documents(done.problems),
+    )

@@ -13,9 +13,16 @@ from xsft.base.problems import Problem
 from xsft.machine.parallel import all_answers
 from xsft.planning import api
 from xsft.planning.steps import Intent
-from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.plan_document import print_json, status_of
+from xsft.verbs.document import VerbDocument, print_document, problem_documents, status_of
+from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import show_progress
+
+
+class CheckDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.check/1"):
+    """`xsft check FILE… --json`."""
+
+    ok: bool
+    """Whether no file has an error; warnings do not count."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,14 +30,12 @@ def run(args: argparse.Namespace) -> int:
     with show_progress("check") as progress:
         intents = api.intend(loaded, progress=progress)
         deep = _check_deeply(intents, progress=progress) if args.deep else ((),) * len(intents)
-    found = zip(loaded, intents, deep, strict=True)
-    checked = tuple(
-        p.in_file(one.file) for one, intent, parser_problems in found for p in (*intent.problems, *parser_problems)
-    )
-    problems = (*unread, *checked)
+    problems = list(unread)
+    for workload, intent, parser_problems in zip(loaded, intents, deep, strict=True):
+        problems.extend(p.in_file(workload.file) for p in (*intent.problems, *parser_problems))
     status = status_of(problems)
     if args.json:
-        print_json("check", {"ok": status == 0, "problems": problem_documents(problems), "exit_status": status})
+        print_document(CheckDocument(ok=status == 0, problems=problem_documents(problems), exit_status=status))
         return status
     print_problems(p for p in problems if args.notes or p.severity != "note" or (args.offline and p.kind == "unread"))
     sys.stdout.write(_summary(files=len(args.files), problems=problems))
@@ -39,10 +44,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_deeply(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tuple[Problem, ...], ...]:
     ask = partial(api.ask_maxtext, intents)
-    (found,) = all_answers([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
-    return found
+    (problems,) = all_answers([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
+    return problems
 
 
 def _summary(*, files: int, problems: Sequence[Problem]) -> str:
-    found = ((sum(p.severity == one for p in problems), one) for one in ("error", "warning", "note"))
-    return f"{counted_text(files, 'file')}: {', '.join(counted_text(count, word) for count, word in found)}\n"
+    severities = [problem.severity for problem in problems]
+    counts = (counted_text(severities.count(word), word) for word in ("error", "warning", "note"))
+    return f"{counted_text(files, 'file')}: {', '.join(counts)}\n"

@@ -4,32 +4,42 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-
-from msgspec.structs import asdict
+from typing import Literal
 
 from xsft.base.amounts import size_text
 from xsft.base.errors import Unreachable, UsageError
 from xsft.records.record_files import record_store
-from xsft.verbs.plan_document import print_json, print_lines
+from xsft.verbs.document import Document, ProblemFields, document_of, print_document, print_lines
 from xsft.verbs.progress import show_spinner
 from xsft.weights.checkpoint_report import CheckpointReport, Writer
 from xsft.weights.inspect import inspect_checkpoint
 from xsft.weights.newest import checkpoint_path
 
 
+class CheckpointDocument(
+    Document, CheckpointReport, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint/1"
+):
+    """`xsft checkpoint inspect PATH --json`."""
+
+    action: Literal["inspect"] = "inspect"
+    problems: tuple[ProblemFields, ...] = ()
+    exit_status: int = 0
+
+
 def run(args: argparse.Namespace) -> int:
     store = record_store()
     with show_spinner("checkpoint", "reading the checkpoint's small files"):
-        found = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)
+        report = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)
+    status = _exit_status(report)
     if args.json:
-        _print_report(found)
+        print_document(document_of(CheckpointDocument, report, exit_status=status))
     else:
-        print_lines(checkpoint_lines(found))
-    return exit_status(found)
+        print_lines(checkpoint_lines(report))
+    return status
 
 
-def exit_status(found: CheckpointReport) -> int:
-    match found.status:
+def _exit_status(report: CheckpointReport) -> int:
+    match report.status:
         case "complete":
             return 0
         case "torn" | "missing" | "not-a-checkpoint":
@@ -38,23 +48,23 @@ def exit_status(found: CheckpointReport) -> int:
             return Unreachable.exit_status
 
 
-def checkpoint_lines(found: CheckpointReport) -> Iterator[str]:
+def checkpoint_lines(report: CheckpointReport) -> Iterator[str]:
     """Yield a line of label and value for each fact; unknown ones say so."""
-    yield f"checkpoint  {found.path}"
-    yield f"status      {found.status}{f': {found.detail}' if found.detail else ''}"
-    if found.status not in ("complete", "torn"):
+    yield f"checkpoint  {report.path}"
+    yield f"status      {report.status}{f': {report.detail}' if report.detail else ''}"
+    if report.status not in ("complete", "torn"):
         return
-    step = f", step {found.step}" if found.step is not None else ""
-    yield f"layout      {found.layout or 'unknown'}{step}"
-    yield f"format      {_format(found)}"
-    yield f"layers      {_layers(found)}"
-    yield f"dtypes      {_dtypes(found)}"
-    yield f"parameters  {_count_or_unknown(found.parameters)} in {found.arrays} arrays"
-    yield f"models      {', '.join(found.models) or 'no model of the catalogue has these names and shapes'}"
-    yield f"modes       {', '.join(found.modes) or 'none'}"
-    yield f"size        {_bytes(found.bytes)}; {_bytes(found.bytes_read)} read"
-    if found.written_by:
-        yield f"written by  {_writer(found.written_by)}"
+    step = f", step {report.step}" if report.step is not None else ""
+    yield f"layout      {report.layout or 'unknown'}{step}"
+    yield f"format      {_format(report)}"
+    yield f"layers      {_layers(report)}"
+    yield f"dtypes      {_dtypes(report)}"
+    yield f"parameters  {_count_or_unknown(report.parameters)} in {report.arrays} arrays"
+    yield f"models      {', '.join(report.models) or 'no model of the catalogue has these names and shapes'}"
+    yield f"modes       {', '.join(report.modes) or 'none'}"
+    yield f"size        {_bytes(report.bytes)}; {_bytes(report.bytes_read)} read"
+    if report.written_by:
+        yield f"written by  {_writer(report.written_by)}"
 
 
 def _writer(by: Writer) -> str:
@@ -62,26 +72,26 @@ def _writer(by: Writer) -> str:
     return f"{what}, digest {by.spec_digest[:12]}"
 
 
-def _format(found: CheckpointReport) -> str:
-    zarr = {True: "zarr v3", False: "zarr v2", None: "zarr of an unknown version"}[found.use_zarr3]
-    return f"{zarr}, {'with' if found.use_ocdbt else 'without'} OCDBT"
+def _format(report: CheckpointReport) -> str:
+    zarr = {True: "zarr v3", False: "zarr v2", None: "zarr of an unknown version"}[report.use_zarr3]
+    return f"{zarr}, {'with' if report.use_ocdbt else 'without'} OCDBT"
 
 
-def _layers(found: CheckpointReport) -> str:
-    match found.scan_layers:
+def _layers(report: CheckpointReport) -> str:
+    match report.scan_layers:
         case None:
             return "unknown"
         case False:
             return "scan_layers: false"
         case True:
-            axis = "unknown" if found.param_scan_axis is None else found.param_scan_axis
+            axis = "unknown" if report.param_scan_axis is None else report.param_scan_axis
             return f"scan_layers: true, param_scan_axis: {axis}"
 
 
-def _dtypes(found: CheckpointReport) -> str:
-    if found.dtypes is None:
-        return f"unknown: {found.dtypes_detail}"
-    return f"{', '.join(found.dtypes)}{f' ({found.dtypes_detail})' if found.dtypes_detail else ''}"
+def _dtypes(report: CheckpointReport) -> str:
+    if report.dtypes is None:
+        return f"unknown: {report.dtypes_detail}"
+    return f"{', '.join(report.dtypes)}{f' ({report.dtypes_detail})' if report.dtypes_detail else ''}"
 
 
 def _count_or_unknown(parameters: int | None) -> str:
@@ -90,8 +100,3 @@ def _count_or_unknown(parameters: int | None) -> str:
 
 def _bytes(size: int | None) -> str:
     return "too many files to add up" if size is None else size_text(size)
-
-
-def _print_report(found: CheckpointReport) -> None:
-    writer = asdict(found.written_by) if found.written_by else None
-    print_json("checkpoint", {"action": "inspect", **asdict(found), "written_by": writer})

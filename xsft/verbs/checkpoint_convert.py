@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from msgspec import to_builtins
+from msgspec.structs import replace
 
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.problems import Problem
 from xsft.planning import api
+from xsft.spec.conversion_inputs import ConversionSource
+from xsft.stages.claims import ConversionClaim
+from xsft.stages.convert import ConversionResult
 from xsft.stages.convert_here import converted_here, look_for_cluster
 from xsft.stages.convert_on_cluster import convert_cluster
-from xsft.verbs.checkpoint_text import conversion_lines, interrupted_lines
-from xsft.verbs.cpu_job_arguments import cpu_job_request, refuse_timeout_alone
-from xsft.verbs.cpu_plan_text import conversion_text
+from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
 from xsft.verbs.failure import print_problems
-from xsft.verbs.job_documents import CONVERT, conversion_document, conversion_fields, report_cpu_job
-from xsft.verbs.plan_document import print_json, print_lines
+from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
+from xsft.verbs.weights_job import WeightsDocument, cpu_job_request, refuse_timeout_alone, report_cpu_job
+from xsft.weights.conversion_estimate import ConversionEstimate
+from xsft.weights.conversion_plan import ConversionPlan
+
+
+class ConversionDocument(
+    WeightsDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint-convert/1"
+):
+    """`xsft checkpoint convert FILE --json`."""
+
+    checkpoint: str | None
+    """load_parameters_path of the training."""
+    source: ConversionSource
+    model: str
+    estimate: ConversionEstimate | None
+    """Estimated sizes; null if the model's size is unknown."""
+    owner: ConversionClaim | None = None
+    """On a cluster: the run that owns the conversion; null before anything was sent, and if the checkpoint existed."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,51 +47,89 @@ def run(args: argparse.Namespace) -> int:
     result = converted_here(workload, terminal())
     print_problems(result.warnings)
     match result.outcome:
+        case "completed" if args.json:
+            print_document(conversion_document(result))
+            return 0
         case "completed":
-            if args.json:
-                print_json(CONVERT, conversion_document(result))
-            else:
-                print_lines(conversion_lines(result))
+            print_lines(_conversion_lines(result))
             return 0
         case "interrupted":
-            sys.stderr.writelines(f"{line}\n" for line in interrupted_lines(result))
+            print_to_stderr(f"interrupted: {result.plan.run_name} is stopped")
+            print_to_stderr(f"kept: {result.plan.directory}; the same command converts again, unless it is complete")
             return INTERRUPTED
         case _:
             fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
             raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix)
 
 
+def conversion_document(result: ConversionResult) -> ConversionDocument:
+    """Return the document of a conversion on this machine."""
+    document = _document(
+        result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings
+    )
+    record, log = (str(path) if path else None for path in (result.record, result.log))
+    return replace(document, record=record, log=log)
+
+
+def _document(
+    plan: ConversionPlan, *, action: str, why: str, checkpoint: str | None, problems: Iterable[Problem]
+) -> ConversionDocument:
+    return document_of(
+        ConversionDocument,
+        plan,
+        action=action,
+        why=why,
+        checkpoint=checkpoint,
+        digest=plan.digest,
+        not_whole=plan.broken,
+        source=plan.inputs.source,
+        model=plan.inputs.model,
+        problems=problem_documents(problems),
+    )
+
+
+def _conversion_lines(result: ConversionResult) -> Iterator[str]:
+    plan = result.plan
+    done = "found" if result.action == "finished" else "converted"
+    yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {done}; {result.why}"
+    yield f"checkpoint  {result.checkpoint}"
+    for broken in plan.broken:
+        yield f"incomplete  {broken} (kept; delete it if you like)"
+    if result.record:
+        yield f"record      {result.record}"
+
+
 def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
-    plan, intent, problems = look_for_cluster(workload, terminal())
-    found, claim = convert_cluster(
+    plan, intent, plan_problems = look_for_cluster(workload, terminal())
+    outcome, claim = convert_cluster(
         plan,
         intent.run,
         file=workload.file,
-        problems=problems,
+        problems=plan_problems,
         on_tpu=args.on_tpu,
         request=cpu_job_request(args),
         listener=terminal(as_json=args.json),
     )
-    made = found.made
+    conversion = outcome.made
 
-    def fields(action: str, writes: str | None, noted: tuple[Problem, ...]) -> dict[str, Any]:
+    def describe(action: str, writes: str | None, problems: tuple[Problem, ...]) -> ConversionDocument:
+        why = f"{conversion.run_name} is converting the same weights" if action == "adopted" else conversion.why
         if writes is None:
             why = "it already exists"
-            return conversion_fields(made, action=action, why=why, checkpoint=made.whole, problems=noted)
-        why = f"{made.run_name} is converting the same weights" if action == "adopted" else made.why
-        own = conversion_fields(made, action=action, why=why, checkpoint=writes, problems=noted)
-        return {**own, "owner": to_builtins(claim)}
+        checkpoint = writes or conversion.whole
+        document = _document(conversion, action=action, why=why, checkpoint=checkpoint, problems=problems)
+        return replace(document, owner=None if writes is None else claim)
 
-    named = f"{made.inputs.source.repo} for {made.inputs.model}"
-    found_lines = (f"{named}: found; nothing was sent", f"checkpoint  {made.whole}")
-    return report_cpu_job(
-        found, CONVERT, as_json=args.json, fields=fields, found_lines=found_lines, plan_text=conversion_text
-    )
+    source, model = conversion.inputs.source, conversion.inputs.model
+    revision = f" at {source.revision}" if source.revision else ""
+    work = f"{source.repo}{revision} for {model}; MaxText {conversion.inputs.release}"
+    existing = (f"{source.repo} for {model}: found; nothing was sent", f"checkpoint  {conversion.whole}")
+    return report_cpu_job(outcome, as_json=args.json, describe=describe, existing=existing, work=work)
 
 
 def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
     of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
-    given = [option for option, value in of_clusters.items() if value]
-    if given and not on_cluster:
-        raise UsageError(f"{given[0]}: the workload converts on this machine.", fix="Leave it out.")
+    wrong = [option for option, given in of_clusters.items() if given]
+    if wrong and not on_cluster:
+        raise UsageError(f"{wrong[0]}: the workload converts on this machine.", fix="Leave it out.")
     refuse_timeout_alone(args)

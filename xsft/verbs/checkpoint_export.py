@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec.structs import replace
 
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
+from xsft.stages.export import ExportResult
 from xsft.stages.export_here import exported_here, intended_training
 from xsft.stages.export_on_cluster import export_cluster, no_logits, plan_for_pod
 from xsft.stages.export_upload import BUCKET
 from xsft.stages.exported import training_of
-from xsft.verbs.checkpoint_text import export_lines
-from xsft.verbs.cpu_job_arguments import cpu_job_request, refuse_timeout_alone
-from xsft.verbs.cpu_plan_text import export_text
-from xsft.verbs.job_documents import EXPORT, export_document, export_fields, report_cpu_job
-from xsft.verbs.plan_document import print_json, print_lines
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
-from xsft.weights.export_verification import verification_text
+from xsft.verbs.weights_job import WeightsDocument, cpu_job_request, refuse_timeout_alone, report_cpu_job
+from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_verification import Verification, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
 WORKLOADS = (".yaml", ".yml")
+
+
+class ExportDocument(WeightsDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint-export/1"):
+    """`xsft checkpoint export RUN|FILE --json`."""
+
+    step: int
+    form: Literal["full", "adapters", "merged"]
+    dtype: Literal["bfloat16", "float32"]
+    folder: str | None
+    """The Hugging Face folder: on this machine, gs://…, or hf://owner/name."""
+    verification: Verification | None
+    """What was compared; null before a job on a cluster has ended."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,37 +62,83 @@ def _of_file(args: argparse.Namespace) -> int:
     _refuse_export_options(args, on_cluster=not on_this_machine)
     if on_this_machine:
         return _export_here(intended_training(intent), args)
-    made = plan_for_pod(intended_training(intent), _export_request(args), to=args.output)
+    export = plan_for_pod(intended_training(intent), request_of(args, ExportRequest), to=args.output)
     request, listener = cpu_job_request(args), terminal(as_json=args.json)
-    found = export_cluster(intent, made, file=workload.file, request=request, log=print_to_stderr, listener=listener)
-    verified = made.recorded.verification if made.recorded else None
+    outcome = export_cluster(
+        intent, export, file=workload.file, request=request, log=print_to_stderr, listener=listener
+    )
+    verified = export.recorded.verification if export.recorded else None
 
-    def fields(action: str, writes: str | None, noted: tuple[Problem, ...]) -> dict[str, Any]:
+    def describe(action: str, writes: str | None, problems: tuple[Problem, ...]) -> ExportDocument:
         if writes is None:
-            why, folder = "it already exists", made.writes
-            return export_fields(made, action=action, why=why, folder=folder, verification=verified, problems=noted)
-        why = f"{made.run_name} is already exporting it" if action == "adopted" else made.why
-        return export_fields(made, action=action, why=why, folder=writes, problems=noted)
+            why, folder = "it already exists", export.writes
+            return _document(export, action, why=why, folder=folder, verification=verified, problems=problems)
+        why = f"{export.run_name} is already exporting it" if action == "adopted" else export.why
+        return _document(export, action, why=why, folder=writes, verification=None, problems=problems)
 
-    found_lines = (
-        f"{made.training}, step {made.inputs.step}, {made.inputs.form}: found; nothing was sent",
-        f"model     {made.writes}",
+    inputs = export.inputs
+    existing = (
+        f"{export.training}, step {inputs.step}, {inputs.form}: found; nothing was sent",
+        f"model     {export.writes}",
         f"verified  {verification_text(verified)}",
     )
-    return report_cpu_job(
-        found, EXPORT, as_json=args.json, fields=fields, found_lines=found_lines, plan_text=export_text
+    work = f"step {inputs.step} of {export.training}, {inputs.form}, {inputs.dtype}; MaxText {inputs.release}"
+    return report_cpu_job(outcome, as_json=args.json, describe=describe, existing=existing, work=work)
+
+
+def _document(
+    plan: ExportPlan,
+    action: str,
+    *,
+    why: str,
+    folder: str | None,
+    verification: Verification | None,
+    problems: Iterable[Problem] = (),
+) -> ExportDocument:
+    return document_of(
+        ExportDocument,
+        plan,
+        action=action,
+        why=why,
+        folder=folder,
+        verification=verification,
+        training=plan.training,
+        digest=plan.digest,
+        not_whole=plan.broken,
+        step=plan.inputs.step,
+        form=plan.inputs.form,
+        dtype=plan.inputs.dtype,
+        problems=problem_documents(problems),
     )
 
 
-def _export_request(args: argparse.Namespace) -> ExportRequest:
-    return ExportRequest(form=args.form, dtype=args.dtype, step=args.step)
+def export_document(result: ExportResult) -> ExportDocument:
+    """Return the document of an export on this machine."""
+    document = _document(
+        result.plan, result.action, why=result.why, folder=result.folder, verification=result.verification
+    )
+    record, log = (str(path) if path else None for path in (result.record, result.log))
+    return replace(document, record=record, log=log)
+
+
+def _export_lines(result: ExportResult) -> Iterator[str]:
+    plan = result.plan
+    done = "found" if result.action == "finished" else "exported"
+    yield f"{plan.training}, step {plan.inputs.step}, {plan.inputs.form}: {done}"
+    yield f"folder    {result.folder}"
+    yield f"verified  {result.why}"
+    for broken in plan.broken:
+        yield f"incomplete {broken} (kept; delete it if you like)"
+    if result.record:
+        yield f"record    {result.record}"
 
 
 def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
     """Raise UsageError for options of the other place."""
-    given = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
-    wrong = ("--on-tpu",) if on_cluster else tuple(given)
-    if option := next((one for one in wrong if given[one]), None):
+    given = {"--on-tpu": args.on_tpu}
+    if not on_cluster:
+        given |= {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes}
+    if option := next((option for option, is_given in given.items() if is_given), None):
         where = "convert" if on_cluster else "a workload of a cluster: xsft checkpoint export FILE"
         raise UsageError(f"{option} is for {where}.", fix="Leave it out.")
     refuse_timeout_alone(args)
@@ -88,16 +148,16 @@ def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> Non
 
 def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
     logits = args.verify == "logits"
-    result = exported_here(trained, _export_request(args), to=args.output, logits=logits, listener=terminal())
+    result = exported_here(trained, request_of(args, ExportRequest), to=args.output, logits=logits, listener=terminal())
     match result.outcome:
+        case "completed" if args.json:
+            print_document(export_document(result))
+            return 0
         case "completed":
-            if args.json:
-                print_json(EXPORT, export_document(result))
-            else:
-                print_lines(export_lines(result))
+            print_lines(_export_lines(result))
             return 0
         case "interrupted":
-            print(f"interrupted: {result.plan.directory} stays; the same command exports again", file=sys.stderr)
+            print_to_stderr(f"interrupted: {result.plan.directory} stays; the same command exports again")
             return INTERRUPTED
         case _:
             where = f"The whole output: {result.log}. " if result.log else ""

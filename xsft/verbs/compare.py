@@ -4,24 +4,70 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 
 from xsft.base.errors import UsageError
-from xsft.runs.compare import ReadCurves, compare_runs
+from xsft.base.names import RowOrder
+from xsft.cluster.sources import PlaceQuery
+from xsft.runs.compare import ReadCurves, RunComparison, compare_runs, differing_keys, resumptions
 from xsft.runs.log_sources import RunLogs
-from xsft.runs.read_all import runs_of
+from xsft.runs.losses import LossCurve
+from xsft.runs.read_all import runs_for
 from xsft.runs.run_access import RunAccess
-from xsft.verbs.compare_text import comparison_document, comparison_lines
+from xsft.spec.keypath import printable
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import Document, VerbDocument, print_document, problem_documents
 from xsft.verbs.failure import print_problems
-from xsft.verbs.loss_plot import LETTERS
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.loss_plot import LETTERS, terminal_comparison
 from xsft.verbs.terminal import terminal
+
+
+class Point(Document, frozen=True, kw_only=True):
+    step: int
+    loss: float
+
+
+class Resumed(Document, frozen=True, kw_only=True):
+    """A later start of a run."""
+
+    step: int
+    """Step of the checkpoint from which it resumed."""
+    order: RowOrder | None
+    """Order of the rows it read since, starting with the first row: another order than before, or the same; null if
+    unknown."""
+
+
+class Curve(Document, frozen=True, kw_only=True):
+    """The losses of one run."""
+
+    run_name: str
+    sources: tuple[str, ...]
+    """Sources of the losses: record, metrics, log."""
+    resumed: tuple[Resumed, ...]
+    """Later starts by step; for a run on a cluster, those that are still in its log or records."""
+    points: tuple[Point, ...]
+    """Losses by step; NaN and infinite values are left out."""
+    unread: tuple[str, ...]
+    """Sources that could not be read, as `source: reason`."""
+    differs: tuple[str, ...] | None = None
+    """`key: value -> value`: the workload of the first run against this one's, without names; null unless the records
+    of both could be read."""
+
+
+class CompareDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.compare/1"):
+    """`xsft compare RUN… --json`."""
+
+    runs: tuple[Curve, ...]
+    """Curves of the runs, in the order given."""
+    plot: str | None
+    """Path of the picture; null without `-o`."""
 
 
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
-    runs = runs_of(args.runs, place=args.place, context=args.context, namespace=args.namespace)
+    runs = runs_for(request_of(args, PlaceQuery), names=args.runs, everything=True)
     names, read = tuple(dict.fromkeys(args.runs)), RunLogs(runs=runs).curves
     return compare(names, runs=runs, read=read, target=target, json=args.json)
 
@@ -30,12 +76,64 @@ def compare(names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: 
     """Plot the losses and return 0. Raises UsageError for more runs than letters, and as `compare_runs`."""
     if len(names) > len(LETTERS):
         raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Give fewer runs.")
-    made = compare_runs(names, runs=runs, read=read, target=target, listener=terminal())
+    comparison = compare_runs(names, runs=runs, read=read, target=target, listener=terminal())
     if json:
-        print_json("compare", comparison_document(made, target=target))
+        print_document(_compare_document(comparison, target=target))
         return 0
-    print_problems(made.problems)
+    print_problems(comparison.problems)
     encoding = sys.stdout.encoding or "utf-8"
-    lines = comparison_lines(made.curves, target=target)
+    lines = _comparison_lines(comparison.curves, target=target)
     sys.stdout.writelines([line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines])
     return 0
+
+
+def _compare_document(comparison: RunComparison, *, target: Path | None) -> CompareDocument:
+    first = comparison.curves[0]
+    return CompareDocument(
+        runs=tuple(_curve_document(curve, first=first) for curve in comparison.curves),
+        plot=str(target) if target else None,
+        problems=problem_documents(comparison.problems),
+    )
+
+
+def _curve_document(curve: LossCurve, *, first: LossCurve) -> Curve:
+    return Curve(
+        run_name=curve.run_name,
+        sources=curve.sources,
+        resumed=tuple(Resumed(step=step, order=order) for step, order in resumptions(curve)),
+        points=tuple(Point(step=step, loss=loss) for step, loss in sorted(curve.points.items()) if isfinite(loss)),
+        unread=curve.problems,
+        differs=differing_keys(first, curve),
+    )
+
+
+def _comparison_lines(curves: Sequence[LossCurve], *, target: Path | None) -> Iterator[str]:
+    """Yield the plot, a line for each run, the differences of the runs, and the file of the picture."""
+    if plot := terminal_comparison([curve.points for curve in curves]):
+        yield plot
+    width = max(len(curve.run_name) for curve in curves)
+    for letter, curve in zip(LETTERS, curves, strict=False):
+        yield f"{letter}  {printable(curve.run_name):<{width}}  {_curve_text(curve)}"
+    for letter, curve in zip(LETTERS[1:], curves[1:], strict=False):
+        yield from (f"{letter} against a: {printable(line)}" for line in _differences(curves[0], curve))
+    if target:
+        yield f"picture  {target}"
+
+
+def _differences(first: LossCurve, curve: LossCurve) -> Sequence[str]:
+    """Return a line for each key that differs, e.g. `train.learning_rate: 2e-05 -> 0.0001`."""
+    differences = differing_keys(first, curve)
+    if differences is None:
+        return ("no record, so differences are unknown",)
+    return differences or ("the same workload",)
+
+
+def _curve_text(curve: LossCurve) -> str:
+    """Return e.g. `120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346, resumed from step 40`."""
+    if not curve.points:
+        return "no loss could be read" if curve.problems else "no loss yet"
+    first, last = min(curve.points), max(curve.points)
+    source = " and ".join(curve.sources)
+    span = f"steps {first} to {last}, {curve.points[first]:.3f} -> {curve.points[last]:.3f}"
+    starts = (f", resumed from step {step}{f' ({order})' if order else ''}" for step, order in resumptions(curve))
+    return f"{len(curve.points)} losses from {source}, {span}{''.join(starts)}"

@@ -1,4 +1,5 @@
-"""rich's console. The colours and cursor moves that it draws reach the terminal; the texts in it are screened."""
+"""rich's console, bars and spinners, imported once there is something to show. The colours and cursor moves that it
+draws reach the terminal; the texts in it are screened."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 
 from xsft.base.terminal_text import safe_text
@@ -25,3 +27,18 @@ class _ScreenedConsole(Console):
     def on_broken_pipe(self) -> None:
         """Raise the error for xsft.verbs.cli, which ends with 141; rich would end with 1, the status of a bug."""
         raise BrokenPipeError
+
+
+def spinner(stream: TextIO) -> Progress:
+    """Return a spinner with a description and the seconds."""
+    return Progress(SpinnerColumn(), _description(), TimeElapsedColumn(), console=console(stream), transient=True)
+
+
+def training_bar(stream: TextIO) -> Progress:
+    """Return a bar of steps, followed by a description."""
+    columns = (SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn())
+    return Progress(*columns, console=console(stream), transient=True)
+
+
+def _description() -> TextColumn:
+    return TextColumn("{task.description}", markup=False)

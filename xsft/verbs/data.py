@@ -3,20 +3,139 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
-from xsft.data.preparation import PrepareOptions
+from xsft.data.examples import Piece, TokenSequence, Vocabulary, pieces
+from xsft.data.passes import Split
+from xsft.data.preparation import PrepareOptions, Shard
+from xsft.data.summary import Lengths, Role
 from xsft.importing.text import workload_yaml
 from xsft.launch import training_data
-from xsft.launch.examples import ExamplePick, inspect_examples, show_examples
+from xsft.launch.data_sample import DataInspection
+from xsft.launch.examples import ExamplePick, PickedExamples, inspect_examples, show_examples
 from xsft.planning import api
-from xsft.verbs.data_json import examples_document, inspection_document, prepared_document
-from xsft.verbs.data_text import prepared_lines, print_examples, print_summary
+from xsft.verbs.arguments import request_of
+from xsft.verbs.data_text import prepared_lines, print_examples, summary_lines
+from xsft.verbs.document import (
+    Document,
+    VerbDocument,
+    document_of,
+    print_document,
+    print_lines,
+    problem_documents,
+    status_of,
+)
 from xsft.verbs.failure import print_problems
-from xsft.verbs.plan_document import print_json, status_of
-from xsft.verbs.progress import show_progress
+from xsft.verbs.progress import print_to_stderr, show_progress
 from xsft.verbs.terminal import terminal
+
+
+class SpecialToken(Document, frozen=True, kw_only=True):
+    """A special token; ordinary text never contains it."""
+
+    at: int
+    """Position in `ids`."""
+    kind: Literal["BOS", "EOS", "pad", "unknown", "special"]
+    text: str
+
+
+class DataPart(Document, frozen=True, kw_only=True):
+    """Consecutive tokens of one example with the same treatment."""
+
+    part: Literal["masked", "trained"]
+    """`trained`: their prediction counts in the loss."""
+    segment: int
+    """Number of the example within a packed sequence, from 1."""
+    text: str
+    ids: tuple[int, ...]
+    special: tuple[SpecialToken, ...]
+
+
+class DataExample(Document, frozen=True, kw_only=True):
+    """One sequence as the model reads it."""
+
+    row: int
+    """Row number from 0, in the order of the data; with --packed the number of the packed sequence."""
+    tokens: int
+    """Number of tokens, without padding."""
+    trained: int
+    padding: int
+    cut: bool
+    """Whether the example fills max_target_length, so that text may have been cut."""
+    end: str | None
+    """The last trained special token, after the answer; if null, the model does not learn to stop."""
+    parts: tuple[DataPart, ...]
+
+
+class DataDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.data/1"):
+    """`xsft data show|inspect FILE --json`. For `show`, all counts are null."""
+
+    action: Literal["show", "inspect"]
+    split: Literal["train", "eval"]
+    examples: tuple[DataExample, ...] | None = None
+    """The examples that are shown; null for `inspect`."""
+    rows: int | None = None
+    """Rows of the whole split; null if only a sample was read and the workload gives no number."""
+    sampled: int | None = None
+    """Number of rows that were read from the beginning of the split; other counts are for these rows, unless stated."""
+    everything: bool | None = None
+    """Whether the sample is the whole split."""
+    tokens: Lengths | None = None
+    truncated: float | None = None
+    """Share of examples that are longer than max_target_length, 0 to 1."""
+    no_target: float | None = None
+    """Share of examples without a trained token."""
+    no_end: float | None = None
+    """Share of uncut examples whose last trained token is not a special token."""
+    trained: float | None = None
+    """Share of trained tokens among those that are read."""
+    duplicates: int | None = None
+    """Examples whose trained tokens equal those of an earlier example of the sample."""
+    in_other: int | None = None
+    """Examples whose trained tokens equal those of an example of the other split; null if the workload has no other
+    split."""
+    whole_in_other: int | None = None
+    """Number of these examples that are completely equal."""
+    other_sampled: int | None = None
+    """Rows of the other split that were read."""
+    roles: tuple[Role, ...] | None = None
+    packing: float | None = None
+    """Share of positions of packed sequences that are tokens; null if the run does not pack."""
+    packed_sequences: int | None = None
+    """Number of packed sequences from which `packing` is computed."""
+    steps_per_epoch: float | None = None
+    """Steps of one pass over the data; null if the number of rows is unknown, estimated from the sample unless it is
+    the whole split."""
+    epochs: float | None = None
+    """Passes over the data that train.steps needs."""
+    histogram: tuple[tuple[int, int], ...] | None = None
+    """[upper bound of the length, examples]."""
+    beyond_vocabulary: int | None = None
+    """Examples with a token for which the model has no row."""
+    picture: str | None = None
+    """Path of the file of --png."""
+
+
+class PrepareDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.data-prepare/1"):
+    """`xsft data prepare FILE --json`."""
+
+    to: str
+    """Folder of the data set, with `prepared.json`."""
+    found: bool
+    """Whether the data set existed; if so, nothing was written."""
+    attempt: str
+    """Folder of the shards, below `to`."""
+    format: Literal["parquet", "arrayrecord"]
+    columns: tuple[str, ...]
+    eval_columns: tuple[str, ...]
+    rows: dict[Split, int]
+    refused: int
+    """Rows that were left out because of --skip-bad."""
+    shards: tuple[Shard, ...]
+    data: dict[str, Any]
+    """The workload's `data` section that reads these files."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,61 +150,83 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_examples(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
-    found = show_examples(workload, pick_of(args), listener=terminal())
+    picked = show_examples(workload, request_of(args, ExamplePick), listener=terminal())
     if args.json:
-        print_json("data", examples_document(found, split=args.split))
+        print_document(_examples_document(picked, split=args.split))
         return 0
     noun = "sequence" if args.packed else "example"
-    print_examples(found.examples, found.answers.vocabulary, noun=noun, with_ids=args.tokens)
-    if not found.examples:
-        sys.stdout.write(f"none of the {len(found.answers.passes[0].rows):,} {noun}s read matches\n")
+    print_examples(picked.examples, picked.answers.vocabulary, noun=noun, with_ids=args.tokens)
+    if not picked.examples:
+        print_lines((f"none of the {len(picked.answers.passes[0].rows):,} {noun}s read matches",))
     return 0
 
 
-def pick_of(args: argparse.Namespace) -> ExamplePick:
-    return ExamplePick(
-        count=args.n,
-        rows=tuple(args.row),
-        longest=args.longest,
-        truncated=args.truncated,
-        no_target=args.no_target,
-        find=args.find,
-        split=args.split,
-        packed=args.packed,
-        everything=args.all,
+def _examples_document(picked: PickedExamples, *, split: Split) -> DataDocument:
+    vocabulary = picked.answers.vocabulary
+    examples = tuple(_example_fields(row, sequence, vocabulary) for row, sequence in picked.examples)
+    return DataDocument(action="show", split=split, examples=examples)
+
+
+def _example_fields(row: int, sequence: TokenSequence, vocabulary: Vocabulary) -> DataExample:
+    end = sequence.end(vocabulary)
+    return DataExample(
+        row=row,
+        tokens=sequence.length,
+        trained=sequence.trained_tokens,
+        padding=sequence.padding,
+        cut=not sequence.padding,
+        end=None if end is None else vocabulary.text((end,)),
+        parts=tuple(_part_fields(piece, vocabulary) for piece in pieces(sequence, vocabulary)),
     )
+
+
+def _part_fields(piece: Piece, vocabulary: Vocabulary) -> DataPart:
+    return document_of(DataPart, piece, special=tuple(_special_tokens(piece, vocabulary)))
+
+
+def _special_tokens(piece: Piece, vocabulary: Vocabulary) -> Iterator[SpecialToken]:
+    for position, token in enumerate(piece.ids):
+        if kind := vocabulary.kinds.get(token):
+            yield SpecialToken(at=position, kind=kind, text=vocabulary.text((token,)))
 
 
 def _inspect(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     picture = Path(args.png) if args.png is not None else None
-    found = inspect_examples(workload, split=args.split, everything=args.all, picture=picture, listener=terminal())
+    inspection = inspect_examples(
+        workload, split=args.split, everything=args.everything, picture=picture, listener=terminal()
+    )
+    document = _inspection_document(inspection, picture=picture)
     if args.json:
-        print_json("data", inspection_document(found, picture=picture))
+        print_document(document)
     else:
-        print_summary(found)
-        print_problems(found.problems)
-    return status_of(found.problems)
+        print_lines(summary_lines(inspection))
+        print_problems(inspection.problems)
+    return document.exit_status
+
+
+def _inspection_document(inspection: DataInspection, *, picture: Path | None) -> DataDocument:
+    return document_of(
+        DataDocument,
+        inspection.summary,
+        action="inspect",
+        split=inspection.split,
+        picture=str(picture) if picture else None,
+        problems=problem_documents(inspection.problems),
+        exit_status=status_of(inspection.problems),
+    )
 
 
 def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
+    options = request_of(args, PrepareOptions, renames=dict(args.renames))
     with show_progress("data") as say:
-        made, section = training_data.prepare_data(workload, _prepare_options(args), to=args.to, progress=say)
+        folder, section = training_data.prepare_data(workload, options, to=args.to, progress=say)
     if args.json:
-        print_json("data-prepare", prepared_document(made, section))
-    else:
-        sys.stderr.writelines(f"{line}\n" for line in prepared_lines(made))
-        print_problems(made.problems)
-        sys.stdout.write(workload_yaml({"data": dict(section)}))
+        problems = problem_documents(folder.problems)
+        sources = {"to": folder.to, "found": folder.found, "data": section, "problems": problems}
+        print_document(document_of(PrepareDocument, folder.prepared, **sources))
+        return 0
+    for line in prepared_lines(folder):
+        print_to_stderr(line)
+    print_problems(folder.problems)
+    print_lines((workload_yaml({"data": dict(section)}).rstrip("\n"),))
     return 0
-
-
-def _prepare_options(args: argparse.Namespace) -> PrepareOptions:
-    return PrepareOptions(
-        columns=args.columns,
-        renames=dict(args.rename),
-        eval_share=args.eval_share,
-        shards=args.shards,
-        format=args.format,
-        sharegpt=args.from_sharegpt,
-        skip_bad=args.skip_bad,
-    )

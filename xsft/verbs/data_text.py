@@ -14,7 +14,6 @@ from xsft.launch.data_sample import DataInspection
 from xsft.launch.prepare_data import PreparedFolder
 from xsft.spec.keypath import printable
 from xsft.verbs.console import console
-from xsft.verbs.plan_document import print_lines
 
 BAR = 40
 """Characters of the longest bar."""
@@ -82,10 +81,6 @@ def _token_named(vocabulary: Vocabulary, kind: str) -> str:
 def printable_line(text: str) -> str:
     """Return the text on one line, without control characters that act on the terminal."""
     return printable(text.replace("\n", "⏎").replace("\t", "⇥"))
-
-
-def print_summary(found: DataInspection) -> None:
-    print_lines(summary_lines(found))
 
 
 def summary_lines(found: DataInspection) -> Iterator[str]:

@@ -8,14 +8,44 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.spec.scalars import same_value
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.document import Document, VerbDocument, print_document
 from xsft.verbs.progress import show_progress
 
-KeyDifference = dict[str, Any]
-"""One difference: `{"key": …, "a": …, "b": …}`; None if a side has nothing."""
+
+class Difference(Document, frozen=True, kw_only=True):
+    """One difference between A and B."""
+
+    key: str
+    a: Any
+    """Value in A; null if A has none."""
+    b: Any
+    """Value in B; null if B has none."""
+
+
+class Differences(Document, frozen=True, kw_only=True):
+    """The differences, grouped by keys, arguments and manifest."""
+
+    keys: tuple[Difference, ...]
+    """Differences of the workloads."""
+    trainer_argv: tuple[Difference, ...]
+    trainer_env: tuple[Difference, ...]
+    xpk_argv: tuple[Difference, ...]
+    manifest: tuple[Difference, ...]
+
+
+class DiffDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.diff/1"):
+    """`xsft diff A B --json`."""
+
+    a: str
+    b: str
+    same: bool
+    """Whether nothing differs; the exit status is 0 either way."""
+    differences: Differences
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,47 +54,48 @@ def run(args: argparse.Namespace) -> int:
     a = api.load(args.a, settings=() if same_file else args.settings, run_name=None if same_file else args.run_name)
     b = api.load(args.b, settings=args.settings, run_name=args.run_name)
     with show_progress("xsft") as progress:
-        plans = api.plan((a, b), progress=progress)
-    found: dict[str, list[dict[str, Any]]] = plan_differences(*plans)
+        plan_a, plan_b = api.plan((a, b), progress=progress)
+    differences = plan_differences(plan_a, plan_b)
+    document = DiffDocument(a=args.a, b=args.b, same=not any(asdict(differences).values()), differences=differences)
     if args.json:
-        print_json("diff", {"a": args.a, "b": args.b, "same": not any(found.values()), "differences": found})
+        print_document(document)
     else:
-        sys.stdout.write(diff_text(found, a=args.a, b=args.b))
+        sys.stdout.write(diff_text(document))
     return 0
 
 
-def plan_differences(a: Plan, b: Plan) -> dict[str, list[KeyDifference]]:
-    return {
-        "keys": _compare(_leaves_of(_spec(a)), _leaves_of(_spec(b))),
-        "trainer_argv": _compare(_arguments_by_name(a.trainer_argv), _arguments_by_name(b.trainer_argv)),
-        "trainer_env": _compare(a.trainer_env, b.trainer_env),
-        "xpk_argv": _compare(_arguments_by_name(a.xpk_argv or ()), _arguments_by_name(b.xpk_argv or ())),
-        "manifest": _compare(_leaves_of(a.manifest or {}), _leaves_of(b.manifest or {})),
-    }
+def plan_differences(a: Plan, b: Plan) -> Differences:
+    return Differences(
+        keys=_compare(_leaves_of(_spec(a)), _leaves_of(_spec(b))),
+        trainer_argv=_compare(_arguments_by_name(a.trainer_argv), _arguments_by_name(b.trainer_argv)),
+        trainer_env=_compare(a.trainer_env, b.trainer_env),
+        xpk_argv=_compare(_arguments_by_name(a.xpk_argv or ()), _arguments_by_name(b.xpk_argv or ())),
+        manifest=_compare(_leaves_of(a.manifest or {}), _leaves_of(b.manifest or {})),
+    )
 
 
-def diff_text(found: Mapping[str, Sequence[KeyDifference]], *, a: str, b: str) -> str:
+def diff_text(document: DiffDocument) -> str:
     """Return the differences as text: `- key: value` is A's, `+ key: value` is B's."""
-    if not any(found.values()):
+    if document.same:
         return "no difference\n"
-    lines = [f"--- {a}", f"+++ {b}"]
-    for section, rows in found.items():
-        if rows:
-            lines.extend(("", f"## {section}", *_diff_lines(rows)))
+    lines = [f"--- {document.a}", f"+++ {document.b}"]
+    for section, differences in asdict(document.differences).items():
+        if differences:
+            lines.extend(("", f"## {section}", *_diff_lines(differences)))
     return "\n".join(lines) + "\n"
 
 
-def _diff_lines(rows: Sequence[KeyDifference]) -> Iterator[str]:
-    for row in rows:
-        if row["a"] is not None:
-            yield f"- {row['key']}: {_value_text(row['a'])}"
-        if row["b"] is not None:
-            yield f"+ {row['key']}: {_value_text(row['b'])}"
+def _diff_lines(differences: Sequence[Difference]) -> Iterator[str]:
+    for difference in differences:
+        if difference.a is not None:
+            yield f"- {difference.key}: {_value_text(difference.a)}"
+        if difference.b is not None:
+            yield f"+ {difference.key}: {_value_text(difference.b)}"
 
 
-def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[KeyDifference]:
-    keys = dict.fromkeys((*a, *b))
-    return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in keys if not same_value(a.get(key), b.get(key))]
+def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
+    pairs = (Difference(key=key, a=a.get(key), b=b.get(key)) for key in dict.fromkeys((*a, *b)))
+    return tuple(pair for pair in pairs if not same_value(pair.a, pair.b))
 
 
 def _spec(plan: Plan) -> dict[str, Any]:

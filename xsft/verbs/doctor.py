@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from msgspec import to_builtins
+from msgspec import convert
+from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
@@ -14,11 +15,30 @@ from xsft.base.errors import EnvironmentMissing
 from xsft.base.names import ModeName
 from xsft.checks.place_needs import ModeNeed, missing_needs
 from xsft.verbs.console import console
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.document import Document, VerbDocument, print_document
 from xsft.verbs.progress import show_progress
 from xsft.world import doctor
 from xsft.world.check import check_place, place_checks
 from xsft.world.tools import ToolCheck
+
+
+class ModeGaps(Document, frozen=True, kw_only=True):
+    """Ids of the missing needs of each mode."""
+
+    mcjax: tuple[str, ...]
+    pathways: tuple[str, ...]
+
+
+class DoctorDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.doctor/1"):
+    """`xsft doctor --json`; with `--place` the checks are those of the place."""
+
+    checks: tuple[ToolCheck, ...]
+    needs: tuple[ModeNeed, ...] = ()
+    """With `--place`: what each mode needs there; empty if its cluster did not answer."""
+    modes: ModeGaps | None = None
+    """With `--place`: what each mode lacks; a mode with an empty list is ready."""
+    ok: bool
+    """Whether everything required is present; with `--place`: whether a mode is ready."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,27 +48,33 @@ def run(args: argparse.Namespace) -> int:
     with show_progress("looking around"):
         here, places = doctor.examine(doctor.checked_machine()), place_checks()
     ok = doctor.is_ok(here)
+    status = 0 if ok else EnvironmentMissing.exit_status
     if args.json:
-        rows = [check.as_json() for check in (*here, *places)]
-        print_json("doctor", {"checks": rows, "needs": [], "modes": None, "ok": ok})
+        print_document(DoctorDocument(checks=_check_fields((*here, *places)), ok=ok, exit_status=status))
     else:
         _print_table(here, places)
-    return 0 if ok else EnvironmentMissing.exit_status
+    return status
 
 
 def _check_place(name: str, *, as_json: bool) -> int:
     """Print what the place has and lacks; return 3 if no mode can run there."""
     with show_progress("place"):
         report = check_place(name)
-    modes = missing_needs(report.needs) if report.needs else None
-    ok = modes is not None and not all(modes.values())
+    modes = missing_needs(report.needs) if report.needs else {}
+    ok = bool(modes) and not all(modes.values())
+    status = 0 if ok else EnvironmentMissing.exit_status
     if as_json:
-        rows, needs = [check.as_json() for check in report.checks], to_builtins(report.needs)
-        print_json("doctor", {"checks": rows, "needs": needs, "modes": modes, "ok": ok})
+        gaps = convert(modes, ModeGaps) if modes else None
+        checks = _check_fields(report.checks)
+        print_document(DoctorDocument(checks=checks, needs=report.needs, modes=gaps, ok=ok, exit_status=status))
     else:
         _print_table((), report.checks)
-        _print_needs(report.needs, modes or {})
-    return 0 if ok else EnvironmentMissing.exit_status
+        _print_needs(report.needs, modes)
+    return status
+
+
+def _check_fields(checks: Iterable[ToolCheck]) -> tuple[ToolCheck, ...]:
+    return tuple(replace(check, fix=check.next_step) for check in checks)
 
 
 def _print_needs(needs: tuple[ModeNeed, ...], modes: Mapping[ModeName, tuple[str, ...]]) -> None:

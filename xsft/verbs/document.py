@@ -1,14 +1,22 @@
-"""The base of every document of the machine interface."""
+"""What a verb computes and prints: documents, of which JSON is one form and text another."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+import sys
+from collections.abc import Iterable
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, convert, field, to_builtins
+from msgspec.structs import asdict, replace
+
+from xsft.base.errors import UsageError
+from xsft.base.problems import Problem, errors_in
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """Base of all documents. A part that the code has as a value is that value's own type."""
+    """Base of all documents and their parts. A part that the code has as a value is that value's own type."""
 
 
 class ProblemFields(Document, frozen=True, kw_only=True):
@@ -28,36 +36,52 @@ class ProblemFields(Document, frozen=True, kw_only=True):
     """Name of the file as given; empty for a problem of the command itself."""
 
 
-class ErrorDocument(Document, frozen=True, kw_only=True):
+class VerbDocument(Document, frozen=True, kw_only=True):
+    """Base of what verbs print under --json. Its tag is the name of its schema."""
+
+    problems: tuple[ProblemFields, ...] = ()
+    exit_status: int = 0
+    """Exit status of the command; docs/reference/exit-status.md."""
+
+
+class ErrorDocument(VerbDocument, frozen=True, kw_only=True):
     """Document that any verb prints under --json if it fails."""
 
     schema_: Annotated[str, Meta(pattern=r"^xsft\.[a-z]+/1$")] = field(name="schema")
     """Schema name of the verb's own document."""
-    problems: list[ProblemFields]
-    exit_status: int
-    """Exit status of the verb; docs/reference/exit-status.md."""
 
 
-class RunTimeDocument(Document, frozen=True, kw_only=True):
-    """Minimum time of a run's steps on its TPUs, by arithmetic; real steps take longer."""
+AnyDocument = TypeVar("AnyDocument", bound=Struct)
 
-    steps: int
-    step_time_bound_s: float
-    """Minimum time of a step, in seconds."""
-    bound_by: Literal["arithmetic"]
-    """The matrix multiplications with the model's weights, at the chips' full rate."""
-    resources_s: dict[str, float]
-    """Seconds by `bound_by`."""
-    compiled: bool
-    """Always false: the compiled program is not counted."""
-    tokens_per_second_bound: float
-    """Per device, at most, padding included."""
-    mfu_bound: float | None
-    """Always null: arithmetic alone is the whole of its own time."""
-    chip_hours_bound: float
-    cost_bound: float | None
-    """Minimum cost, by the place's `chip_hour_price`; null without a price."""
-    measured_over_bound: list[float]
-    """Measured step time over the minimum; empty for steps shorter than published ones."""
-    measured_by: Literal["own", "published"]
-    """`own`: runs of this model on this TPU type that were submitted from this machine and have a receipt."""
+
+def document_of(kind: type[AnyDocument], source: Struct, /, **fields: Any) -> AnyDocument:
+    """Return the document with these fields; the others are the fields of the same name of `source`."""
+    return convert({**asdict(source), **fields}, kind, from_attributes=True)
+
+
+def finite(record: AnyDocument) -> AnyDocument:
+    """Return the record with None for each of its numbers that is not finite: JSON has neither NaN nor infinity."""
+    numbers = {name: part for name, part in asdict(record).items() if isinstance(part, float)}
+    return replace(record, **{name: None for name, number in numbers.items() if not isfinite(number)})
+
+
+def problem_documents(problems: Iterable[Problem]) -> tuple[ProblemFields, ...]:
+    return tuple(convert(problem, ProblemFields, from_attributes=True) for problem in problems)
+
+
+def status_of(problems: Iterable[Problem]) -> int:
+    """Return 0, or the exit status of a failed check."""
+    return UsageError.exit_status if errors_in(problems) else 0
+
+
+def print_document(document: Document) -> None:
+    """Print exactly one document on stdout, on one line, before the process ends or waits."""
+    text = json.dumps(to_builtins(document), ensure_ascii=False)
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print the lines at once: the next one may take minutes, and the log of a nightly job is read while it waits."""
+    sys.stdout.writelines([f"{line}\n" for line in lines])
+    sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The machine interface as models, on which scripts may rely. No verb imports it; tests compare their output with it.
+"""The documents of all verbs, and their published schemas, on which scripts may rely. No verb imports it.
 
 `docs/generate.py` makes xsft/schemas/*.json and docs/reference/machine-interface.md from it.
 """
@@ -8,44 +8,45 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from msgspec import json
+from msgspec import field, json
 from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
 
 from xsft.base.docstrings import field_docstrings
-from xsft.verbs.checkpoint_documents import CheckpointDocument, ConversionDocument, ExportDocument
-from xsft.verbs.data_documents import DataDocument, PrepareDocument
+from xsft.evaluation.report import EvaluationReport
+from xsft.verbs.cancel import CancelDocument
+from xsft.verbs.check import CheckDocument
+from xsft.verbs.checkpoint import CheckpointDocument
+from xsft.verbs.checkpoint_convert import ConversionDocument
+from xsft.verbs.checkpoint_export import ExportDocument
+from xsft.verbs.compare import CompareDocument
+from xsft.verbs.data import DataDocument, PrepareDocument
+from xsft.verbs.diff import DiffDocument
+from xsft.verbs.doctor import DoctorDocument
 from xsft.verbs.document import Document, ErrorDocument
-from xsft.verbs.fit_documents import FitDocument
-from xsft.verbs.image_documents import ImageDocument
-from xsft.verbs.machine_documents import (
-    DoctorDocument,
-    PlaceAddDocument,
-    PlaceCreateDocument,
-    PlaceDocument,
-    SecretDocument,
-    ServeDocument,
-    SetupDocument,
-)
-from xsft.verbs.runs_documents import (
-    CheckDocument,
-    DiffDocument,
-    EvaluationDocument,
-    ImportDocument,
-    PlanDocument,
-    RunDocument,
-    SampleDocument,
-    SubmitDocument,
-)
-from xsft.verbs.status_documents import (
-    CancelDocument,
-    CompareDocument,
-    ReceiptDocument,
-    StatusDocument,
-    WaitDocument,
-    WhyDocument,
-)
+from xsft.verbs.fit import FitDocument
+from xsft.verbs.image import ImageDocument
+from xsft.verbs.import_ import ImportDocument
+from xsft.verbs.place import PlaceAddDocument, PlaceCreateDocument, PlaceDocument
+from xsft.verbs.plans import PlanDocument
+from xsft.verbs.receipt import ReceiptDocument
+from xsft.verbs.run import RunDocument
+from xsft.verbs.sample import SampleDocument
+from xsft.verbs.secret import SecretDocument
+from xsft.verbs.serve import ServeDocument
+from xsft.verbs.setup import SetupDocument
+from xsft.verbs.status import StatusDocument
+from xsft.verbs.submission import SubmitDocument
+from xsft.verbs.wait import WaitDocument
+from xsft.verbs.why import WhyDocument
+
+
+class EvaluationDocument(Document, EvaluationReport, frozen=True, kw_only=True):
+    """The file `evaluation.json` of an evaluate stage."""
+
+    schema_: Literal["xsft.evaluation/1"] = field(name="schema")
+
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
@@ -129,11 +130,20 @@ def _describe_fields(node: dict[str, Any], kind: type) -> dict[str, Any]:
     """Return the node with the descriptions of its fields. A part that the code has as a value is printed whole."""
     texts = {key: text for base in reversed(kind.__mro__) for key, text in _field_texts(base).items()}
     described = {key: {"description": texts[key]} if key in texts else {} for key in node["properties"]}
-    keys = sorted(node["properties"], key=lambda key: key != "schema")
-    properties = {key: {**node["properties"][key], **described[key]} for key in keys}
-    required = node["required"] if issubclass(kind, Document) else keys
+    keys = sorted(node["properties"], key=_rank)  # every field is always printed
+    properties = {key: {**_without_default(node["properties"][key]), **described[key]} for key in keys}
     about = {"description": _in_json(node["description"]).partition("\n\n")[0]} if "description" in node else {}
-    return {**node, **about, "properties": properties, "required": required}
+    return {**node, **about, "properties": properties, "required": keys}
+
+
+def _rank(key: str) -> int:
+    """Return the position of a field: the schema's name first, what all documents have last."""
+    last = ("problems", "exit_status")
+    return last.index(key) + 1 if key in last else -(key == "schema")
+
+
+def _without_default(node: dict[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in node.items() if key != "default"}
 
 
 def _field_texts(kind: type) -> dict[str, str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 
 from xsft.base.errors import EnvironmentMissing, UsageError, XsftError
-from xsft.base.problems import Problem
+from xsft.base.problems import Problem, error
 from xsft.machine.streams import silence_stdout
 from xsft.spec.keypath import printable
+from xsft.verbs.document import ErrorDocument, print_document, problem_documents
 
 
 def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
@@ -20,10 +20,16 @@ def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
         problem = _known_failure(problem) or problem
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
-    if "--json" in arguments:
-        print_document(arguments, {"problems": problem_documents(problem.problems), "exit_status": problem.exit_status})
-    print_problems(problem.problems)
+    _print_error(problem.problems, arguments, exit_status=problem.exit_status)
     return problem.exit_status
+
+
+def _print_error(problems: tuple[Problem, ...], arguments: Sequence[str], *, exit_status: int) -> None:
+    if "--json" in arguments:
+        verb = next((word for word in arguments if not word.startswith("-")), "xsft")
+        fields = problem_documents(problems)
+        print_document(ErrorDocument(schema_=f"xsft.{verb}/1", problems=fields, exit_status=exit_status))
+    print_problems(problems)
 
 
 def print_problems(problems: Iterable[Problem]) -> None:
@@ -38,15 +44,6 @@ def problem_lines(p: Problem) -> tuple[str, ...]:
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
     after = p.fix if p.fix.startswith("Unknown: ") else f"fix: {p.fix}"
     return (head, f"  {after}") if p.fix else (head,)
-
-
-def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [p.as_json() for p in problems]
-
-
-def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
-    verb = next((a for a in arguments if not a.startswith("-")), "xsft")
-    sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
 
 
 def _known_failure(problem: OSError) -> XsftError | None:
@@ -68,11 +65,7 @@ def _known_failure(problem: OSError) -> XsftError | None:
 def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
     """Report a bug in xsft: print the traceback once, with what to do about it."""
     text = f"{type(problem).__name__}: {problem}"
-    found = Problem(
-        id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above."
-    )
+    bug = error("internal", "", f"a bug in xsft: {text}", fix="Please report it with the lines above.")
     sys.stderr.write("".join(traceback.format_exception(problem)))
-    if "--json" in arguments:
-        print_document(arguments, {"problems": problem_documents((found,)), "exit_status": 1})
-    print_problems((found,))
+    _print_error((bug,), arguments, exit_status=1)
     return 1

@@ -5,20 +5,118 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Literal
+
+from msgspec import convert
+from msgspec.structs import asdict, replace
 
 from xsft.base.errors import INTERRUPTED, TimedOut, UsageError
 from xsft.base.reporting import ProgressView
+from xsft.fit.alternatives import Alternative
 from xsft.fit.search import FitSearch
-from xsft.fit.verdict import DoesNotFit, Fits
+from xsft.fit.translate import InvalidStep
+from xsft.fit.verdict import DoesNotFit, Fits, StepMemory, Verdict, rejection
 from xsft.launch.fit_answers import FitAnswer, FitQuestions, load_variants, needed_step
 from xsft.launch.fit_search import FoundFit, SearchRequest, SearchResult, SearchState, search
 from xsft.machine.files import STDIN
 from xsft.planning import api
-from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.fit_search_text import found_document, found_lines, search_begins, tried_line
-from xsft.verbs.fit_text import fit_document, fit_matrix, fit_text
-from xsft.verbs.plan_document import print_json, print_lines
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
+from xsft.verbs.failure import print_problems
+from xsft.verbs.fit_text import (
+    UNTRIED,
+    cell_place,
+    diff_lines,
+    fit_matrix,
+    fit_notes,
+    fit_text,
+    found_lines,
+    not_covered,
+    search_begins,
+    tried_line,
+    verdict_name,
+)
 from xsft.verbs.progress import show_progress
+from xsft.verbs.run_time import RunTimeDocument, time_document
+
+
+class AlternativeDocument(Document, frozen=True, kw_only=True):
+    """One alternative that `--search` considered."""
+
+    settings: dict[str, str | int | float | bool]
+    """Key path -> value, as `--set` takes them."""
+    verdict: Literal["fits", "marginal", "no", "invalid"] | None
+    """Verdict; null if not compiled (`why` gives the reason)."""
+    peak_gib: float | None = None
+    sum_gib: float | None = None
+    needed_gib: float | None = None
+    source: Literal["arithmetic", "catalogue", "cache", "compiler", ""]
+    why: str
+    """Why it is rejected; empty if it fits."""
+
+
+class FitSearchDocument(Document, frozen=True, kw_only=True):
+    """The result of `--search`."""
+
+    settings: dict[str, str | int | float | bool] | None
+    """Changes with which the workload fits; null if none were found or needed."""
+    stopped: Literal["done", "budget", "interrupted"]
+    """`done`: no preferred alternative is left."""
+    budget_s: float
+    diff: str
+    """Change of the file, as a unified diff."""
+    written: bool
+
+
+class FitEntryDocument(Document, frozen=True, kw_only=True):
+    """The verdict on one workload's step."""
+
+    file: str
+    run_name: str
+    step: Literal["train", "eval"]
+    tpu_type: str
+    num_slices: int
+    verdict: Literal["fits", "marginal", "no", "invalid"]
+    """`marginal`: the compiler accepts it, but arguments, outputs and temporaries together exceed the chip. `invalid`:
+    it does not shard, or there is no such slice."""
+    peak_gib: float | None = None
+    """Peak per chip, by which the compiler decides; null unless accepted; the sum if not `by.peak_known`."""
+    sum_gib: float | None = None
+    """Arguments, outputs and temporaries per chip; null unless it accepted."""
+    needed_gib: float | None = None
+    """For `no`: the compiler's total, or the lower bound of the state."""
+    limit_gib: float | None = None
+    """Memory per chip by the compiler; null for `invalid`."""
+    by: StepMemory | None = None
+    """null for a refused step, and for a row of the catalogue."""
+    because: InvalidStep | None = None
+    source: Literal["arithmetic", "catalogue", "cache", "compiler"]
+    cached: bool
+    derived_from_tokens: int | None = None
+    """max_target_length of the compiled step, if the verdict follows from one of another length."""
+    versions: dict[str, str] = {}
+    """Versions of the packages with which the step was compiled."""
+    seconds: dict[str, float] = {}
+    """Wall time of each phase."""
+    cpu_s: float = 0.0
+    rss_gib: float = 0.0
+    """Peak memory of the compiler."""
+    step_time_bound_s: float | None
+    """Minimum time of a step, in seconds; null unless the compiler accepted, or if the TPU's rates are unknown."""
+    bound_by: Literal["arithmetic"] | None
+    time: RunTimeDocument | None
+    notes: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    alternatives: tuple[AlternativeDocument, ...] = ()
+    """Alternatives of `--search`: the compiled ones, and better ones that were not compiled."""
+    search: FitSearchDocument | None = None
+    """null without `--search`."""
+
+
+class FitDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.fit/1"):
+    """`xsft fit FILE… --json`."""
+
+    fits: tuple[FitEntryDocument, ...]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,26 +125,26 @@ def run(args: argparse.Namespace) -> int:
     loaded, unread = load_variants(
         args.files, types=args.types, slices=args.slices, settings=args.settings, run_name=args.run_name
     )
-    intents = tuple(zip((one.file for one in loaded), api.intend(loaded), strict=True))
+    intents = tuple(zip((workload.file for workload in loaded), api.intend(loaded), strict=True))
     steps = [needed_step(file, intent.run) for file, intent in intents]
     matrix = bool(args.types or args.slices)
     answers = []
     with show_progress("fit") as progress:
         for (file, intent), step in zip(intents, steps, strict=True):
             say = _with_prefix(progress, intent.run.run_name)
-            ask = FitQuestions(again=args.again, timeout_s=args.timeout, say=say)
+            ask = FitQuestions(again=args.again, timeout_s=args.timeout_s, say=say)
             for answer in ask.step_answers(file, intent.run, step, evaluates=args.eval):
                 answers.append(answer)
                 if not args.json and not matrix:
                     progress.pause()
                     print_lines(fit_text(answer))
-    status = UsageError.exit_status if unread or any(one.refused for one in answers) else 0
+    status = UsageError.exit_status if unread or any(answer.refused for answer in answers) else 0
     if args.json:
-        extra = {"problems": problem_documents(unread), "exit_status": status}
-        print_json("fit", {"fits": [fit_document(one) for one in answers], **extra})
+        entries = tuple(map(fit_entry, answers))
+        print_document(FitDocument(fits=entries, problems=problem_documents(unread), exit_status=status))
     elif matrix:
         print_lines(fit_matrix(answers))
-    elif any(isinstance(one.verdict, DoesNotFit) for one in answers):
+    elif any(isinstance(answer.verdict, DoesNotFit) for answer in answers):
         print_lines(("--search finds the nearest configuration that fits.",))
     print_problems(unread)
     return status
@@ -58,26 +156,14 @@ def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], 
 
 def _search(args: argparse.Namespace) -> int:
     _refuse_search_options(args)
-    request = SearchRequest(
-        file=args.files[0],
-        settings=args.settings,
-        run_name=args.run_name,
-        again=args.again,
-        timeout_s=args.timeout,
-        budget_s=args.budget,
-        keep=args.keep,
-        types=args.types,
-        slices=tuple(int(one) for one in args.slices if one.isdecimal()),
-        max_chips=args.max_chips,
-        write=args.write,
-    )
+    slices = tuple(int(number) for number in args.slices if number.isdecimal())
+    request = request_of(args, SearchRequest, file=args.files[0], slices=slices)
     with show_progress("fit") as progress:
         report = partial(_report_state, progress=progress, as_json=args.json)
         done = search(request, progress=progress, report=report)
     status = _search_status(done)
     if args.json:
-        entry = {**fit_document(done.base), **found_document(done.found, texts=done.texts)}
-        print_json("fit", {"fits": [entry], "problems": [], "exit_status": status})
+        print_document(FitDocument(fits=(_searched_entry(done),), exit_status=status))
     else:
         print_lines(found_lines(done.found, done.base, texts=done.texts, given=args.settings))
     return status
@@ -117,3 +203,62 @@ def _search_status(done: SearchResult) -> int:
     if done.found.settings or isinstance(done.base.verdict, Fits):
         return 0
     return TimedOut.exit_status if done.found.stopped == "budget" else UsageError.exit_status
+
+
+def fit_entry(answer: FitAnswer) -> FitEntryDocument:
+    """Return the entry; the figures of the verdict have its names."""
+    time, known = answer.time, answer.known
+    entry = document_of(
+        FitEntryDocument,
+        answer.verdict,
+        file=answer.file,
+        run_name=answer.run.run_name,
+        step=answer.kind,
+        tpu_type=cell_place(answer)[0],
+        num_slices=answer.run.num_slices,
+        verdict=verdict_name(answer.verdict),
+        source=answer.source,
+        cached=answer.source in ("catalogue", "cache"),
+        step_time_bound_s=time.step_s if time else None,
+        bound_by="arithmetic" if time else None,
+        time=time_document(time) if time else None,
+        notes=tuple(fit_notes(answer)),
+        not_covered=not_covered(answer),
+    )
+    if known is None:
+        return entry
+    return replace(
+        entry,
+        derived_from_tokens=known.entry.tokens if known.derived else None,
+        versions=known.entry.versions,
+        seconds=known.entry.seconds,
+        cpu_s=known.entry.cpu_s,
+        rss_gib=known.entry.rss_gib,
+    )
+
+
+def _searched_entry(done: SearchResult) -> FitEntryDocument:
+    """Return the entry of the workload as it is, with the alternatives and the result of the search."""
+    found, search_ = done.found, done.found.search
+    tried = [_alternative(one.alternative, one.verdict, source=one.source, why=one.why) for one in search_.tried]
+    refused = [_alternative(one.alternative, None, source="arithmetic", why=one.why) for one in found.preferred]
+    untried = [
+        _alternative(search_.candidates[place].alternative, None, source="", why=UNTRIED[why])
+        for place, why in search_.untried_candidates()
+    ]
+    outcome = FitSearchDocument(
+        settings=found.settings or None,
+        stopped=found.stopped,
+        budget_s=found.budget_s,
+        diff="\n".join(diff_lines(found.run.run_name, done.texts)),
+        written=found.written,
+    )
+    return replace(fit_entry(done.base), alternatives=(*tried, *refused, *untried), search=outcome)
+
+
+def _alternative(alternative: Alternative, verdict: Verdict | None, *, source: str, why: str) -> AlternativeDocument:
+    rejected = rejection(verdict) if verdict and not isinstance(verdict, Fits) else ""
+    settings = {"settings": alternative.settings, "source": source, "why": why or rejected}
+    if verdict is None:
+        return convert({**settings, "verdict": None}, AlternativeDocument)
+    return convert({**asdict(verdict), **settings, "verdict": verdict_name(verdict)}, AlternativeDocument)

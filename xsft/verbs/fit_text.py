@@ -1,17 +1,21 @@
-"""The answer of `xsft fit` about one workload: as text, and as a part of the document."""
+"""The text of `xsft fit`: the answer about one workload, and the result of a search."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from difflib import unified_diff
+from typing import Literal
 
 from msgspec import to_builtins
 
 from xsft.base.amounts import duration_text
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, figures_text
+from xsft.fit.alternatives import Alternative
+from xsft.fit.search import FitSearch, TriedAlternative
+from xsft.fit.trainer_step import tunable_run
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict, figures_text, rejection
 from xsft.launch.fit_answers import FitAnswer
-from xsft.verbs.plan_document import time_document
-from xsft.verbs.plan_summary import time_text
+from xsft.launch.fit_search import FoundFit
+from xsft.verbs.run_time import time_text
 
 EVAL_STEP = "the eval step"
 NOT_COVERED = (
@@ -23,6 +27,14 @@ NOT_COVERED = (
 """Parts of a run that no verdict covers. source: aot_fit.md §4"""
 COMPARED = "v6e"
 """The generation whose limit was compared with published facts."""
+
+VerdictName = Literal["fits", "marginal", "no", "invalid"]
+
+UNTRIED = {
+    "takes-no-less": "no less memory than one that was refused",
+    "hopeless": "estimated far above the chip, not compiled",
+    "open": "not reached",
+}
 
 SMALLEST_GIB = 0.01
 """Smaller buffers are not shown."""
@@ -52,7 +64,7 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
 def fit_matrix(answers: Sequence[FitAnswer]) -> Iterator[str]:
     """Yield a table for each run: TPU types down, numbers of slices across."""
     for name in dict.fromkeys(one.run.run_name for one in answers):
-        cells = {_cell_place(one): _cell(one) for one in answers if one.run.run_name == name}
+        cells = {cell_place(one): _cell(one) for one in answers if one.run.run_name == name}
         slices = dict.fromkeys(count for _, count in cells)
         width = max(len(text) for text in cells.values()) + 2
         yield f"{name}, GiB per chip: peak / sum"
@@ -62,7 +74,7 @@ def fit_matrix(answers: Sequence[FitAnswer]) -> Iterator[str]:
     yield f"Not covered: {', '.join(NOT_COVERED)}."
 
 
-def _cell_place(answer: FitAnswer) -> tuple[str, int]:
+def cell_place(answer: FitAnswer) -> tuple[str, int]:
     return (answer.run.slice.xpk_type if answer.run.slice else "?", answer.run.num_slices)
 
 
@@ -94,42 +106,6 @@ def headline(answer: FitAnswer) -> str:
         case Invalid(because=because):
             where = f"{because.where}: " if because.where else ""
             return f"INVALID on {place}: {where}{because.message}"
-
-
-def fit_document(answer: FitAnswer) -> dict[str, Any]:
-    """Return one entry of `fits` in the document `xsft.fit/1`."""
-    verdict, known = answer.verdict, answer.known
-    accepted = verdict if isinstance(verdict, Fits | Marginal) else None
-    entry = known.entry if known else None
-    time = answer.time
-    return {
-        "file": answer.file,
-        "run_name": answer.run.run_name,
-        "step": answer.kind,
-        "tpu_type": _cell_place(answer)[0],
-        "num_slices": answer.run.num_slices,
-        "verdict": to_builtins(verdict)["verdict"],
-        "peak_gib": accepted.peak_gib if accepted else None,
-        "sum_gib": accepted.sum_gib if accepted else None,
-        "needed_gib": verdict.needed_gib if isinstance(verdict, DoesNotFit) else None,
-        "limit_gib": None if isinstance(verdict, Invalid) else verdict.limit_gib,
-        "by": to_builtins(accepted.by) if accepted else None,
-        "because": to_builtins(verdict.because) if isinstance(verdict, Invalid) else None,
-        "source": answer.source,
-        "cached": answer.source in ("catalogue", "cache"),
-        "derived_from_tokens": entry.tokens if known and entry and known.derived else None,
-        "versions": entry.versions if entry else {},
-        "seconds": entry.seconds if entry else {},
-        "cpu_s": entry.cpu_s if entry else 0.0,
-        "rss_gib": entry.rss_gib if entry else 0.0,
-        "step_time_bound_s": time.step_s if time else None,
-        "bound_by": "arithmetic" if time else None,
-        "time": time_document(time) if time else None,
-        "notes": list(fit_notes(answer)),
-        "not_covered": list(not_covered(answer)),
-        "alternatives": [],
-        "search": None,
-    }
 
 
 def _memory_lines(by: StepMemory) -> Iterator[str]:
@@ -184,3 +160,88 @@ def _origin(answer: FitAnswer) -> str:
     with_ = ", ".join(f"{name} {version}" for name, version in entry.versions.items() if name in ("maxtext", "libtpu"))
     took = duration_text(sum(entry.seconds.values()))
     return f"Compiled {entry.made_at[:10]} in {took} ({entry.cpu_s:.0f} CPU-s, {entry.rss_gib:.1f} GiB) with {with_}."
+
+
+def search_begins(found: FoundFit) -> str:
+    """Return what the search will do, in one line."""
+    return (
+        f"Searching {len(found.search.candidates)} alternatives ({len(found.refused)} more are refused by "
+        f"arithmetic), one compilation at a time, for up to {duration_text(found.budget_s)}."
+    )
+
+
+def tried_line(search: FitSearch) -> str:
+    """Return the line about the alternative that was tried last."""
+    last = search.tried[-1]
+    best = " (the best so far)" if search.best is last else ""
+    return f"  {_verdict_text(last)}: {last.alternative.words}{best}"
+
+
+def _verdict_text(one: TriedAlternative) -> str:
+    if one.verdict is None:
+        return f"no verdict, {one.why}"
+    name = {"fits": "FITS", "marginal": "MARGINAL", "no": "NO", "invalid": "INVALID"}[verdict_name(one.verdict)]
+    return f"{name}, {rejection(one.verdict)}"
+
+
+def verdict_name(verdict: Verdict) -> VerdictName:
+    name: VerdictName = to_builtins(verdict)["verdict"]
+    return name
+
+
+def found_lines(
+    found: FoundFit, base: FitAnswer, *, texts: tuple[str, str], given: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield what was found, what was rejected, and the change of the file. `given`: the settings of --set, which the
+    file lacks.
+    """
+    best = found.search.best
+    if isinstance(base.verdict, Fits):
+        yield "It fits as it is: nothing to search."
+        return
+    yield from _ending_lines(found)
+    yield from _rejected_lines(found)
+    if best is None:
+        yield "No alternative that fits was found."
+        return
+    known = not any(why == "open" for _, why in found.search.untried_candidates())
+    yield f"The nearest {'' if known else 'so far '}that fits: {best.alternative.words}."
+    yield from _training_lines(best.alternative, base)
+    yield from diff_lines(base.file, texts)
+    if given:
+        yield f"It fits with {', '.join(given)}: write that into the file too, then apply this with --write."
+    else:
+        yield "Written." if found.written else "Apply it with --write."
+
+
+def _training_lines(best: Alternative, base: FitAnswer) -> Iterator[str]:
+    """Yield the other effects on the training, besides the changed keys."""
+    as_it_is = tunable_run(base.run)
+    if as_it_is and best.run.tokens_per_step != as_it_is.tokens_per_step:
+        yield f"A step trains {best.run.tokens_per_step:,.0f} tokens instead of {as_it_is.tokens_per_step:,.0f}."
+
+
+def _ending_lines(found: FoundFit) -> Iterator[str]:
+    match found.stopped:
+        case "budget":
+            yield f"Stopped after {duration_text(found.budget_s)}; the same command continues (verdicts are kept)."
+        case "interrupted":
+            yield "Interrupted; the same command continues (verdicts are kept)."
+        case "done":
+            return
+
+
+def _rejected_lines(found: FoundFit) -> Iterator[str]:
+    """Yield why each alternative that would be preferred was rejected; compiled ones had their line before."""
+    yield from (f"  {one.alternative.words}: {one.why}" for one in found.preferred)
+    untried = [
+        (found.search.candidates[place].alternative.words, why) for place, why in found.search.untried_candidates()
+    ]
+    yield from (f"  {words}: {UNTRIED[why]}" for words, why in untried if why != "open")
+    if left := sum(why == "open" for _, why in untried):
+        yield f"  {left} alternatives were {UNTRIED['open']}."
+
+
+def diff_lines(file: str, texts: tuple[str, str]) -> Iterator[str]:
+    before, after = (text.splitlines() for text in texts)
+    yield from unified_diff(before, after, fromfile=file, tofile=file, n=1, lineterm="")

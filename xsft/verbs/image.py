@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-
-from msgspec import to_builtins
+from typing import Literal
 
 from xsft.base.amounts import size_text
 from xsft.base.errors import UsageError
@@ -22,10 +20,10 @@ from xsft.image.push import ImageDone, ImageMaker, ImageStep, build_image, push_
 from xsft.image.recipe import Recipe
 from xsft.image.work import ImageRequest, PlannedImage, plan_image, within_project
 from xsft.machine.process import own_environment
-from xsft.verbs.document import ProblemFields
-from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.image_documents import ContextEntry, ImageDocument, ImageLock, ImagePart
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
+from xsft.verbs.failure import print_problems
+from xsft.verbs.progress import print_to_stderr
 
 OUTCOMES = {
     "held": "here already",
@@ -34,6 +32,74 @@ OUTCOMES = {
     "built": "built",
     "not-needed": "not needed",
 }
+
+
+class ContextEntry(Document, frozen=True, kw_only=True):
+    """A file that is put into an image."""
+
+    path: str
+    size: int
+    """Bytes."""
+
+
+class ImagePart(Document, frozen=True, kw_only=True):
+    """One of the two images: dependencies, or code."""
+
+    tag: str
+    """`deps-<hash>` or `code-<hash>`: the same content has the same tag."""
+    outcome: Literal["held", "in-registry", "pulled", "built", "not-needed"] | None
+    """What `build` and `push` did; null for `show`. `held`: the engine had it; `in-registry`: the registry
+    had it; `not-needed`: no missing image is built on it."""
+    seconds: float | None
+    """Seconds of building, pulling or adding."""
+    files: int
+    bytes: int
+    """Bytes of its files; of a fork, only those that differ from the installed ones are sent."""
+    largest: tuple[ContextEntry, ...]
+    args: dict[str, str]
+    """Build arguments; the code has none."""
+
+
+class ImageLock(Document, frozen=True, kw_only=True):
+    """The entry of images/NAME.lock.json for the repository."""
+
+    file: str
+    digest: str
+    code: str
+    """Tag of the code image."""
+    maxtext: str
+    pushed_at: str
+    """Time of the push; UTC, ISO 8601."""
+    commit: str | None
+    dirty: bool | None
+    current: bool
+    """Whether the current files would give the same image."""
+
+
+class ImageDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.image/1"):
+    """`xsft image ACTION --json`."""
+
+    action: Literal["build", "push", "show"]
+    image: str
+    repository: str | None
+    """Repository to which the image is pushed; null if no registry is given."""
+    maxtext: str
+    maxtext_source: str
+    """`pypi`, `git <commit>` or `tree <commit>[-dirty]`."""
+    base: str
+    """`ref@sha256:…`; `ref#sha256:…` for an image that only this engine has; empty without a base image."""
+    deps: ImagePart
+    code: ImagePart
+    ref: str | None
+    """`repository@sha256:…` after a push, for `image.ref` of a workload; else null."""
+    pushed: bool | None
+    """Whether anything was sent; null except for `push`."""
+    lock: ImageLock | None
+    """Entry of the lock file after the action; null if there is none for the repository."""
+    sent_bytes: int | None
+    """Bytes that `push` sent of the code's layers and documents; 0 if there was nothing to send. Else null."""
+    images: None = None
+    """Always null; earlier versions listed images here."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,8 +115,8 @@ def run(args: argparse.Namespace) -> int:
         images=images,
         env=own_environment(),
         pip_config=_existing_file(args.pip_config),
-        say=lambda line: _print_line(f"xsft: {line}"),
-        pass_on=_print_line,
+        say=lambda line: print_to_stderr(f"xsft: {line}"),
+        pass_on=print_to_stderr,
         accept=args.accept,
         creates=args.create,
     )
@@ -59,11 +125,9 @@ def run(args: argparse.Namespace) -> int:
     done = _act(args.action, planned.recipe, maker)
     document = image_document(args.action, planned, done, images=images)
     if args.json:
-        builtins = to_builtins(document)
-        del builtins["schema"]
-        print_json("image", builtins)
+        print_document(document)
     else:
-        print("\n".join(image_text(document)))
+        print_lines(image_text(document))
     return 0
 
 
@@ -105,21 +169,19 @@ def _act(action: str, recipe: Recipe, maker: ImageMaker) -> ImageDone | None:
 
 
 def _request(args: argparse.Namespace, *, project: Path, cwd: Path) -> ImageRequest:
-    options = BuildOptions(
-        maxtext=args.maxtext,
+    options = request_of(
+        args,
+        BuildOptions,
         maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
         tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
-        base=args.base,
-        vllm=args.vllm,
         code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
         args=dict(_parse_pairs(args.arg)),
     )
-    return ImageRequest(
-        image=args.image,
+    return request_of(
+        args,
+        ImageRequest,
         options=options,
-        forgets=args.forget,
         registry=args.registry or registry_of(args.place, start=project),
-        updates_base=args.update_base,
         needs_base=args.action != "show",
     )
 
@@ -147,17 +209,12 @@ def _existing_file(text: str | None) -> str | None:
     return str(path)
 
 
-def _print_line(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *, images: Path) -> ImageDocument:
     """Return what was built, pushed or found."""
     recipe = planned.recipe
     locked = read_lock_file(images, recipe.image).images.get(recipe.repository or "")
     pushed = done.locked if done else None
     return ImageDocument(
-        schema_="xsft.image/1",
         action=action,  # type: ignore[arg-type]
         image=recipe.image,
         repository=recipe.repository,
@@ -170,8 +227,7 @@ def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *
         pushed=done.code.outcome == "built" if done and pushed else None,
         sent_bytes=done.sent_bytes if done and pushed else None,
         lock=_lock(locked, lock_file(images, recipe.image), tag=recipe.code.tag) if locked else None,
-        images=None,
-        problems=[ProblemFields(**fields) for fields in problem_documents(planned.problems)],  # type: ignore[arg-type]
+        problems=problem_documents(planned.problems),
     )
 
 
@@ -182,22 +238,13 @@ def _part(tag: str, files: tuple[ContextFile, ...], step: ImageStep | None, *, a
         seconds=round(step.seconds, 3) if step and step.seconds else None,
         files=sum(file.kind == "file" for file in files),
         bytes=size_of(files),
-        largest=[ContextEntry(path=file.path, size=file.size) for file in largest(files)],
+        largest=tuple(document_of(ContextEntry, file) for file in largest(files)),
         args=dict(args),
     )
 
 
 def _lock(locked: LockedImage, file: Path, *, tag: str) -> ImageLock:
-    return ImageLock(
-        file=str(file),
-        digest=locked.digest,
-        code=locked.code,
-        maxtext=locked.maxtext,
-        pushed_at=locked.pushed_at,
-        commit=locked.commit,
-        dirty=locked.dirty,
-        current=locked.code == tag,
-    )
+    return document_of(ImageLock, locked, file=str(file), current=locked.code == tag)
 
 
 def image_text(document: ImageDocument) -> Iterator[str]:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from msgspec.structs import asdict
-
 from xsft.base.acceptance import for_submission
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, errors_in
@@ -20,8 +18,20 @@ from xsft.machine.new_file import refuse_unless_free, schema_line
 from xsft.planning.gather import gather
 from xsft.planning.planner import make_intent
 from xsft.spec.reader import read_spec
-from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.plan_document import print_json, status_of
+from xsft.verbs.document import ProblemFields, VerbDocument, print_document, problem_documents, status_of
+from xsft.verbs.failure import print_problems
+
+
+class ImportDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.import/1"):
+    """`xsft import FILE --json`. Its problems say what must be completed or corrected in the workload."""
+
+    file: str | None
+    """Path of the workload that was written; null without `-o`."""
+    workload: str
+    """Text of the workload."""
+    differences: tuple[PasteDifference, ...]
+    refused: tuple[ProblemFields, ...]
+    """Problems for which `xsft plan` and `xsft submit` refuse the workload; filled only if `problems` is empty."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,10 +46,15 @@ def run(args: argparse.Namespace) -> int:
     if target is not None:
         write_atomic(target, text)
     if args.json:
-        differences = [asdict(difference) for difference in imported.differences]
-        document = {"file": args.output, "workload": text, "differences": differences}
-        problem_fields = {"problems": problem_documents(problems), "refused": problem_documents(refused)}
-        print_json("import", {**document, **problem_fields, "exit_status": status})
+        document = ImportDocument(
+            file=args.output,
+            workload=text,
+            differences=imported.differences,
+            refused=problem_documents(refused),
+            problems=problem_documents(problems),
+            exit_status=status,
+        )
+        print_document(document)
         return status
     sys.stdout.write("" if target else text)
     sys.stderr.write("".join(_difference_lines(imported)))
@@ -55,8 +70,8 @@ def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
     """Return the errors of the plan and of the submission that can be found offline."""
     spec = read_spec(text)
     facts = gather(spec, file=target or "-", today=clock.today(), offline=True)
-    found = make_intent(spec, facts).problems
-    return errors_in(for_submission(p for p in found if p.kind != "unread"))
+    problems = make_intent(spec, facts).problems
+    return errors_in(for_submission(problem for problem in problems if problem.kind != "unread"))
 
 
 def _difference_lines(imported: ImportedWorkload) -> Iterable[str]:

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from xsft.base.amounts import size_text
+from xsft.base.amounts import duration_text, size_text
 from xsft.launch.local_run import LocalResult
 from xsft.launch.local_trace import newest_trace
 from xsft.launcher.servers import BF16_BYTES, weights_bytes
 from xsft.planning.steps import Plan
+from xsft.records.record import Receipt
+from xsft.runs.receipt import SPENT
 from xsft.trainer.tensorboard import open_command, tensorboard_lines
 from xsft.trainer.trainer import trainer_of
 from xsft.verbs.loss_plot import terminal_plot
-from xsft.verbs.receipt_text import receipt_line
-from xsft.verbs.resumed_text import resumed_text
+from xsft.verbs.submission import resumed_text
 from xsft.weights.checkpoint_files import parameters
 from xsft.weights.read_checkpoint import read_checkpoint
 
@@ -96,3 +97,9 @@ def _checkpoints(result: LocalResult) -> str:
     if not result.checkpoints:
         return "none"
     return f"{result.checkpoints[0].parent}/{{{','.join(path.name for path in result.checkpoints)}}}"
+
+
+def receipt_line(receipt: Receipt) -> str:
+    """Return the time by state in one line, the states that took a second or more."""
+    parts = ((state, receipt.seconds.get(state, 0.0)) for state in SPENT)
+    return ", ".join(f"{duration_text(seconds)} {state}" for state, seconds in parts if seconds >= 1)

@@ -7,15 +7,17 @@ import sys
 from typing import TextIO
 
 from xsft.base.moments import before
+from xsft.cluster.sources import PlaceQuery
 from xsft.launch.listener import ActionListener
 from xsft.machine import clock
 from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.machine.streams import with_controls
 from xsft.runs.log_request import LogRequest
 from xsft.runs.log_sources import RunLogs
-from xsft.runs.read_all import runs_of
+from xsft.runs.read_all import runs_for
 from xsft.runs.run_access import RunAccess
 from xsft.runs.run_logs import LogReader, end_text, found_lines
+from xsft.verbs.arguments import request_of
 from xsft.verbs.progress import print_to_stderr, show_spinner
 from xsft.verbs.runs_arguments import where_text
 
@@ -23,7 +25,7 @@ LISTENER = ActionListener(waiting=show_spinner, say=print_to_stderr)
 
 
 def run(args: argparse.Namespace) -> int:
-    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
     request = log_request(args, now=clock.now())
     logs = RunLogs(runs=runs, trouble=print_to_stderr)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
@@ -32,17 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
-    """Return the request of the options."""
-    return LogRequest(
-        slice_index=args.slice,
-        host=args.host,
-        every=args.all,
-        at_most=args.streams,
-        since=None if args.since is None else before(now, args.since),
-        tail=args.tail,
-        follow=args.follow,
-        attempt=args.attempt,
-    )
+    return request_of(args, LogRequest, since=None if args.since is None else before(now, args.since))
 
 
 def print_log(

@@ -111,5 +111,5 @@ def _add_values(group: argparse._ArgumentGroup) -> None:
     ):
         group.add_argument(option, type=a_name, metavar="VALUE", help=what)
     group.add_argument("--replace", action="store_true", help="replace an existing place of that name")
-    group.add_argument("--print", action="store_true", help="print the place; write nothing")
+    group.add_argument("--print", dest="write", action="store_false", help="print the place; write nothing")
     group.add_argument("--offline", action="store_true", help="use only the options; read and verify nothing")

@@ -1,12 +1,14 @@
-"""`xsft place show`: print what a cluster has for runs."""
+"""`xsft place show|add|create`: print what a cluster has for runs, add a place to places.yaml, or print the xpk command
+that creates a cluster; with `--yes`, run it."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
+from typing import Any, Literal
 
-from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
@@ -16,23 +18,120 @@ from xsft.cluster.errors import last_net
 from xsft.cluster.lists import PATIENCE
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.cluster.supply import SliceUser, TpuSupply
+from xsft.launcher.audit import AuditRow
+from xsft.launcher.xpkcluster import ClusterLine
+from xsft.machine.streams import has_terminal
+from xsft.planning import api
+from xsft.spec.placestext import render_place
+from xsft.verbs.arguments import request_of
 from xsft.verbs.console import console
-from xsft.verbs.plan_document import print_json
-from xsft.verbs.progress import show_spinner
+from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
+from xsft.verbs.progress import choose, print_to_stderr, show_spinner
+from xsft.verbs.terminal import terminal
+from xsft.world.discovery import ClusterView, ProjectView
+from xsft.world.gcloud import GkeCluster
+from xsft.world.new_cluster import ClusterPlan, create_cluster, plan_cluster
+from xsft.world.new_place import NewPlace, PlaceRequest, add_place
 from xsft.world.view import PlaceView, QueueQuota, view_place
 
 
+class SliceSupply(Document, frozen=True, kw_only=True):
+    """The slices of one TPU type."""
+
+    tpu_type: str
+    total: int
+    free: int
+    """Slices that could start now: neither unavailable nor held."""
+    held: int
+    """Slices with quota from Kueue."""
+    queued: int
+    """Slices that waiting runs ask for."""
+    unavailable: tuple[str, ...]
+    """Node pools (nodes, for slices of one host) that are cordoned, not Ready, or lack hosts."""
+    users: tuple[SliceUser, ...]
+
+
+class PlaceDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.place/1"):
+    """`xsft place show --json`."""
+
+    action: Literal["show"]
+    place: str | None
+    """Name in places.yaml; null with --context, or if places.yaml has only one."""
+    context: str
+    """The kubeconfig context; for a GKE cluster, gcloud's name for it."""
+    versions: dict[str, str | None]
+    """Versions of Kubernetes, JobSet and Kueue; null if unknown."""
+    slices: tuple[SliceSupply, ...]
+    queues: tuple[QueueQuota, ...]
+    unread: tuple[str, ...]
+    """Data that your login may not read, and what is therefore unknown."""
+
+
+class FoundProject(ProjectView, frozen=True, kw_only=True):
+    """A project, with the contexts and clusters that the kubeconfig and gcloud list."""
+
+    cluster: ClusterView
+
+
+class PlaceAddDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.place-add/1"):
+    """`xsft place add --json`."""
+
+    action: Literal["added", "printed"]
+    place: str
+    """Name of the new place."""
+    file: str
+    """Path of places.yaml."""
+    values: dict[str, Any]
+    """The place's keys, as written."""
+    entry: str
+    """The added YAML."""
+    found: FoundProject
+    notes: tuple[str, ...]
+    """Data that could not be found or verified."""
+
+
+class PlaceCreateDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.place-create/1"):
+    """`xsft place create FILE --json`."""
+
+    file: str
+    xpk_argv: tuple[str, ...]
+    """The xpk command that creates the cluster, or adds node pools to it."""
+    dry_run: tuple[str, ...]
+    """The command of the audited dry run."""
+    commands: tuple[tuple[str, ...], ...]
+    """Commands that xpk would execute, from its dry run."""
+    audit: tuple[AuditRow, ...]
+    """Values of the xpk command that were found in these commands; `where` names the command."""
+    created: bool
+    """Whether `--yes` ran the command, and Google Cloud lists the cluster."""
+
+
 def run(args: argparse.Namespace) -> int:
+    match args.action:
+        case "add":
+            _add_place(args)
+        case "create":
+            _create_place(args)
+        case _:
+            _show_place(args)
+    return 0
+
+
+def _show_place(args: argparse.Namespace) -> None:
     if args.name and args.context:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
-    source = _find_source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))
+    source = _find_source(request_of(args, PlaceQuery, place=args.name))
     with show_spinner("place", f"reading {source.name}"), last_net(source.name):
         view = view_place(connect(source.where, patience=PATIENCE), namespace=source.namespace)
     if args.json:
-        _print_view_document(view, place=args.name)
+        slices = tuple(map(_supply_fields, view.slices))
+        print_document(document_of(PlaceDocument, view, action="show", place=args.name, slices=slices))
     else:
         _print_view(view)
-    return 0
+
+
+def _supply_fields(supply: TpuSupply) -> SliceSupply:
+    return document_of(SliceSupply, supply, free=supply.free, held=supply.in_use, queued=supply.queued)
 
 
 def _find_source(query: PlaceQuery) -> RunSource:
@@ -94,7 +193,78 @@ def _quota_lines(queues: tuple[QueueQuota, ...]) -> Iterator[str]:
             yield f"quota  {queue.queue}{cohort}: {quota.flavor} {quota.used} of {quota.total} chips used"
 
 
-def _print_view_document(view: PlaceView, *, place: str | None) -> None:
-    slices = [{**to_builtins(one), "free": one.free, "held": one.in_use, "queued": one.queued} for one in view.slices]
-    body = to_builtins(view)
-    print_json("place", {"action": "show", "place": place, **body, "slices": slices})
+def _add_place(args: argparse.Namespace) -> None:
+    pathways = {key: getattr(args, key) for key in ("proxy_image", "server_image", "scratch") if getattr(args, key)}
+    request = request_of(args, PlaceRequest, pathways=pathways)
+    new = add_place(request, ask=choose if has_terminal() else None, listener=terminal())
+    entry = render_place(new.name, new.values)
+    if args.json:
+        print_document(_added_document(new, entry=entry, written=request.write))
+        return
+    for line in _added_lines(new):
+        print_to_stderr(line)
+    sys.stdout.write(f"{new.file}: added the place {new.name}\n{entry}" if request.write else entry)
+
+
+def _added_document(new: NewPlace, *, entry: str, written: bool) -> PlaceAddDocument:
+    return PlaceAddDocument(
+        action="added" if written else "printed",
+        place=new.name,
+        file=str(new.file),
+        values=new.values,
+        entry=entry,
+        found=document_of(FoundProject, new.project, cluster=new.cluster),
+        problems=problem_documents(new.problems),
+        notes=new.notes,
+    )
+
+
+def _added_lines(new: NewPlace) -> Iterator[str]:
+    view = new.cluster
+    if view.slices:
+        yield f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in view.slices.items())}"
+    if view.priority_classes:
+        yield f"priority classes: {', '.join(view.priority_classes)}"
+    yield from (f"{problem.severity}: {problem.message}\n  fix: {problem.fix}" for problem in new.problems)
+    yield from (f"note: {note}" for note in new.notes)
+
+
+def _create_place(args: argparse.Namespace) -> None:
+    if args.name is None:
+        raise UsageError("place create needs a workload.", fix="xsft place create FILE")
+    workload = api.load(args.name, settings=args.settings)
+    plan = plan_cluster(workload, listener=terminal())
+    if not args.json:
+        print_lines(_creation_lines(plan))
+    created = create_cluster(plan, listener=terminal()) if args.yes else None
+    if args.json:
+        print_document(_creation_document(plan, file=workload.file, created=created is not None))
+    elif created:
+        print_lines((_created_line(created, plan.line),))
+
+
+def _creation_document(plan: ClusterPlan, *, file: str, created: bool) -> PlaceCreateDocument:
+    return PlaceCreateDocument(
+        file=file,
+        xpk_argv=plan.line.argv,
+        dry_run=plan.line.dry_run,
+        commands=plan.commands,
+        created=created,
+        audit=plan.audit,
+    )
+
+
+def _created_line(cluster: GkeCluster, line: ClusterLine) -> str:
+    slices = ", ".join(f"{count} x {name}" for name, count in cluster.slices.items()) or "no TPU slices"
+    adding = shlex.join(("xsft", "place", "add", *line.argv[3:6]))
+    return f"{cluster.name}: {cluster.status}, {slices}. To use it: {adding}"
+
+
+def _creation_lines(plan: ClusterPlan) -> Iterator[str]:
+    line, commands, count = plan.line, plan.commands, len(plan.audit)
+    yield shlex.join(line.argv)
+    yield ""
+    yield f"# {count} values audited in the dry run of xpk; it would execute {len(commands)} commands, among them:"
+    yield from (f"# {shlex.join(one)}" for one in commands if one[:1] == ("gcloud",) and "create" in one)
+    if line.dry_run[:-1] != line.argv:
+        yield "# xpk's dry run shows one slice of a reservation; the line above makes all of them."

@@ -10,9 +10,15 @@ from xsft.verbs.progress import show_progress
 
 
 def run(args: argparse.Namespace) -> int:
-    form: PlanFormat = "json" if args.json else "manifests" if args.manifest else "audit" if args.audit else "text"
+    form: PlanFormat = "text"
+    if args.json:
+        form = "json"
+    elif args.manifest:
+        form = "manifests"
+    elif args.audit:
+        form = "audit"
     with show_progress("xsft") as progress:
-        found = plan_files(
+        planned = plan_files(
             args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
         )
-    return print_plans(found, form)
+    return print_plans(planned, form)

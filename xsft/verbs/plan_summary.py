@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from xsft.base.acceptance import for_submission
-from xsft.base.amounts import counted_text, duration_text
+from xsft.base.amounts import counted_text
 from xsft.base.problems import FitFinding, Problem, errors_in
 from xsft.checks.data import rows_per_step
-from xsft.checks.step_time import RunTime
 from xsft.checks.values import number
 from xsft.planning.steps import Plan
 from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import restarts_in_place
 from xsft.trainer.trainer import trainer_of
+from xsft.verbs.run_time import time_text
 
 FITS: dict[FitFinding, str] = {
     "fits": "yes",
@@ -114,36 +114,6 @@ def _restarts_text(plan: Plan) -> str:
     most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
     return f"{most}each reads the rows again {order}"
-
-
-def time_text(time: RunTime) -> str:
-    """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
-    least = "under a second"
-    if time.seconds >= 1:
-        least = f"at least {duration_text(time.seconds)}"
-    cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
-    bound = (
-        f"{least} of arithmetic for {counted_text(time.steps, 'step')} ({time.step_s:.3g} s each), "
-        f"{_amount(time.chip_hours)} chip-hours{cost}"
-    )
-    if not time.ratios:
-        return f"{bound}; steps this short take several times that"
-    runs = counted_text(len(time.ratios), "published run")
-    if time.own:
-        runs = f"{len(time.ratios)} of your runs of this model"
-    ratios = _range_text(f"{ratio:.1f}" for ratio in time.ratios)
-    durations = _range_text(duration_text(time.seconds * ratio) for ratio in time.ratios)
-    return f"{bound}; {runs} took {ratios} times that, here {durations}"
-
-
-def _range_text(amounts: Iterable[str]) -> str:
-    """Return the first and the last of ascending amounts as text; one of them if both read the same."""
-    texts = tuple(amounts)
-    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _compiled_text(plan: Plan) -> str:

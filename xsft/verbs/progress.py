@@ -1,12 +1,14 @@
-"""Progress on stderr: a spinner with the seconds on a terminal, plain lines elsewhere. Quick work shows nothing."""
+"""What is said on stderr, so that a piped stdout stays clean: lines, questions, and progress as a spinner with the
+seconds on a terminal, as plain lines elsewhere. Quick work shows nothing."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from xsft.base.reporting import ProgressView
+from xsft.base.reporting import AskUser, ProgressView
+from xsft.machine.streams import has_terminal
 
 
 @contextmanager
@@ -42,7 +44,7 @@ class _Spinner:
         self._update = None
 
     def _start(self) -> Callable[[str], None]:
-        from xsft.verbs.bars import spinner
+        from xsft.verbs.console import spinner
 
         display = self._stack.enter_context(spinner(sys.stderr))
         task = display.add_task(self._title, total=None)
@@ -63,3 +65,27 @@ def show_spinner(title: str, line: str) -> Iterator[Callable[[str], None]]:
 def print_to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+def confirm(question: str) -> bool:
+    """Ask the question and return whether the answer is yes; an empty answer is no."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def asker(*, yes: bool) -> AskUser | None:
+    """Return what asks the user; None if the answer is given already, or without a terminal."""
+    return confirm if has_terminal() and not yes else None
+
+
+def choose(question: str, options: Sequence[str], default: str = "") -> str:
+    """Ask for one of the options by its number, or for another value; an empty answer is the default."""
+    lines = [f"  {number}  {option}\n" for number, option in enumerate(options, start=1)]
+    offered = f" [{default}]" if default else " [none]"
+    sys.stderr.write("".join((*lines, f"{question}{offered}: ")))
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    if answer.isascii() and answer.isdecimal() and 0 < int(answer) <= len(options):
+        return options[int(answer) - 1]
+    return answer or default

@@ -24,9 +24,12 @@ def status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="*", type=a_run, metavar="RUN", help="exact run names (default: all active or recent runs)"
     )
-    parser.add_argument("--all", action="store_true", help="also show runs that ended more than a day ago")
+    parser.add_argument(
+        "--all", dest="everything", action="store_true", help="also show runs that ended more than a day ago"
+    )
     parser.add_argument(
         "--state",
+        dest="states",
         action="append",
         default=[],
         choices=WORDS,
@@ -71,13 +74,16 @@ def logs_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="follow the log until the run ends, or Ctrl-C")
-    parser.add_argument("--slice", type=whole_number(), metavar="N", help="show this slice; the first is 0")
+    parser.add_argument(
+        "--slice", dest="slice_index", type=whole_number(), metavar="N", help="show this slice; the first is 0"
+    )
     parser.add_argument(
         "--host", type=whole_number(), metavar="N", help="show this host of the slice; the first is 0 (default: 0)"
     )
-    parser.add_argument("--all", action="store_true", help="show all processes, or all hosts of --slice")
+    parser.add_argument("--all", dest="every", action="store_true", help="show all processes, or all hosts of --slice")
     parser.add_argument(
         "--streams",
+        dest="at_most",
         type=whole_number(),
         default=STREAMS,
         metavar="N",
@@ -148,9 +154,16 @@ def sample_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("run", type=a_name, metavar="RUN", help="run on this machine that has a checkpoint")
     parser.add_argument(
-        "--prompt", action="append", required=True, metavar="TEXT", help="the user's message (repeatable)"
+        "--prompt",
+        dest="prompts",
+        action="append",
+        required=True,
+        metavar="TEXT",
+        help="the user's message (repeatable)",
     )
-    parser.add_argument("--base", action="store_true", help="also print the answer of the weights before the training")
+    parser.add_argument(
+        "--base", dest="with_base", action="store_true", help="also print the answer of the weights before the training"
+    )
     parser.add_argument(
         "--step", type=whole_number(1), metavar="N", help="use the checkpoint of this step (default: the newest)"
     )
@@ -215,9 +228,16 @@ def a_namespace(text: str) -> str:
 
 
 def add_timing(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--timeout", type=duration, metavar="TIME", help="stop after this time, e.g. 90s, 10m, 2h, 1d")
     parser.add_argument(
-        "--poll", type=duration, default=POLL_S, metavar="TIME", help="interval between reads (default: 3s)"
+        "--timeout", dest="timeout_s", type=duration, metavar="TIME", help="stop after this time, e.g. 90s, 10m, 2h, 1d"
+    )
+    parser.add_argument(
+        "--poll",
+        dest="poll_s",
+        type=duration,
+        default=POLL_S,
+        metavar="TIME",
+        help="interval between reads (default: 3s)",
     )
 
 

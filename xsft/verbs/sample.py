@@ -6,23 +6,43 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from msgspec import to_builtins
-
 from xsft.base.terminal_text import safe_text
-from xsft.evaluation.report import Measurement
+from xsft.evaluation.inputs import PromptTurn
+from xsft.evaluation.report import MeasuredAnswer, Measurement
 from xsft.launch.environments import maxtext_machine
 from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.records.record_files import record_store
 from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import Document, VerbDocument, print_document
 from xsft.verbs.progress import show_progress
 from xsft.verbs.terminal import terminal
 
 
+class SampledPrompt(Document, frozen=True, kw_only=True):
+    """One prompt and its answers."""
+
+    prompt: tuple[PromptTurn, ...]
+    base: MeasuredAnswer | None
+    """Answer of the weights before the training; null without --base."""
+    tuned: MeasuredAnswer
+
+
+class SampleDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.sample/1"):
+    """`xsft sample RUN --prompt TEXT --json`."""
+
+    run_name: str
+    step: int
+    """Step of the checkpoint."""
+    weights: str
+    """Path of the checkpoint."""
+    samples: tuple[SampledPrompt, ...]
+
+
 def run(args: argparse.Namespace) -> int:
     run = tuned_run(args.run, step=args.step, store=record_store())
-    sampling = SampleOptions(prompts=tuple(args.prompt), max_new_tokens=args.max_new_tokens, with_base=args.base)
+    sampling = request_of(args, SampleOptions)
     machine = maxtext_machine(terminal())
     with (
         as_ctrl_c(),
@@ -31,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         measured = sample(run, sampling, machine=machine, progress=progress, scratch=scratch)
     if args.json:
-        print_json("sample", sample_document(run, measured))
+        print_document(_sample_document(run, measured))
     else:
         sys.stdout.writelines(f"{safe_text(line)}\n" for line in sample_lines(measured))
     return 0
@@ -49,15 +69,12 @@ def sample_lines(measured: Measurement) -> Iterator[str]:
         yield f"tuned   {measured.tuned.answers[number].text}"
 
 
-def sample_document(run: TunedRun, measured: Measurement) -> dict[str, object]:
-    """Return the document `xsft.sample/1` without its schema."""
+def _sample_document(run: TunedRun, measured: Measurement) -> SampleDocument:
     bases = measured.base.answers if measured.base else [None] * len(measured.prompts)
-    return {
-        "run_name": run.run_name,
-        "step": run.step,
-        "weights": run.weights,
-        "samples": [
-            {"prompt": to_builtins(prompt), "base": to_builtins(base), "tuned": to_builtins(tuned)}
-            for prompt, base, tuned in zip(measured.prompts, bases, measured.tuned.answers, strict=True)
-        ],
-    }
+    answers = zip(measured.prompts, bases, measured.tuned.answers, strict=True)
+    return SampleDocument(
+        run_name=run.run_name,
+        step=run.step,
+        weights=run.weights,
+        samples=tuple(SampledPrompt(prompt=prompt, base=base, tuned=tuned) for prompt, base, tuned in answers),
+    )

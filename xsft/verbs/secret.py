@@ -5,23 +5,37 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-
-from msgspec.structs import asdict
+from typing import Literal
 
 from xsft.base.errors import UsageError
 from xsft.base.secrets import looks_secret
 from xsft.machine.secretvalue import read_secret_file, read_secret_stdin
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import VerbDocument, document_of, print_document, print_lines
 from xsft.world.new_secret import CreatedSecret, SecretRequest, create_secret
+
+
+class SecretDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.secret/1"):
+    """`xsft secret create NAME --json`. It never contains the value."""
+
+    action: Literal["created"]
+    """What was done; a Secret that exists is an error (exit status 4): nothing is overwritten."""
+    name: str
+    key: str
+    namespace: str
+    context: str
+    """The kubeconfig context of its cluster."""
 
 
 def run(args: argparse.Namespace) -> int:
     _refuse_values(args)
-    request = SecretRequest(
-        name=args.name, key=args.key, place=args.place, context=args.context, namespace=args.namespace
-    )
-    _report_secret(create_secret(request, read=lambda: _read_value(args.from_file)), as_json=args.json)
+    created = create_secret(request_of(args, SecretRequest), read=lambda: _read_value(args.from_file))
+    if args.json:
+        print_document(document_of(SecretDocument, created, action="created"))
+    else:
+        print_lines(_secret_lines(created))
     return 0
 
 
@@ -42,9 +56,7 @@ def _refuse_values(args: argparse.Namespace) -> None:
         )
 
 
-def _report_secret(made: CreatedSecret, *, as_json: bool) -> None:
-    if as_json:
-        print_json("secret", {"action": "created", **asdict(made)})
-        return
-    print(f"created the Secret {made.name}, key {made.key}, in namespace {made.namespace} (context {made.context})")
-    print(f"in a workload: secrets: {{hf_token: {{secret: {made.name}, key: {made.key}}}}}")
+def _secret_lines(created: CreatedSecret) -> Iterator[str]:
+    where = f"namespace {created.namespace} (context {created.context})"
+    yield f"created the Secret {created.name}, key {created.key}, in {where}"
+    yield f"in a workload: secrets: {{hf_token: {{secret: {created.name}, key: {created.key}}}}}"

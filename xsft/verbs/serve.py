@@ -5,22 +5,53 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
+from collections.abc import Iterator
 from functools import partial
+from typing import Any, Literal
 
+import yaml
+
+from xsft.base.amounts import duration_text
 from xsft.base.errors import INTERRUPTED, UsageError
+from xsft.launcher.audit import AuditRow
+from xsft.launcher.server_manifest import vllm_argv
 from xsft.runs.waiting import WaitLimits
+from xsft.spec.serving_inputs import PORT
 from xsft.stages.engine_server import NAMED, Server
 from xsft.stages.serve_here import serve_here
-from xsft.stages.serve_on_cluster import plan_server, serve_on_cluster
-from xsft.verbs.asking import asker
+from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, plan_server, serve_on_cluster
+from xsft.stages.wait_for_server import stop_line
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents
 from xsft.verbs.failure import print_problems
-from xsft.verbs.plan_document import print_json, print_lines
-from xsft.verbs.server_text import server_document, server_lines, server_plan_lines
+from xsft.verbs.plan_summary import cluster_text
+from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line
+from xsft.verbs.progress import asker
 from xsft.verbs.terminal import terminal
 
 WORKLOADS = (".yaml", ".yml")
-QUESTION = {"model": NAMED, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+class ServeDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.serve/1"):
+    """`xsft serve FOLDER|RUN|FILE --json`, printed when the server answers, and by `--dry-run`. `run_name` to `uid` are
+    present for FILE only."""
+
+    url: str
+    """Base URL for OpenAI clients, e.g. `http://127.0.0.1:8080/v1`; for FILE inside the cluster."""
+    model: str
+    """The `model` of requests."""
+    folder: str
+    """Absolute path of the served model; for FILE `gs://…`, or its repository on the hub."""
+    run_name: str | None = None
+    """Name of the Deployment, the Service and the PodDisruptionBudget."""
+    digest: str | None = None
+    """sha256 of all inputs of the server, 64 hex digits."""
+    objects: tuple[dict[str, Any], ...] = ()
+    """Objects that are created: the Deployment first; it becomes the owner of the others."""
+    audit: tuple[AuditRow, ...] = ()
+    action: Literal["planned", "created", "adopted", "attempt"] | None = None
+    uid: str | None = None
+    """UID of the Deployment; null for `planned`."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +66,7 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
         "--weights": args.weights,
         "--dry-run": args.dry_run,
         "--yes": args.yes,
-        "--timeout": args.timeout,
+        "--timeout": args.timeout_s,
         "--set": args.settings,
         "--run-name": args.run_name,
     }
@@ -58,14 +89,13 @@ def _serve_on_cluster(args: argparse.Namespace) -> int:
     )
     answering = None
     if not args.dry_run:
-        limits = WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
+        limits = request_of(args, WaitLimits)
         answering = serve_on_cluster(call, ask=asker(yes=args.yes or args.json), limits=limits, listener=listener)
         print_problems(() if args.json else answering.begun.problems)
     if args.json:
-        print_json("serve", server_document(call, answering))
+        print_document(_server_document(call, answering))
     else:
-        lines = server_lines(call, answering) if answering else server_plan_lines(call)
-        print_lines(lines)
+        print_lines(_server_lines(call, answering) if answering else _server_plan_lines(call))
     return 0
 
 
@@ -76,13 +106,77 @@ def _serve_here(args: argparse.Namespace) -> int:
 
 def _say(server: Server, *, as_json: bool) -> None:
     if as_json:
-        print_json("serve", {"url": server.url, "model": NAMED, "folder": str(server.model.folder)})
-        sys.stdout.flush()
+        print_document(ServeDocument(url=server.url, model=NAMED, folder=str(server.model.folder)))
         return
-    print(f"serving {server.model.folder} ({server.model.model_type}); Ctrl-C stops it")
-    print(shlex.join(_curl(server)), flush=True)
+    serving = f"serving {server.model.folder} ({server.model.model_type}); Ctrl-C stops it"
+    print_lines((serving, shlex.join(_curl(server.url, model=NAMED))))
 
 
-def _curl(server: Server) -> tuple[str, ...]:
-    kind = "Content-Type: application/json"
-    return ("curl", "-sS", f"{server.url}/chat/completions", "-H", kind, "-d", json.dumps(QUESTION))
+def _curl(url: str, *, model: str) -> tuple[str, ...]:
+    """Return the command that asks the server of this base URL a question."""
+    question = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
+    kind = ("-H", "Content-Type: application/json")
+    return ("curl", "-sS", f"{url}/chat/completions", *kind, "-d", json.dumps(question))
+
+
+class _ManifestDumper(yaml.SafeDumper):
+    """A dumper for people: programs keep their lines, and equal parts are written out."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _represent_string(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_ManifestDumper.add_representer(str, _represent_string)
+
+
+def _server_plan_lines(call: ServeCall) -> Iterator[str]:
+    """Yield the plan of a server."""
+    plan, inputs = call.plan, call.plan.inputs
+    shape = inputs.shape
+    yield f"# {call.file}"
+    yield f"{'run':<12}{plan.run_name}, digest {plan.digest[:12]}"
+    yield f"{'serves':<12}{inputs.weights} as {inputs.served_model_name}, {inputs.max_model_len} tokens"
+    yield f"{'cluster':<12}{cluster_text(call.run)}"
+    yield f"{'machine':<12}{shape.machine}: {shape.count} of {shape.accelerator}; outside the queue's quota"
+    yield f"{'start':<12}at most {duration_text(inputs.load_s)} once the weights are there"
+    yield f"{'address':<12}{plan.output}"
+    yield from block("server", shell_line(vllm_argv(inputs)))
+    objects = (plan.manifest, *plan.dependents)
+    yield from block("objects", yaml.dump_all(objects, Dumper=_ManifestDumper, sort_keys=False, width=10**9).rstrip())
+    yield from audit_lines(call.audit, whole=False)
+    yield from problems_block(call.problems)
+
+
+def _server_lines(call: ServeCall, answering: AnsweringServer) -> Iterator[str]:
+    """Yield what the server serves, its address, and how to call and end it."""
+    plan, begun = call.plan, answering.begun
+    where = ("--context", answering.cluster.context, "-n", plan.namespace)
+    forward = ("kubectl", *where, "port-forward", f"service/{plan.run_name}", str(PORT))
+    curl = _curl(f"http://127.0.0.1:{PORT}/v1", model=plan.inputs.served_model_name)
+    yield f"{plan.run_name} serves {plan.inputs.weights} ({begun.action}, uid {begun.uid})"
+    yield f"address   {plan.output}"
+    yield f"from here {shlex.join(forward)}"
+    yield f"          {shlex.join(curl)}"
+    yield f"end it    {stop_line(answering.cluster, plan)}"
+
+
+def _server_document(call: ServeCall, answering: AnsweringServer | None) -> ServeDocument:
+    """Return the document; None: of a server that is only planned."""
+    plan = call.plan
+    return ServeDocument(
+        url=plan.output,
+        model=plan.inputs.served_model_name,
+        folder=plan.inputs.weights,
+        run_name=plan.run_name,
+        digest=plan.digest,
+        objects=(plan.manifest, *plan.dependents),
+        audit=call.audit,
+        problems=problem_documents(call.problems),
+        action=answering.begun.action if answering else "planned",
+        uid=answering.begun.uid if answering else None,
+    )

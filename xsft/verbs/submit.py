@@ -6,7 +6,7 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
@@ -21,18 +21,18 @@ from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.runs.waiting import WaitLimits
 from xsft.stages.stage_plans import plan_files
-from xsft.verbs.asking import asker
-from xsft.verbs.failure import print_problems, problem_documents
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import print_document, problem_documents
+from xsft.verbs.failure import print_problems
 from xsft.verbs.local_text import show_result
-from xsft.verbs.plan_document import print_json
 from xsft.verbs.plans import PlanFormat, print_plans
-from xsft.verbs.progress import print_to_stderr, show_progress
-from xsft.verbs.submission import report_submission
+from xsft.verbs.progress import asker, print_to_stderr, show_progress
+from xsft.verbs.submission import Result, SubmitDocument, report_submission, submission_document
 from xsft.verbs.terminal import terminal
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.timeout is not None and not (args.wait or args.follow):
+    if args.timeout_s is not None and not (args.wait or args.follow):
         raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
     if args.dry_run:
         return _print_plan(args)
@@ -51,18 +51,18 @@ def run(args: argparse.Namespace) -> int:
 def _print_plan(args: argparse.Namespace) -> int:
     form: PlanFormat = "json" if args.json else "text"
     with show_progress("xsft") as progress:
-        found = plan_files(
+        planned = plan_files(
             [args.file], settings=args.settings, run_name=args.run_name, offline=False, progress=progress
         )
-    return print_plans(found, form)
+    return print_plans(planned, form)
 
 
 def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace) -> int:
-    listener, patience = terminal(as_json=args.json), WaitLimits(timeout_s=args.timeout, poll_s=args.poll)
+    listener = terminal(as_json=args.json)
     log: ShowLine | None = None
     if args.follow:
         log = print_to_stderr if args.json else partial(print, flush=True)
-    after = after_plan(plan, patience=patience, log=log, listener=listener)
+    after = after_plan(plan, patience=request_of(args, WaitLimits), log=log, listener=listener)
     end = submit_cluster(
         plan,
         connect=partial(submitter_for, loaded, plan, through_xpk=args.through_xpk),
@@ -70,7 +70,7 @@ def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Na
         ask=asker(yes=args.yes or args.json),
         wait=after.wait if args.wait or args.follow else None,
     )
-    return report_submission(end, json=args.json)
+    return report_submission(end, submission_document(end) if args.json else None)
 
 
 def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
@@ -84,7 +84,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     match result.outcome:
         case "completed":
             if json:
-                print_json("submit", local_document(plan, result, picture=picture))
+                print_document(local_document(plan, result, picture=picture))
             return 0
         case "interrupted":
             return INTERRUPTED
@@ -92,21 +92,21 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
             raise RunFailed(failure(result), fix=next_step(result))
 
 
-def local_document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
-    """Return the document `xsft.submit/1` without its schema."""
-    return {
-        "run_name": plan.run_name,
-        "jobset": None,
-        "action": result.action,
-        "uid": None,
-        "spec_digest": plan.spec_digest,
-        "record": str(result.record),
-        "result": {"steps": result.steps, "first_loss": result.first_loss, "last_loss": result.last_loss},
-        "resumed_from": result.resumed_from,
-        "resumed_order": result.resumed_order,
-        "checkpoints": [str(path) for path in result.checkpoints],
-        "log": str(result.log) if result.log else None,
-        "plot": str(picture) if picture else None,
-        "private_pids": result.private_pids,
-        "problems": problem_documents(result.warnings),
-    }
+def local_document(plan: Plan, result: LocalResult, *, picture: Path | None) -> SubmitDocument:
+    """Return the document of a training on this machine."""
+    return SubmitDocument(
+        run_name=plan.run_name,
+        jobset=None,
+        action=result.action,
+        uid=None,
+        spec_digest=plan.spec_digest,
+        record=str(result.record),
+        result=Result(steps=result.steps, first_loss=result.first_loss, last_loss=result.last_loss),
+        resumed_from=result.resumed_from,
+        resumed_order=result.resumed_order,
+        checkpoints=tuple(map(str, result.checkpoints)),
+        log=str(result.log) if result.log else None,
+        plot=str(picture) if picture else None,
+        private_pids=result.private_pids,
+        problems=problem_documents(result.warnings),
+    )

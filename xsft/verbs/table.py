@@ -53,7 +53,7 @@ ARGUMENTS: dict[str, frozenset[str]] = {
 }
 """Module `<key>_arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
 
-ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export", "place_add", "place_create"})
+ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export"})
 """Modules `<verb>_<action>`; the verb's own module does its other actions."""
 
 DISCREET = frozenset({"secret"})

@@ -15,13 +15,11 @@ from xsft.launch.proposal import Proposal
 from xsft.machine.clock import monotonic
 from xsft.planning.steps import Planned
 from xsft.runs.cause_rule import Cause
-from xsft.verbs.convert_progress import EVERY_S, ConversionDisplay, reading_weights, show_conversion
 from xsft.verbs.failure import print_problems
-from xsft.verbs.live import live
+from xsft.verbs.live import CONVERSION_EVERY_S, ConversionDisplay, live, reading_weights, show_conversion
 from xsft.verbs.local_text import show_result
 from xsft.verbs.progress import print_to_stderr, show_progress, show_spinner
-from xsft.verbs.submission import print_created
-from xsft.verbs.submission_text import proposal_lines, resource_lines
+from xsft.verbs.submission import print_created, proposal_lines, resource_lines
 from xsft.verbs.why_text import cause_lines, log_lines
 
 TAIL = 20
@@ -45,7 +43,7 @@ def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> ActionLi
         evaluated=partial(_print_report, stream=stream),
         reading=reading_weights,
         converting=show_conversion,
-        converting_on_cluster=lambda: ConversionDisplay(print_to_stderr, every_s=EVERY_S),
+        converting_on_cluster=lambda: ConversionDisplay(print_to_stderr, every_s=CONVERSION_EVERY_S),
     )
     return listener if as_json else replace(listener, created=print_created)
 

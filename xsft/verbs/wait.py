@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
-from typing import Any
+from typing import Literal
 
+from msgspec import field
 from msgspec.structs import replace
 
-from xsft.base.errors import XsftError
+from xsft.cluster.sources import PlaceQuery
 from xsft.machine import clock
 from xsft.machine.interrupts import goes_on, when_interrupted
-from xsft.runs.read_all import runs_of
-from xsft.runs.rows import state_line
+from xsft.runs.read_all import runs_for
+from xsft.runs.rows import Row, state_line
 from xsft.runs.run_receipts import record_wait_end
 from xsft.runs.wait_goals import Goal
 from xsft.runs.waiting import (
@@ -27,25 +27,39 @@ from xsft.runs.waiting import (
     note_result,
     wait_for,
 )
-from xsft.verbs.failure import print_problems, problem_documents
-from xsft.verbs.plan_document import print_json, run_document
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import VerbDocument, finite, print_document, print_lines, problem_documents
+from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.runs_arguments import where_text
 
 
+class WaitDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.wait/1"):
+    """`xsft wait RUN --json`; also printed if the goal was not reached."""
+
+    run_name: str
+    for_: str = field(name="for")
+    """Goal: done, running or step=N."""
+    outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
+    """ended: it failed, was cancelled or ended before the goal · lost: its JobSet is gone and the result is unknown."""
+    waited_s: float
+    run: Row | None
+    """The last state of the run that was read; null if no source answered."""
+
+
 def run(args: argparse.Namespace) -> int:
-    patience = WaitLimits(timeout_s=args.timeout, poll_s=args.poll, began_at=clock.monotonic())
+    limits = request_of(args, WaitLimits, began_at=clock.monotonic())
     with when_interrupted(goes_on(args.run, where=where_text(args))):
-        where = {"place": args.place, "context": args.context, "namespace": args.namespace}
-        runs = in_time(partial(runs_of, (args.run,), **where), args.timeout)  # connects if a place or context is named
+        connect = partial(runs_for, request_of(args, PlaceQuery), names=(args.run,), everything=True)
+        runs = in_time(connect, args.timeout_s)
         if runs is None:
-            never = WaitResult(outcome="unreachable", row=None, seconds=args.timeout)
+            never = WaitResult(outcome="unreachable", row=None, seconds=args.timeout_s)
             return report_wait(args.run, goal=args.goal, waited=never, json=args.json)
         return wait_and_report(
             args.run,
             goal=args.goal,
             look=runs.look,
-            patience=patience,
+            patience=limits,
             clock=Clock(),
             json=args.json,
             record=partial(record_wait_end, runs),
@@ -74,26 +88,23 @@ def wait_and_report(
 def report_wait(name: str, *, goal: Goal, waited: WaitResult, json: bool) -> int:
     """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
     failed = error_of(name, goal, waited)
+    problems = (*waited.problems, *(failed.problems if failed else ()))
     if json:
-        _print_wait(name, goal, waited, failed)
-        print_problems((*waited.problems, *(failed.problems if failed else ())))
-        return failed.exit_status if failed else 0
+        document = WaitDocument(
+            run_name=waited.row.run_name if waited.row else name,
+            for_=goal.text,
+            outcome=waited.outcome,
+            waited_s=round(waited.seconds, 1),
+            run=finite(waited.row) if waited.row else None,
+            problems=problem_documents(problems),
+            exit_status=failed.exit_status if failed else 0,
+        )
+        print_document(document)
+        print_problems(problems)
+        return document.exit_status
     print_problems(waited.problems)
     if failed:
         raise failed
     if waited.row is not None:
-        sys.stdout.write(f"{state_line(waited.row)}\n")
+        print_lines((state_line(waited.row),))
     return 0
-
-
-def _print_wait(name: str, goal: Goal, waited: WaitResult, failed: XsftError | None) -> None:
-    document: dict[str, Any] = {
-        "run_name": waited.row.run_name if waited.row else name,
-        "for": goal.text,
-        "outcome": waited.outcome,
-        "waited_s": round(waited.seconds, 1),
-        "run": run_document(waited.row) if waited.row else None,
-        "problems": problem_documents((*waited.problems, *(failed.problems if failed else ()))),
-        "exit_status": failed.exit_status if failed else 0,
-    }
-    print_json("wait", document)

@@ -43,13 +43,19 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=a_name, metavar="FILE", help="workload YAML")
     add_settings(parser)
     add_json(parser)
-    parser.add_argument("--all", action="store_true", help=f"read all rows, not only the first {SAMPLE:,}")
+    parser.add_argument(
+        "--all", dest="everything", action="store_true", help=f"read all rows, not only the first {SAMPLE:,}"
+    )
     parser.add_argument(
         "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
     )
     shown = parser.add_argument_group("for show")
-    shown.add_argument("-n", type=whole_number(), default=3, metavar="N", help="show N examples (default: %(default)s)")
-    shown.add_argument("--row", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0")
+    shown.add_argument(
+        "-n", dest="count", type=whole_number(), default=3, metavar="N", help="show N examples (default: %(default)s)"
+    )
+    shown.add_argument(
+        "--row", dest="rows", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0"
+    )
     shown.add_argument("--longest", action="store_true", help="show the longest examples first")
     shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
     shown.add_argument("--no-target", action="store_true", help="show examples without a trained token")
@@ -101,7 +107,10 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
         help="accept a problem: image-context-large sends large files, disk-full builds with little free space",
     )
     parser.add_argument(
-        "--forget", action="store_true", help="begin with the defaults, not with the options of the last push"
+        "--forget",
+        dest="forgets",
+        action="store_true",
+        help="begin with the defaults, not with the options of the last push",
     )
     parser.add_argument(
         "--create", action="store_true", help="create the Artifact Registry repository if it does not exist"
@@ -188,6 +197,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
     )
     made.add_argument(
         "--rename",
+        dest="renames",
         type=_parse_rename,
         action="append",
         default=[],
@@ -210,7 +220,10 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         help="format of the files; only data.pipeline: grain reads arrayrecord (default: %(default)s)",
     )
     made.add_argument(
-        "--from-sharegpt", action="store_true", help="convert messages with from and value to role and content"
+        "--from-sharegpt",
+        dest="sharegpt",
+        action="store_true",
+        help="convert messages with from and value to role and content",
     )
     made.add_argument("--skip-bad", action="store_true", help="leave out rows that cannot be trained on")
 
@@ -250,7 +263,12 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12 (default: the Dockerfile's)"
     )
-    parser.add_argument("--update-base", action="store_true", help="resolve the tag of the base image again")
+    parser.add_argument(
+        "--update-base",
+        dest="updates_base",
+        action="store_true",
+        help="resolve the tag of the base image again",
+    )
     parser.add_argument(
         "--vllm", type=a_name, metavar="REQUIREMENT", help="install vLLM by this pip requirement; SFT does not need it"
     )

@@ -3,73 +3,122 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from xsft.base.errors import Unknown
-from xsft.cluster.evidence import Evidence
-from xsft.runs.cause_rule import Cause, Explanation
+from xsft.base.state_names import State
+from xsft.cluster.sources import PlaceQuery
+from xsft.runs.cause_rule import Cause
 from xsft.runs.explain import RunExplanation, explain_run
-from xsft.runs.read_all import runs_of
-from xsft.runs.rows import Row
+from xsft.runs.read_all import runs_for
 from xsft.runs.run_evidence import evidence_of, forgotten_attempt
 from xsft.trainer.plain import bare_text
-from xsft.verbs.plan_document import print_json
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import VerbDocument, print_document, print_lines
 from xsft.verbs.progress import show_spinner
-from xsft.verbs.why_text import why_lines
+from xsft.verbs.why_text import cause_lines, safe_text
+
+OTHERS = 4
+"""Number of causes shown after the first one."""
+
+
+class WhyDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.why/1"):
+    """`xsft why RUN --json`. Its exit status is 8 if nothing certain is known of the run."""
+
+    run_name: str
+    jobset: str | None
+    cluster: str | None
+    state: State
+    reason: str
+    evidence: tuple[str, ...]
+    """Sources of the state."""
+    observed_at: str
+    tensorboard: str | None
+    """As in `xsft status --json`."""
+    cause: Cause
+    """The most likely cause."""
+    others: tuple[Cause, ...]
+    """Other possible causes, the most likely first."""
+    unread: tuple[str, ...]
+    """Sources that could not be read, as `source: reason`."""
 
 
 def run(args: argparse.Namespace) -> int:
-    runs = runs_of((args.run,), place=args.place, context=args.context, namespace=args.namespace)
+    runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
     with show_spinner("why", "asking the clusters") as say:
         runs.listen(say)
-        found = explain_run(
+        explained = explain_run(
             args.run,
             runs=runs,
             evidence=partial(evidence_of, runs),
             recorded=partial(forgotten_attempt, runs),
             attempt=args.attempt,
         )
-    return report_why(found, json=args.json)
+    return report_why(explained, json=args.json)
 
 
-def report_why(found: RunExplanation, *, json: bool) -> int:
+def report_why(explained: RunExplanation, *, json: bool) -> int:
     """Print the explanation; return 0, or 8 if the state is unknown."""
-    status = Unknown.exit_status if found.explanation.state == "unknown" else 0
+    document = why_document(explained)
     if json:
-        _print_explanation(found.row, found.evidence, found.explanation, status)
+        print_document(document)
     else:
-        sys.stdout.writelines([f"{line}\n" for line in why_lines(found.row, found.evidence, found.explanation)])
-    return status
+        print_lines(list(why_lines(document, step=_step_text(explained))))
+    return document.exit_status
 
 
-def _print_explanation(row: Row, evidence: Evidence, explained: Explanation, status: int) -> None:
-    document: dict[str, Any] = {
-        "run_name": row.run_name,
-        "jobset": row.jobset,
-        "cluster": row.cluster,
-        "state": explained.state,
-        "reason": explained.reason,
-        "evidence": list(evidence.status.evidence),
-        "observed_at": row.observed_at,
-        "tensorboard": row.tensorboard,
-        "cause": _cause_document(explained.cause),
-        "others": [_cause_document(one) for one in explained.others],
-        "unread": [f"{one.what}: {one.why}" for one in evidence.seen.unread],
-        "problems": [],
-        "exit_status": status,
-    }
-    print_json("why", document)
+def why_document(explained: RunExplanation) -> WhyDocument:
+    row, evidence, explanation = explained.row, explained.evidence, explained.explanation
+    return WhyDocument(
+        run_name=row.run_name,
+        jobset=row.jobset,
+        cluster=row.cluster,
+        state=explanation.state,
+        reason=explanation.reason,
+        evidence=evidence.status.evidence,
+        observed_at=row.observed_at,
+        tensorboard=row.tensorboard,
+        cause=_bare_cause(explanation.cause),
+        others=tuple(map(_bare_cause, explanation.others)),
+        unread=tuple(f"{unread.what}: {unread.why}" for unread in evidence.seen.unread),
+        exit_status=Unknown.exit_status if explanation.state == "unknown" else 0,
+    )
 
 
-def _cause_document(cause: Cause) -> dict[str, Any]:
-    bare = {
-        "message": bare_text(cause.message),
-        "fix": bare_text(cause.fix),
-        "evidence": tuple(map(bare_text, cause.evidence)),
-    }
-    return dict(to_builtins(replace(cause, **bare)))
+def _bare_cause(cause: Cause) -> Cause:
+    evidence = tuple(map(bare_text, cause.evidence))
+    return replace(cause, message=bare_text(cause.message), fix=bare_text(cause.fix), evidence=evidence)
+
+
+def why_lines(document: WhyDocument, *, step: str) -> Iterator[str]:
+    """Yield the explanation as paragraphs of text."""
+    sources = ", ".join(document.evidence)
+    yield safe_text(f"{_title(document)}{step}{f' (source: {sources})' if sources else ''}")
+    yield ""
+    yield from cause_lines(document.cause)
+    if document.others:
+        yield ""
+        yield "also seen:"
+        for other in document.others[:OTHERS]:
+            where = f" [{other.where}]" if other.where else ""
+            yield safe_text(f"- {other.message}{where}")
+    if document.tensorboard:
+        yield ""
+        yield safe_text(f"tensorboard: {document.tensorboard}")
+
+
+def _title(document: WhyDocument) -> str:
+    """Return e.g. `gemma is failed (trainer-failed)`; for a later submission also its JobSet."""
+    reason = f" ({document.reason})" if document.reason else ""
+    attempt = f" (JobSet {document.jobset})" if document.jobset not in (None, document.run_name) else ""
+    return f"{document.run_name}{attempt} is {document.state}{reason}"
+
+
+def _step_text(explained: RunExplanation) -> str:
+    row = explained.row
+    if row.step is None:
+        return ""
+    return f", step {row.step}" + (f" of {row.steps}" if row.steps else "")

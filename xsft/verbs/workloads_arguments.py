@@ -37,7 +37,11 @@ def fit_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add_json(parser)
     parser.add_argument(
-        "--timeout", type=duration, metavar="TIME", help="stop a compilation after this time, e.g. 90s, 20m, 1h"
+        "--timeout",
+        dest="timeout_s",
+        type=duration,
+        metavar="TIME",
+        help="stop a compilation after this time, e.g. 90s, 20m, 1h",
     )
     each = "print a table with a verdict for each of these"
     parser.add_argument("--types", type=_list, default=[], metavar="TYPE,…", help=f"{each} TPU types")
@@ -93,7 +97,10 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         "--to", dest="last", choices=STAGES, default=STAGES[-1], help="end with this stage (default: the last)"
     )
     parser.add_argument(
-        "--no-wait", action="store_true", help="cluster: create the stages that can start, and do not wait"
+        "--no-wait",
+        dest="waits",
+        action="store_false",
+        help="cluster: create the stages that can start, and do not wait",
     )
     add_timing(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before nodes of a cluster are used")
@@ -162,7 +169,12 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--max-chips", type=int, metavar="N", help="maximum chips of all slices (default: twice the workload's)"
     )
     group.add_argument(
-        "--budget", type=duration, default=BUDGET_S, metavar="TIME", help="maximum time of the search (default: 30m)"
+        "--budget",
+        dest="budget_s",
+        type=duration,
+        default=BUDGET_S,
+        metavar="TIME",
+        help="maximum time of the search (default: 30m)",
     )
     group.add_argument("--write", action="store_true", help="write the result into the file; comments stay")
 

@@ -7,10 +7,9 @@ import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from xsft.base.errors import EnvironmentMissing, TimedOut
 from xsft.base.lenient import parse_json
@@ -39,9 +38,6 @@ class ToolCheck(Struct, frozen=True, kw_only=True):
     detail: str
     fix: str
     """The command that fixes it; in JSON empty if it is ok."""
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "fix": self.next_step}
 
     @property
     def next_step(self) -> str:

@@ -11,7 +11,7 @@ from tests.verbs.test_status import SILENT, Terminal
 from xsft.base.errors import Unreachable
 from xsft.runs.folding import RowFilter
 from xsft.runs.lookup import RunsRead
-from xsft.verbs.status_watch import StatusView, next_look, watch
+from xsft.verbs.status_screen import StatusView, next_look, watch
 
 Answer = Callable[[], RunsRead]
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from xsft.verbs.asking import confirm
+from xsft.verbs.progress import confirm
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from xsft.base.errors import UsageError
 from xsft.runs.waiting import WaitLimits
-from xsft.verbs.cpu_job_arguments import cpu_job_request, refuse_timeout_alone
 from xsft.verbs.table import parser
+from xsft.verbs.weights_job import cpu_job_request, refuse_timeout_alone
 
 ACTIONS = ("convert", "export")
 

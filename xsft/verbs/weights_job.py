@@ -1,0 +1,188 @@
+"""What `xsft checkpoint convert` and `export` share: their job on a cluster as a document and as text."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from xsft.base.errors import UsageError
+from xsft.base.names import StageWork
+from xsft.base.problems import Problem
+from xsft.catalog.cpu import GIB
+from xsft.launcher.cpujob import CpuJob
+from xsft.planning.steps import JobPlan
+from xsft.runs.rows import Row
+from xsft.runs.waiting import WaitLimits
+from xsft.stages.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, CpuPlan, ResultFound, cpu_job_of
+from xsft.verbs.arguments import request_of
+from xsft.verbs.document import Document, VerbDocument, print_document, print_lines, status_of
+from xsft.verbs.failure import print_problems
+from xsft.verbs.plan_summary import cluster_text, ready_text, secrets_text
+from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line
+from xsft.verbs.progress import asker
+from xsft.verbs.submission import exit_status, report_submission, waited_run
+
+TITLES: Mapping[StageWork, str] = {"convert": "conversion", "evaluate": "evaluation", "export": "export"}
+DISK: Mapping[StageWork, str] = {"convert": "the download", "export": "the model, before it is copied"}
+"""What the disk of a job is for."""
+
+
+class CpuJobDocument(Document, frozen=True, kw_only=True):
+    """A job on a cluster: one pod on a CPU node, or a slice on which one host works."""
+
+    jobset: str | None
+    uid: str | None = None
+    """UID of the JobSet; null for a dry run."""
+    namespace: str
+    queue: str
+    cpus: int | None
+    """Requested CPUs; null on a slice, which requests only chips."""
+    memory_bytes: int
+    """Estimated memory in bytes; the pod requests it in whole GiB, except on a slice."""
+    disk_bytes: int
+    machine: str
+    """GCE machine type: the smallest one of xpk that is large enough, or that of the slice's hosts."""
+    tpu: str | None = None
+    """TPU type of the slice, with --on-tpu."""
+    chips: int = 0
+    """Number of idle chips, with --on-tpu."""
+    xpk_argv: tuple[str, ...] | None
+    by_hand: tuple[str, ...]
+    """Parts of the JobSet that the xpk command alone would not create."""
+    manifest: dict[str, Any] | None = None
+    """The JobSet, for a dry run."""
+
+
+class WeightsDocument(VerbDocument, frozen=True, kw_only=True):
+    """The fields of a conversion and of an export."""
+
+    run_name: str
+    """Run name of the job: `<training>-convert` or `<training>-export`."""
+    training: str
+    action: Literal["planned", "created", "attempt", "adopted", "finished"]
+    """`finished`: the result existed. `created`, `attempt`: made now, by the first or a later attempt. `adopted`: a
+    live job makes it. `planned`: a dry run; nothing was sent."""
+    why: str
+    digest: str
+    """Digest of all inputs, 64 hex digits; the folder's name contains 12 of them."""
+    not_whole: tuple[str, ...]
+    """Folders of attempts that did not complete; they are kept."""
+    argv: tuple[str, ...]
+    """Arguments of MaxText's to_maxtext or to_huggingface; empty if the result existed and has no record."""
+    record: str | None = None
+    """Path of the run's record; null if the result existed already."""
+    log: str | None = None
+    job: CpuJobDocument | None = None
+    """The job on a cluster; null on this machine, and if the result existed."""
+    run: Row | None = None
+    """With --wait: the run, as `xsft status` shows it."""
+
+
+DescribeWeights = Callable[[str, str | None, tuple[Problem, ...]], WeightsDocument]
+"""Return the document of an action, the result that a job writes (None: it exists) and problems."""
+
+
+def cpu_job_request(args: argparse.Namespace) -> CpuJobRequest:
+    ask = asker(yes=args.yes or args.json)
+    return CpuJobRequest(dry_run=args.dry_run, waits=args.wait, limits=request_of(args, WaitLimits), ask=ask)
+
+
+def refuse_timeout_alone(args: argparse.Namespace) -> None:
+    """Raise UsageError for --timeout without --wait."""
+    if args.timeout_s is not None and not args.wait:
+        raise UsageError("--timeout needs --wait.", fix="Add --wait, or omit --timeout.")
+
+
+def report_cpu_job(
+    outcome: ResultFound[CpuPlan] | CpuJobPlanned[CpuPlan] | CpuJobSubmitted[CpuPlan],
+    *,
+    as_json: bool,
+    describe: DescribeWeights,
+    existing: Iterable[str],
+    work: str,
+) -> int:
+    """Print the result that exists, the planned job, or how the submitted one ended; return the exit status.
+
+    `existing`: lines about a result that exists; `work`: what the job converts or exports.
+    """
+    match outcome:
+        case ResultFound(problems=problems) if as_json:
+            print_document(describe("finished", None, problems))
+            return 0
+        case ResultFound(problems=problems):
+            print_problems(problems)
+            print_lines(existing)
+            return 0
+        case CpuJobPlanned(plan=plan) if as_json:
+            document = describe("planned", plan.job.writes, plan.problems)
+            status, job = status_of(plan.problems), _job_document(plan, plan.job, manifest=plan.manifest)
+            print_document(replace(document, job=job, exit_status=status))
+            return status
+        case CpuJobPlanned(plan=plan):
+            print_lines(_plan_lines(plan, work=work, broken=outcome.made.broken))
+            return status_of(plan.problems)
+        case CpuJobSubmitted(end=end) if as_json:
+            submitted = cpu_job_of(end.done)
+            assert isinstance(end.done.plan, JobPlan)
+            job = _job_document(end.done.plan, submitted, jobset=end.done.jobset, uid=end.done.uid)
+            document = describe(end.done.action, submitted.writes, end.problems)
+            run, status = waited_run(end), exit_status(end)
+            return report_submission(
+                end, replace(document, record=end.done.record, job=job, run=run, exit_status=status)
+            )
+        case CpuJobSubmitted(end=end):
+            return report_submission(end, None)
+
+
+def _job_document(plan: JobPlan[Any], job: CpuJob, **created: Any) -> CpuJobDocument:
+    run = plan.run
+    fields = {
+        "jobset": plan.jobset,
+        "namespace": run.namespace,
+        "queue": run.queue,
+        "cpus": None if job.on_tpu else job.cpus,
+        "memory_bytes": job.memory,
+        "disk_bytes": job.disk,
+        "machine": run.slice.machine_type if run.slice else job.machine.machine,
+        "tpu": run.slice.xpk_type if run.slice else None,
+        "chips": run.chips if job.on_tpu else 0,
+        "xpk_argv": plan.xpk_argv,
+        "by_hand": plan.by_hand,
+    }
+    return CpuJobDocument(**{**fields, **created})
+
+
+def _plan_lines(plan: JobPlan[CpuJob], *, work: str, broken: tuple[str, ...]) -> Iterator[str]:
+    yield f"# {plan.file}"
+    for label, text in _job_rows(plan, work=work, broken=broken):
+        yield f"{label:<12}{text}"
+    if plan.xpk_argv:
+        yield from block("xpk", shell_line(plan.xpk_argv))
+    yield from block(TITLES[plan.job.work], shell_line(plan.job.argv))
+    yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.job.env.items()))
+    if plan.by_hand:
+        yield from block("if you run this xpk line by hand", "\n".join(f"- {reason}" for reason in plan.by_hand))
+    yield from audit_lines(plan.audit, whole=False)
+    yield from problems_block(plan.problems)
+
+
+def _job_rows(plan: JobPlan[CpuJob], *, work: str, broken: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    run, job = plan.run, plan.job
+    yield "ready", ready_text(plan.problems)
+    yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
+    yield f"{job.work}s", work
+    yield "cluster", cluster_text(run)
+    yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
+    if run.slice:
+        yield "slice", f"{run.slice.describe}; {run.slice.machine_type} hosts, of which only the first works"
+        yield "wasted", f"{run.chips} chips, until the {TITLES[job.work]} ends"
+    else:
+        yield "node", f"{job.cpus} CPUs and {job.memory_quantity} of memory, as {job.machine.machine} has"
+    yield "disk", f"{job.disk / GIB:,.0f} GiB for {DISK[job.work]}"
+    yield "secrets", secrets_text(run)
+    yield "result", job.writes
+    yield from (("incomplete", f"{folder} (kept)") for folder in broken)
