@@ -15,6 +15,7 @@ from tests.cluster.test_cluster import CREATE, planned, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unknown, Unreachable, XsftError
 from xsft.cluster.create import CreatedObject, ExistingObject
+from xsft.machine.deadline import Deadline
 
 pytestmark = pytest.mark.loopback
 
@@ -76,6 +77,30 @@ def test_a_create_without_an_answer_or_an_object_is_unknown(cluster_api: Cluster
     cluster_api.server.faults.clear()
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), ExistingObject)
     assert len(stored(cluster_api)) == 1
+
+
+@pytest.mark.parametrize(("action", "exists"), [("hang-after", True), ("hang-before", False)])
+def test_a_create_without_an_answer_in_time_is_looked_up_once_more(
+    cluster_api: ClusterApi, action: str, exists: bool
+) -> None:
+    """If no object has the name, it may still come: the error says how to find out."""
+    cluster_api.server.fail(CREATE, action=action)
+    cluster = cluster_api.connect().by(Deadline.after(1.0))
+    if exists:
+        assert isinstance(cluster.create_jobset(sent_to(cluster_api)), CreatedObject)
+    else:
+        with pytest.raises(Unknown, match="did not answer in time") as caught:
+            cluster.create_jobset(sent_to(cluster_api))
+        kind, name = "jobsets.jobset.x-k8s.io", "deepseek-ultrachat-mcjax"
+        look = f"kubectl --context {cluster.context} -n {cluster_api.namespace} get {kind} {name}"
+        assert look in caught.value.fix
+    assert [one.method for one in cluster_api.server.seen] == ["POST", "GET"]
+
+
+def test_after_the_deadline_no_create_is_sent(cluster_api: ClusterApi) -> None:
+    with pytest.raises(Unreachable, match="Nothing was created"):
+        cluster_api.connect().by(Deadline.after(0.0)).create_jobset(sent_to(cluster_api))
+    assert cluster_api.server.seen == []
 
 
 def test_a_busy_server_is_retried_after_its_retry_after(cluster_api: ClusterApi) -> None:

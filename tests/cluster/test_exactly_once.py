@@ -36,13 +36,13 @@ CREATES: dict[str, tuple[tuple[Any, ...], object]] = {
     "name taken": ((CONFLICT, THEIRS), ExistingObject),
     "name taken meanwhile": ((CONFLICT, NONE, OURS), CreatedObject),
     "not sent": ((UNSENT, OURS), CreatedObject),
-    "never arrives": ((LOST, NONE) * TRIES, ("unreachable", "It was not created.")),
+    "never arrives": ((LOST, NONE) * TRIES, ("create-unclear", "its result is unknown")),
     "never sent": ((UNSENT,) * TRIES, ("unreachable", "Nothing was created.")),
     "forbidden": ((FORBIDDEN,), ("forbidden", "You may not create jobsets")),
     "forbidden after a conflict": ((CONFLICT, NONE, FORBIDDEN), ("forbidden", "You may not create jobsets")),
     "forbidden after not sent": ((UNSENT, FORBIDDEN), ("forbidden", "You may not create jobsets")),
     "forbidden after a lost answer": ((LOST, NONE, FORBIDDEN), ("create-unclear", "its result is unknown")),
-    "read forbidden": ((LOST, FORBIDDEN), ("create-unclear", "Reading it back failed too: You may not get")),
+    "read forbidden": ((LOST, FORBIDDEN), ("create-unclear", "Last answer: You may not get")),
 }
 
 

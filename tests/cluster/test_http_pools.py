@@ -64,12 +64,12 @@ def test_each_request_is_sent_once_with_its_login() -> None:
         (UserEntry(username="u", password="p", **pair), basic("u:p")),
         (UserEntry(**pair), None),
     ):
-        entry = Entry(context="lab", cluster=ClusterEntry(server=f"{PLAIN}/"), user=user)
+        entry = Entry(context="lab", cluster=ClusterEntry(server=f"{SECURE}/"), user=user)
         one = http(entry, pool)
         assert (certificates, sent) == ([(b"c", b"k")], [])  # before any request
         one.request("PUT", "/a", body=[1], accept="x", read=bytes)
         line, options = sent.pop()
-        assert (line, sent) == (("PUT", f"{PLAIN}/a"), [])
+        assert (line, sent) == (("PUT", f"{SECURE}/a"), [])
         assert certificates == [(b"c", b"k")] * 2
         certificates.clear()
         timeout = options.pop("timeout")

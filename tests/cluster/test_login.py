@@ -288,12 +288,45 @@ def test_user_name_and_password_are_sent_as_basic_login(cluster_api: ClusterApi)
 
 def test_a_proxy_url_of_the_cluster_is_used(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, cluster={"server": "http://cluster.invalid", "proxy-url": cluster_api.server.url})
-    assert connected(cluster_api).whoami() == "nightly"
+    assert_anonymous(cluster_api, connected(cluster_api))
+
+
+def assert_anonymous(api: ClusterApi, cluster: Cluster) -> None:
+    """The request comes, without the login: nobody on the way may read it."""
+    with pytest.raises(Unreachable, match="rejected the login"):
+        cluster.whoami()
+    assert "authorization" not in {name.lower() for name in api.server.seen[-1].headers}
+
+
+@pytest.mark.parametrize("user", [{"token": "t"}, {"username": "u", "password": "p"}], ids=["token", "password"])
+def test_no_login_is_sent_to_another_host_without_tls(cluster_api: ClusterApi, user: dict[str, str]) -> None:
+    changed(cluster_api.kubeconfig, user=user, cluster={"server": "http://cluster.invalid"})
+    assert_anonymous(cluster_api, connected(cluster_api, HTTP_PROXY=cluster_api.server.url))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " "], ids=repr)
+def test_a_token_is_used_without_its_line_end(cluster_api: ClusterApi, tmp_path: Path, end: str) -> None:
+    token = f"{cluster_api.token}{end}"
+    login = plugin(tmp_path, "login", f"print({credential(token=token)!r})")
+    (tmp_path / "token").write_text(token)
+    for user in ({"token": token}, {"tokenFile": str(tmp_path / "token")}, {"exec": {"command": str(login)}}):
+        changed(cluster_api.kubeconfig, user=user)
+        assert connected(cluster_api).whoami() == "nightly"
+
+
+@pytest.mark.parametrize("token", ["t\u00e9", "t\u20ac", "a\nb", "a\x00b"], ids=ascii)
+def test_a_token_that_no_header_can_hold_is_named(cluster_api: ClusterApi, tmp_path: Path, token: str) -> None:
+    login = plugin(tmp_path, "login", f"print({credential(token=token)!r})")
+    for user in ({"token": token}, {"exec": {"command": str(login)}}):
+        changed(cluster_api.kubeconfig, user=user)
+        with pytest.raises(XsftError, match="its token has a character that a token cannot have") as caught:
+            connected(cluster_api)
+        assert token not in str(caught.value)
 
 
 def test_a_proxy_of_the_environment_is_used_for_other_hosts(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, cluster={"server": "http://cluster.invalid"})
-    assert connected(cluster_api, HTTP_PROXY=cluster_api.server.url).whoami() == "nightly"
+    assert_anonymous(cluster_api, connected(cluster_api, HTTP_PROXY=cluster_api.server.url))
     with pytest.raises(Unreachable):
         connected(cluster_api, HTTP_PROXY=cluster_api.server.url, NO_PROXY=".invalid").list_jobsets(namespace="default")
 

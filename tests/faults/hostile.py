@@ -157,6 +157,7 @@ def hostile(names: dict[str, Callable[[], Any]]) -> Iterator[dict[str, str]]:
         addresses = {}
         for name, answer in names.items():
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+            stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends `accept`, as closing it does not
             addresses[name] = f"http://127.0.0.1:{listener.getsockname()[1]}"
             made = answer()  # once, if it is not endless
             again: Callable[[], Any] = partial(list, made) if isinstance(made, list) else answer

@@ -15,15 +15,23 @@ from pathlib import Path
 
 import pytest
 import yaml
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Client
 
 from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.hostile import LARGE, SERVERS, SLOW, hostile
+from tests.replacing import replace
 from tests.submissions import planned, submitter
-from xsft.base.errors import XsftError
+from xsft.base.errors import TimedOut, XsftError
+from xsft.checks.facts import CheckpointFacts
 from xsft.cluster.api import Patience
+from xsft.machine.deadline import Deadline
+from xsft.machine.google_login import google_session
+from xsft.machine.storage import GcsStorage
+from xsft.weights.read_checkpoint import read_checkpoint
 
 pytestmark = pytest.mark.loopback
 
@@ -50,6 +58,8 @@ READABLE = {
     "unknown-encoding",
 }
 """Servers whose answer is taken for a cluster's: with no run, or with an odd one."""
+LOOKS_S = 6.0
+"""Limit for the looks of one submission."""
 BOUND_S = 120.0
 """Of all verbs together, on a busy machine."""
 MEMORY_KB = 300 * 2**10
@@ -128,20 +138,45 @@ def test_an_answer_too_large_to_read_takes_little_memory(world: Callable[..., St
 
 def test_a_submission_to_a_hostile_cluster_creates_nothing_and_ends_with_a_reason(tmp_path: Path) -> None:
     class Api(ClusterApi):
-        patience = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, read_timeout_s=1.0)
+        patience = Patience(tries=2, first_wait_s=0.05, longest_s=0.2, read_timeout_s=1.0)
 
     def submit(name: str, server: str) -> XsftError | None:
         config = write_kubeconfig(tmp_path / f"{name}.yaml", server=server, token="t")
         try:
-            submitter(Api(kubeconfig=config), bucket_url=bucket.url, state=tmp_path / "state").submit(planned())
+            made = submitter(Api(kubeconfig=config), bucket_url=bucket.url, state=tmp_path / "state")
+            replace(made, deadline=Deadline.after(LOOKS_S)).submit(planned())
         except XsftError as failed:
             return failed
         return None
 
-    servers = {name: answer for name, answer in SERVERS.items() if name not in SLOW}
     began = time.monotonic()
-    with serving(Bucket({})) as bucket, hostile(servers) as addresses, ThreadPoolExecutor(8) as pool:
+    with serving(Bucket({})) as bucket, hostile(SERVERS) as addresses, ThreadPoolExecutor(8) as pool:
         ends = dict(zip(addresses, pool.map(submit, *zip(*addresses.items(), strict=True)), strict=True))
         assert bucket.objects == {}
     assert time.monotonic() - began < BOUND_S
-    assert {name: end for name, end in ends.items() if end is None or end.exit_status not in {2, 3, 4, 5}} == {}
+    assert {name: end for name, end in ends.items() if end is None or end.exit_status not in {2, 3, 4, 5, 7}} == {}
+    assert {name for name, end in ends.items() if isinstance(end, TimedOut)} <= SLOW
+    assert isinstance(ends["100-Continue-for-ever"], TimedOut)
+
+
+NO_CHECKPOINT = {"unreadable", "not-a-checkpoint", "missing"}
+
+
+def test_a_checkpoint_in_a_hostile_bucket_is_unreadable_in_time() -> None:
+    def inspect(client: Client) -> CheckpointFacts:
+        storage = GcsStorage(client, timeout_s=1.0, deadline_s=4.0, pauses=())
+        return read_checkpoint("gs://bucket/checkpoints/7/items", storage=storage)
+
+    login, began = AnonymousCredentials(), time.monotonic()  # type: ignore[no-untyped-call]
+    # google-auth leaves the connection of a 401 open
+    servers = {name: answer for name, answer in SERVERS.items() if name != "401"}
+    with hostile({**servers, "endless": LARGE["endless"]}) as addresses, ThreadPoolExecutor(8) as pool:
+        clients = [
+            Client(project="p", credentials=login, _http=google_session(login), client_options={"api_endpoint": server})
+            for server in addresses.values()
+        ]
+        ends = dict(zip(addresses, pool.map(inspect, clients), strict=True))
+    assert time.monotonic() - began < BOUND_S
+    assert {name: end for name, end in ends.items() if end.status not in NO_CHECKPOINT} == {}
+    for client in clients:
+        client.close()

@@ -8,8 +8,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,15 @@ import yaml
 
 from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
-from tests.faults.answer import Answer
-from tests.faults.fault import Seen
-from tests.faults.server import Front, served
 from tests.faults.transports import HALF, listening
 from xsft.runs import patience as observe_patience
 from xsft.runs.list_runs import LATE_S
-from xsft.runs.patience import ALONE_S, QUIET_S
+from xsft.runs.patience import ALONE_S, SEVERAL_S
 from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.loopback
 
-FAST_S = (QUIET_S + ALONE_S) / 2
+FAST_S = (SEVERAL_S + ALONE_S) / 2
 """Below what a silent cluster may take alone."""
 
 
@@ -98,7 +95,7 @@ def test_status_answers_soon_and_shows_the_last_state_of_silent_clusters(
         assert (rows[name]["state"], rows[name]["observed_at"]) == (before[name]["state"], before[name]["observed_at"])
     assert [(one["id"], one["severity"]) for one in problems] == [("unreachable", "warning")] * len(SILENT)
     for name, problem in zip(sorted(SILENT), sorted(problems, key=lambda one: str(one["message"])), strict=True):
-        assert re.fullmatch(rf"{name}: no answer for \d+ s; the state of its runs is unknown\.", problem["message"])
+        assert re.fullmatch(rf"{name}: no answer within 10 s; the state of its runs is unknown\.", problem["message"])
         assert "--place or --context" in problem["fix"]
 
 
@@ -113,7 +110,7 @@ def test_a_list_of_workloads_that_hangs_is_unread_and_its_jobsets_are_shown(
     assert (status, set(rows), problems) == (0, {cluster_api.context, "lab"}, [])
     for row in rows.values():
         assert row["unread"] == [f"workloads: no answer within {LATE_S:g} s"]
-    assert LATE_S + 1.0 <= QUIET_S
+    assert LATE_S + 1.0 <= SEVERAL_S
 
 
 @pytest.mark.standin_only("silence")
@@ -126,44 +123,7 @@ def test_status_waits_longer_for_a_cluster_alone_and_then_exits_5(
         status, rows, problems, passed = look("--place", "lab")
     assert (status, rows) == (5, {})
     assert 2.0 <= passed < ALONE_S
-    assert re.search(r"lab: no answer for \d+ s", problems[0]["message"])
-
-
-@contextmanager
-def slowly(behind: Callable[[Seen], Answer], *, pause_s: float) -> Iterator[str]:
-    """A link on which an answer comes bit by bit, and takes longer than silence may last."""
-
-    def dribbled(one: Seen) -> Answer:
-        answer = behind(one)
-        content = answer.content()
-        parts = max(1, min(40, len(content)))
-        size = -(-len(content) // parts)
-
-        def stream() -> Iterator[bytes]:
-            for begin in range(0, len(content), size):
-                time.sleep(pause_s * (2 if "workloads" in one.path else 1))
-                yield content[begin : begin + size]
-
-        return Answer(answer.code, None, answer.headers, stream())
-
-    with served(Front(behind=dribbled)) as front:
-        yield front.url
-
-
-def test_status_waits_for_a_slow_cluster(
-    cluster_api: ClusterApi, places: Places, look: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each list takes twice as long as silence may last, and the Workloads as long once more."""
-    monkeypatch.setattr(observe_patience, "QUIET_S", 2.0)
-    monkeypatch.setattr("xsft.runs.list_runs.LATE_S", 2.0)
-    cluster_api.connect().create_jobset(sent_to(cluster_api))
-    with slowly(cluster_api.server.behind, pause_s=0.1) as url:
-        places(lab=url)
-        status, rows, problems, passed = look()
-    assert (status, set(rows), problems) == (0, {cluster_api.context, "lab"}, [])
-    assert passed > 6.0
-    assert rows["lab"]["unread"] == rows[cluster_api.context]["unread"] == []
-    assert rows["lab"]["state"] == rows[cluster_api.context]["state"]
+    assert re.search(r"lab: no answer within", problems[0]["message"])
 
 
 @pytest.mark.standin_only("silence")
@@ -173,7 +133,7 @@ def test_a_terminal_shows_which_cluster_is_waited_for(
     import os
     import pty
 
-    monkeypatch.setattr(observe_patience, "QUIET_S", 2.5 * observe_patience.SAY_AFTER_S)
+    monkeypatch.setattr(observe_patience, "SEVERAL_S", 2.5 * observe_patience.SAY_AFTER_S)
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
     heard: list[bytes] = []

@@ -27,8 +27,8 @@ LIBRARY = re.compile(
     r"|IncompleteRead|Max retries|<html|<!DOCTYPE|NoneType|None\b|\.\.(?!\.)",
 )
 """Words of libraries that no message may contain."""
-PATIENT = Patience(tries=2, first_wait_s=0.05, budget_s=0.2)
-SILENCE = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, connect_timeout_s=0.15, read_timeout_s=0.15)
+PATIENT = Patience(tries=2, first_wait_s=0.05, longest_s=0.2)
+SILENCE = Patience(tries=2, first_wait_s=0.05, longest_s=0.2, connect_timeout_s=0.15, read_timeout_s=0.15)
 """Where nothing ever answers."""
 BOUND_S = 25.0
 """Of one verb with that patience, on a busy machine; less than the wait for an answer."""

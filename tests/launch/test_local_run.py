@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -244,9 +245,24 @@ def test_a_record_that_cannot_be_read_is_left_alone(tmp_path: Path, fake: FakeTr
     record = tmp_path / "out" / "tiny-local" / "xsft" / "run.json"
     record.parent.mkdir(parents=True)
     record.write_text("{")
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(Refused, match="cannot be read") as caught:
         ran(plan(tmp_path), fake)
     assert record.read_text() == "{"
+    move = caught.value.fix.partition(": ")[2]
+    assert move == f"mv {record} {record}.damaged"
+    subprocess.run(shlex.split(move), check=True)
+    assert ran(plan(tmp_path), fake).outcome == "completed"
+
+
+def test_a_folder_with_checkpoints_and_a_record_that_cannot_be_read_is_moved_whole(
+    tmp_path: Path, fake: FakeTrainer
+) -> None:
+    ran(plan(tmp_path), fake, data_ends=3)
+    run = tmp_path / "out" / "tiny-local"
+    (run / "xsft" / "run.json").write_text("{")
+    with pytest.raises(Refused, match="cannot be read") as caught:
+        ran(plan(tmp_path), fake)
+    assert caught.value.fix.endswith(f": mv {run} {run}.damaged")
 
 
 def test_an_unfinished_save_is_no_checkpoint(tmp_path: Path, fake: FakeTrainer) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from xsft.base.errors import EnvironmentMissing, SpecError, UsageError
 from xsft.base.problems import Problem
-from xsft.machine.files import MAX_BYTES, OLD_S, read_workload_text, sweep, write_atomic
+from xsft.machine.files import MAX_BYTES, OLD_S, read_workload_text, sweep, write_atomic, write_private
 from xsft.records.index import IndexEntry, keep_entry, read_index
 from xsft.spec.yamltext import parse_yaml
 
@@ -231,11 +231,17 @@ def aged(path: Path, seconds: float) -> None:
 def test_the_next_keep_entry_sweeps_the_file_of_a_killed_writer(tmp_path: Path) -> None:
     left = killed_while_writing(tmp_path / "gemma-0123.json")
     keep_entry(tmp_path, IndexEntry(run_name="a", target="xpk", output="gs://b/r"))
+    assert not left.exists()  # a living writer would hold the lock
+    assert [entry.run_name for entry in read_index(tmp_path).entries] == ["a"]
+
+
+def test_the_next_private_file_sweeps_the_old_one_of_a_killed_writer(tmp_path: Path) -> None:
+    left = killed_while_writing(tmp_path / "known.jsonl")
+    write_private(tmp_path / "other.jsonl", "x")
     assert left.exists()  # its writer may be at it
     aged(left, OLD_S + 60)
-    keep_entry(tmp_path, IndexEntry(run_name="b", target="xpk", output="gs://b/r"))
+    write_private(tmp_path / "other.jsonl", "x")
     assert not left.exists()
-    assert [entry.run_name for entry in read_index(tmp_path).entries] == ["a", "b"]
 
 
 def test_sweeping_continues_if_a_file_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

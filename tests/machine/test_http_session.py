@@ -18,6 +18,8 @@ import pytest
 import requests
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from google.auth.exceptions import TransportError
+from google.oauth2.credentials import Credentials
 
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
@@ -277,3 +279,37 @@ def _imported(text: str) -> Iterator[str]:
         for name in names:
             if not name.startswith(HARMLESS):
                 yield from (sender for sender in SENDERS if name == sender or name.startswith(f"{sender}."))
+
+
+class Recorder(requests.adapters.BaseAdapter):
+    """Answers every request, and remembers its login."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logins: list[str | None] = []
+
+    def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
+        self.logins.append(request.headers.get("Authorization"))
+        answer = requests.Response()
+        answer.status_code = 200
+        return answer
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("url", "login"),
+    [("http://lab.example/", None), ("https://lab.example/", "Bearer t"), ("http://127.0.0.1:9/", "Bearer t")],
+)
+def test_a_login_is_sent_in_the_clear_only_to_this_machine(url: str, login: str | None) -> None:
+    recorder, session = Recorder(), Session()
+    session.mount(url, recorder)
+    session.get(url, headers={"Authorization": "Bearer t"})
+    assert recorder.logins == [login]
+
+
+def test_a_refresh_token_is_not_posted_in_the_clear() -> None:
+    login = Credentials(None, refresh_token="r", token_uri="http://lab.example/token", client_id="c", client_secret="s")
+    with pytest.raises(TransportError, match=r"a login is not sent over http:// to lab\.example"):
+        google_token(login)

@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 
+from xsft.machine.deadline import Deadline
 from xsft.machine.retries import Retries, doubling_pauses, retry_after_s
 
 
@@ -20,10 +21,10 @@ def test_retry_after_is_none_without_the_header() -> None:
     assert retry_after_s({}) is None
 
 
-def pauses(*asked_s: float | None, budget_s: float = 100.0, at_most: float = math.inf) -> list[float]:
+def pauses(*asked_s: float | None, left_s: float = 100.0, at_most: float = math.inf) -> list[float]:
     """Seconds that were slept, until no further try was allowed or the server asked for nothing more."""
     slept: list[float] = []
-    retries = Retries((1.0, 2.0, 4.0), budget_s=budget_s, sleep=slept.append)
+    retries = Retries((1.0, 2.0, 4.0), deadline=Deadline.after(left_s), sleep=slept.append)
     for asked in asked_s:
         if not retries.again(asked, at_most=at_most):
             break
@@ -39,11 +40,11 @@ def test_retry_after_lengthens_a_pause_and_never_shortens_it() -> None:
     assert pauses(7.0, 0.0) == [7.0, 2.0]
 
 
-def test_pauses_stay_within_the_budget() -> None:
-    assert pauses(None, None, None, budget_s=3.0) == [1.0, 2.0]
-    assert pauses(None, None, budget_s=2.9) == [1.0]
-    assert pauses(None, budget_s=0.9) == []
-    assert pauses(5.0, None, budget_s=3.0) == []
+def test_no_pause_goes_beyond_the_deadline() -> None:
+    assert pauses(None, None, None, left_s=3.0) == [1.0, 2.0]
+    assert pauses(None, None, left_s=1.9) == [1.0]
+    assert pauses(None, left_s=0.9) == []
+    assert pauses(5.0, None, left_s=3.0) == []
 
 
 def test_a_retry_after_over_the_longest_pause_ends_the_retries() -> None:

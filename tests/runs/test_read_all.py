@@ -143,8 +143,9 @@ def test_a_context_does_not_read_the_places_file(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert [problem.severity for problem in runs_for(PlaceQuery()).unread_places] == ["warning"]
     with pytest.raises(SpecError):
-        runs_for(PlaceQuery())
+        runs_for(PlaceQuery(place="main"))
     with pytest.raises(UsageError, match="no context lab"):
         runs_for(PlaceQuery(context="lab"))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.records.test_record_files import CREATED, begun, intent, store
+from tests.replacing import replace
 from xsft.machine.objects import LocalObjects
 from xsft.records.record import Receipt
 from xsft.runs.record_end import record_job_end, record_receipt
@@ -36,3 +39,41 @@ def test_the_end_of_a_job_belongs_to_the_attempt_with_its_uid(tmp_path: Path) ->
     begun(records, intent(output, number=2))
     record_job_end(records, output=output, run_name="a-run", outcome="failed", reason="no disk", uid="u-1")
     assert [one.outcome for one in records.read_run(output, "a-run")] == ["failed", "submitting"]
+
+
+@pytest.mark.parametrize(
+    ("uid", "ends"),
+    [("u-1", ["failed", "created"]), ("u-2", ["created", "failed"]), ("u-3", ["created", "created"])],
+    ids=["first", "last", "unknown"],
+)
+def test_the_end_of_another_jobset_is_not_recorded(tmp_path: Path, uid: str, ends: list[str]) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    for number in (1, 2):
+        records.finish(begun(records, intent(output, number=number)), replace(CREATED, uid=f"u-{number}"))
+    assert record_job_end(records, output=output, run_name="a-run", outcome="failed", uid=uid) == ()
+    assert [one.outcome for one in records.read_run(output, "a-run")] == ends
+
+
+@pytest.mark.parametrize("uid", ["u-1", None])
+def test_the_first_recorded_end_of_a_job_stays(tmp_path: Path, uid: str | None) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    records.finish(begun(records, intent(output)), CREATED)
+    for outcome in ("completed", "failed"):
+        record_job_end(records, output=output, run_name="a-run", outcome=outcome, uid=uid)  # type: ignore[arg-type]
+    assert [one.outcome for one in records.read_run(output, "a-run")] == ["completed"]
+
+
+def test_the_end_of_a_job_whose_submitter_died_is_recorded_with_its_last_attempt(tmp_path: Path) -> None:
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    begun(records, intent(output))
+    record_job_end(records, output=output, run_name="a-run", outcome="completed", uid="u-1")
+    assert [one.outcome for one in records.read_run(output, "a-run")] == ["completed"]
+
+
+def test_the_end_of_a_job_whose_jobset_is_unknown_belongs_to_its_last_attempt(tmp_path: Path) -> None:
+    """The first attempt's submitter died before it read a UID."""
+    records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
+    begun(records, intent(output))
+    records.finish(begun(records, intent(output, number=2)), replace(CREATED, uid="u-2"))
+    record_job_end(records, output=output, run_name="a-run", outcome="completed")
+    assert [one.outcome for one in records.read_run(output, "a-run")] == ["submitting", "completed"]

@@ -81,6 +81,20 @@ def test_a_run_is_named_by_its_folder(folders: tuple[str, str], capsys: pytest.C
     assert [run["run_name"] for run in json.loads(out)["runs"]] == list(folders)
 
 
+def test_a_broken_places_file_above_is_a_warning_and_the_runs_of_the_index_are_shown(
+    folders: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "places.yaml").write_text("main: {nonsense: 1}\n")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    status, out, _ = asked(capsys, "status", "--json", "--all")
+    found = json.loads(out)
+    assert (status, len(found["runs"])) == (0, 2)
+    assert {(p["severity"], p["file"]) for p in found["problems"]} == {("warning", str(tmp_path / "places.yaml"))}
+    assert asked(capsys, "why", folders[0])[0] == 0
+    assert asked(capsys, "status", "--place", "main")[0] == 2
+
+
 def test_status_does_not_hang_on_a_named_pipe(folders: tuple[str, str], tmp_path: Path) -> None:
     """In a process of its own, which can be ended where it hangs."""
     first, second = map(Path, folders)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from urllib.parse import urlsplit
 
 _LIBRARY = re.compile(
     r"ConnectionPool\(|HTTPS?Connection\(|Max retries exceeded|'Connection aborted\.'|Connection broken:"
@@ -57,6 +58,12 @@ def meaning(message: str) -> str:
         if found := re.search(pattern, message, re.IGNORECASE):
             return words.format(**found.groupdict())
     return "connection closed or reset"
+
+
+def keeps_secrets(url: str) -> bool:
+    """Return whether a login may be sent to this address: over TLS, or to this machine."""
+    there = urlsplit(url)
+    return there.scheme == "https" or is_loopback(there.hostname or "")
 
 
 def is_loopback(name: str) -> bool:

@@ -91,6 +91,10 @@ class Problem:
         named = shlex.quote(file) if file not in ("", "-") else "FILE"
         return replace(self, file=file, fix=_COMMAND_OF_FILE.sub(lambda found: f"{found[1]}{named}", self.fix))
 
+    def is_in(self, keys: Iterable[str]) -> bool:
+        """Return whether the problem is at one of these keys or below it: `namespace` is not below `name`."""
+        return any(self.where == key or self.where.startswith((f"{key}.", f"{key}[")) for key in keys)
+
     def as_warning_of(self, whose: str) -> Problem:
         """Return the problem as a warning of one of several sources; the others may still answer."""
         return replace(self, severity="warning", message=f"{whose}: {self.message}")

@@ -20,7 +20,7 @@ from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.base.secrets import redact
 from xsft.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.machine import clock, process
-from xsft.machine.files import replacing_name
+from xsft.machine.files import replacing_name, sweep
 from xsft.machine.paths import private_folder, state_dir
 from xsft.machine.process import ProcessResult, own_environment
 from xsft.records.run_cluster import ClusterAddress
@@ -120,6 +120,7 @@ def _is_fresh(private: Path, here: AccessSources) -> bool:
 def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, here: AccessSources) -> None:
     """Run gcloud. It writes to a temporary file, which is then renamed: two submitters never read half a file."""
     _make_private_folder(private.parent)
+    sweep(private.parent)
     argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
     quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
     try:

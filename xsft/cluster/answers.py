@@ -156,6 +156,13 @@ def lost_answer(failed: Exception, access: Access, *, host: str) -> LostAnswer:
     return LostAnswer(reason=message, sent=not isinstance(failed, UNSENT), fix=fix)
 
 
+def late_answer(access: Access, *, host: str, sent: bool) -> LostAnswer:
+    """Return the loss of a request that had no complete answer at the verb's deadline. `sent`: it may be executed."""
+    reason = f"The cluster (context {access.context}, {host}) did not answer in time."
+    fix = f"Check the network, the VPN and the server of the context {access.context}, and try again."
+    return LostAnswer(reason=reason, sent=sent, fix=fix)
+
+
 def _cut_off(access: Access) -> LostAnswer:
     """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
     states its length.

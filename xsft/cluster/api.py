@@ -18,6 +18,7 @@ from xsft.cluster.http import JSON, Http
 from xsft.cluster.resources import Resource
 from xsft.cluster.stream import Stream
 from xsft.machine import clock
+from xsft.machine.deadline import NEVER, Deadline
 from xsft.machine.retries import Retries
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
+LAST_LOOK_S = 5.0
+"""Seconds after a deadline in which xsft looks whether an object was created or deleted."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -35,25 +38,37 @@ class Patience(Struct, frozen=True, kw_only=True):
     tries: int = 4
     first_wait_s: float = 0.5
     """Doubles with every try; longer if the server asks for it (Retry-After)."""
-    budget_s: float = 30.0
-    """Limit for all waits together."""
+    longest_s: float = 30.0
+    """If the server asks for a longer wait, xsft does not try again."""
     sleep: Callable[[float], None] = clock.pause
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     read_timeout_s: float = READ_TIMEOUT_S
-    give_up_s: float = 60.0
-    """No try of a query starts later than this after the first one."""
+    question_s: float = 60.0
+    """Limit for one question with all its tries, from its first byte to its last."""
 
-    def retries(self) -> Retries:
+    def retries(self, deadline: Deadline) -> Retries:
         """Return the tries of a request that begins now."""
         pauses_s = [self.first_wait_s * 2**i for i in range(self.tries - 1)]
-        return Retries(pauses_s, budget_s=self.budget_s, give_up_s=self.give_up_s, sleep=self.sleep)
+        return Retries(pauses_s, deadline=deadline, longest_s=self.longest_s, sleep=self.sleep)
 
 
 class Api:
-    """The API of one cluster."""
+    """The API of one cluster. `deadline`: of all requests."""
 
-    def __init__(self, http: Http, *, access: Access, patience: Patience) -> None:
-        self.http, self.access, self.patience = http, access, patience
+    def __init__(self, http: Http, *, access: Access, patience: Patience, deadline: Deadline = NEVER) -> None:
+        self.http, self.access, self.patience, self.deadline = http, access, patience, deadline
+
+    def by(self, deadline: Deadline) -> Api:
+        """Return the same API with another deadline."""
+        return Api(self.http, access=self.access, patience=self.patience, deadline=deadline)
+
+    def for_question(self) -> Api:
+        """Return the same API with the deadline of one question that begins now."""
+        return self.by(self.deadline.sooner(self.patience.question_s))
+
+    def last_look(self) -> Api:
+        """Return the same API with a little more time: a request that was sent may have been executed."""
+        return self.by(self.deadline.extended(LAST_LOOK_S))
 
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
         """Return the object, or None if it does not exist. Raises as `explain` does."""
@@ -98,9 +113,10 @@ class Api:
         """Send a request until it is answered: only reads, and requests that store nothing (dry runs, reviews). Raises
         Unreachable. `read` parses the body of a successful answer, and raises ValueError if it is cut off.
         """
-        retries = self.patience.retries()
+        api = self.for_question()
+        retries = self.patience.retries(api.deadline)
         while True:
-            answer = self.once(ask, query=query, body=body, accept=accept, read=read)
+            answer = api.once(ask, query=query, body=body, accept=accept, read=read)
             if answer.passes and retries.again(answer.retry_after_s):
                 continue
             if isinstance(answer, LostAnswer):
@@ -116,16 +132,19 @@ class Api:
         accept: str = JSON,
         read: ParseBody | None = None,
     ) -> Reply | LostAnswer:
-        """Send exactly one request."""
+        """Send exactly one request, which ends at the deadline."""
         method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"
         path = _path(ask, query, named=method != "POST")
-        return self.http.request(method, path, body=body, accept=accept, read=read or read_object)
+        return self.http.request(
+            method, path, body=body, accept=accept, read=read or read_object, deadline=self.deadline
+        )
 
     def opened(
         self, ask: ApiRequest, *, query: Mapping[str, str], read_timeout_s: float
     ) -> Stream | Reply | LostAnswer:
         """Send one request whose answer is a stream, e.g. a followed log."""
-        return self.http.opened(_path(ask, query), read_timeout_s=read_timeout_s)
+        deadline = self.for_question().deadline
+        return self.http.opened(_path(ask, query), read_timeout_s=read_timeout_s, deadline=deadline)
 
     def failed(self, reply: Reply, ask: ApiRequest) -> XsftError:
         return explain(reply, ask, self.access)

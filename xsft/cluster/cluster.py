@@ -24,6 +24,7 @@ from xsft.cluster.http import http_for
 from xsft.cluster.reads import Reads
 from xsft.cluster.resources import Resource
 from xsft.cluster.servers import Servers
+from xsft.machine.deadline import Deadline
 from xsft.records.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.records.run_cluster import ClusterAddress
 
@@ -57,10 +58,9 @@ class Cluster:
         self.servers = Servers(api)
         """The reads and creates of servers."""
 
-    @property
-    def heard_at(self) -> float:
-        """Return the time of the cluster's last activity, by `clock.monotonic`."""
-        return self._api.http.heard_at
+    def by(self, deadline: Deadline) -> Cluster:
+        """Return the same cluster, all of whose requests end at the deadline."""
+        return Cluster(self._api.by(deadline))
 
     def create_jobset(self, manifest: JsonObject, *, mark: str | None = None) -> CreatedObject | ExistingObject:
         """Create the JobSet once. `mark` identifies this submission (random if not given). Raises Unknown if the create

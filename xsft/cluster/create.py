@@ -43,7 +43,9 @@ def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) 
     manager = f"{MANAGER}-{mark or random_hex(8)}"
     metadata = body["metadata"]
     ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
-    retries, lost = api.patience.retries(), False
+    api = api.for_question()
+    retries = api.patience.retries(api.deadline)
+    lost = unanswered = False
     while True:
         answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager}, read=read_named)
         if isinstance(answer, Reply) and answer.ok:
@@ -51,9 +53,13 @@ def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) 
         found = _object_of_name(api, ask, manager, answer)
         if found is not None:
             return found
+        unanswered = unanswered or (isinstance(answer, LostAnswer) and answer.sent)
         if not _may_be_sent_again(answer) or not retries.again(answer.retry_after_s):
             failed = _not_created(api, ask, answer)
-            raise _unknown_outcome(ask, answer, failed) if lost and is_refusal(failed) else failed
+            refused = is_refusal(failed)
+            if (unanswered and (refused or isinstance(failed, Unreachable))) or (lost and refused):
+                raise _unknown_outcome(api, ask, answer, failed)
+            raise failed
         lost = lost or (_is_open(answer) and not _is_conflict(answer))
 
 
@@ -78,9 +84,9 @@ def _object_of_name(
     if not _is_open(answer):
         return None
     try:
-        there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+        there = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
-        raise _unknown_outcome(ask, answer, failed) from None
+        raise _unknown_outcome(api, ask, answer, failed) from None
     if there is None:
         return None
     ours = any(m.get("manager") == manager for m in there["metadata"].get("managedFields") or ())
@@ -103,21 +109,21 @@ def _may_be_sent_again(answer: Reply | LostAnswer) -> bool:
     return answer.passes or _is_conflict(answer)
 
 
-def _unknown_outcome(ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
+def _unknown_outcome(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
+    namespace = f" -n {ask.namespace}" if ask.namespace else ""
+    look = f"kubectl --context {api.access.context}{namespace} get {ask.resource.full_name} {ask.name}"
+    last = f" Last answer: {failed.message}" if failed.message not in answer.reason else ""
     return Unknown(
-        f"The request to {ask.what} was sent and its result is unknown: {answer.reason} Reading it back failed"
-        f" too: {failed.message}",
-        fix="Run the same command again when the cluster answers: it finds what was created, or creates it.",
+        f"The request to {ask.what} was sent and its result is unknown: {answer.reason}{last}",
+        fix=f"Look whether it exists: {look}. Run the same command again when the cluster answers: it finds what was"
+        " created, or creates it.",
         id="create-unclear",
     )
 
 
 def _not_created(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> XsftError:
-    """Return the error. A request that was sent and whose answer was lost may still take effect."""
-    if isinstance(answer, LostAnswer):
-        what = "It was not created." if answer.sent else "Nothing was created."
-        return answer.failed(what=what)
-    return api.failed(answer, ask)
+    """Return the error if nothing was created."""
+    return answer.failed(what="Nothing was created.") if isinstance(answer, LostAnswer) else api.failed(answer, ask)
 
 
 def _hide_values(text: str, values: tuple[str, ...]) -> str:

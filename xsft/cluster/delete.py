@@ -21,7 +21,8 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
     was not deleted.
     """
     ask = ApiRequest(verb="delete", resource=resource, namespace=namespace, name=name)
-    retries, sent = api.patience.retries(), False
+    api = api.for_question()
+    retries, sent = api.patience.retries(api.deadline), False
     while True:
         answer = api.once(ask, body=_options(uid))
         if isinstance(answer, Reply):
@@ -67,7 +68,7 @@ def _may_have_happened(answer: Reply | LostAnswer) -> bool:
 def _outcome_by_object(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, *, uid: str) -> DeleteOutcome:
     """Return the outcome by the object that has the name now."""
     try:
-        there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+        there = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
         raise _unknown_deletion(ask, answer, failed.message) from None
     if there is None or there["metadata"].get("uid") != uid or there["metadata"].get("deletionTimestamp"):
@@ -80,7 +81,7 @@ def _outcome_of_conflict(api: Api, ask: ApiRequest, answer: Reply, *, uid: str) 
     object shows which.
     """
     try:
-        there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+        there = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
         raise _unknown_deletion(ask, answer, failed.message) from None
     if there is None:

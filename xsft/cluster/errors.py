@@ -13,6 +13,7 @@ from xsft.base.problems import Problem, error, namespace_missing
 from xsft.cluster.access import Access
 from xsft.cluster.answers import Reply
 from xsft.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
+from xsft.machine.bounded import ODD_SHAPE
 
 INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
 
@@ -55,10 +56,6 @@ SINCE = {
 """The JobSet release that introduced the field, by its last name. source: jobset@v0.2.0 to v0.10.1
 api/jobset/v1alpha2/jobset_types.go.
 """
-
-
-ODD_SHAPE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
-"""Errors that reading an object of a shape that Kubernetes does not have may raise."""
 
 
 @contextmanager

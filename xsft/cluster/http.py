@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
+from xsft.base.network_words import keeps_secrets
 from xsft.cluster.access import Access
-from xsft.cluster.answers import LostAnswer, ParseBody, Reply, lost_answer, read_object, reply_of, unusable_answer
+from xsft.cluster.answers import (
+    LostAnswer,
+    ParseBody,
+    Reply,
+    late_answer,
+    lost_answer,
+    read_object,
+    reply_of,
+    unusable_answer,
+)
 from xsft.cluster.kubeconfig import Entry, entry_of, unusable_context
 from xsft.cluster.login import ClusterLogin, Credentials, tls_context
 from xsft.cluster.stream import Stream
 from xsft.machine import clock
-from xsft.machine.bounded import UnusableAnswer, join_bounded
+from xsft.machine.bounded import MAX_BYTES, BoundedBytes, UnusableAnswer
+from xsft.machine.deadline import NEVER, Deadline
+from xsft.machine.parallel import start
+
+T = TypeVar("T")
 
 JSON = "application/json"
 ANYTHING = "*/*"
 PART = 16384
-"""Maximum bytes read at once; each part counts as activity for the waiting thread."""
+"""Maximum bytes read at once."""
 POOL_SIZE = 16
 """Connections kept open; one status read fetches up to eight logs in addition to its lists."""
 LOOPBACK = "localhost,127.0.0.0/8,::1"
@@ -94,27 +108,45 @@ class Http:
     ) -> None:
         self._server = server.rstrip("/")
         self._access, self._login, self._pool, self._timeouts_s = access, login, pool, timeouts_s
-        self.heard_at = float("-inf")
-        """The time of the last byte of any answer, by `clock.monotonic`; minus infinity before the first."""
         self.ahead_s = 0.0
         """Seconds by which the server's clock is ahead of this machine's, by the Date of its last answer."""
         credentials = login()
         pool(credentials.certificate, credentials.key)
 
-    def request(self, method: str, path: str, *, body: Any, accept: str, read: ParseBody) -> Reply | LostAnswer:
+    def request(
+        self, method: str, path: str, *, body: Any, accept: str, read: ParseBody, deadline: Deadline = NEVER
+    ) -> Reply | LostAnswer:
         """Send a request. Raises as `ClusterLogin.credentials`, as does `opened`."""
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
         content = None if body is None else json.dumps(body).encode()
-        try:
-            return self._read_reply(self._send(method, path, headers, content, self._timeouts_s[1]), read)
-        except (HTTPError, OSError) as failed:
-            return lost_answer(failed, self._access, host=self._server)
 
-    def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | LostAnswer:
-        """Send a GET whose answer is read as it arrives."""
-        try:
+        def exchange() -> Reply | LostAnswer:
+            response = self._send(method, path, headers, content, self._timeouts_s[1])
+            return self._read_reply(response, read, deadline)
+
+        return self._by(deadline, exchange)
+
+    def opened(self, path: str, *, read_timeout_s: float, deadline: Deadline = NEVER) -> Stream | Reply | LostAnswer:
+        """Send a GET whose answer is read as it arrives. `deadline`: for the beginning of the answer."""
+
+        def exchange() -> Stream | Reply | LostAnswer:
             response = self._send("GET", path, {"Accept": ANYTHING}, None, read_timeout_s)
-            return Stream(response) if response.status == 200 else self._read_reply(response, read_object)
+            return Stream(response) if response.status == 200 else self._read_reply(response, read_object, deadline)
+
+        return self._by(deadline, exchange)
+
+    def _by(self, deadline: Deadline, exchange: Callable[[], T]) -> T | LostAnswer:
+        """Return what `exchange` returns, or the loss. It is abandoned at the deadline: name resolution, TLS and the
+        head of an answer have no limit of their own.
+        """
+        limit_s = deadline.left_s
+        if not limit_s:
+            return late_answer(self._access, host=self._server, sent=False)
+        started = start(exchange)
+        try:
+            return (
+                started.result() if started.ended(limit_s) else late_answer(self._access, host=self._server, sent=True)
+            )
         except (HTTPError, OSError) as failed:
             return lost_answer(failed, self._access, host=self._server)
 
@@ -123,7 +155,9 @@ class Http:
     ) -> urllib3.BaseHTTPResponse:
         """Send one request; its answer is not read yet."""
         credentials = self._login()
-        login = {"Authorization": credentials.authorization} if credentials.authorization else {}
+        login = {}
+        if credentials.authorization and keeps_secrets(self._server):  # as client-go
+            login = {"Authorization": credentials.authorization}
         response = self._pool(credentials.certificate, credentials.key).request(
             method,
             f"{self._server}{path}",
@@ -134,19 +168,26 @@ class Http:
             redirect=False,
             retries=False,
         )
-        self.heard_at = clock.monotonic()
         if date := response.headers.get("Date"):
             self.ahead_s = clock.ahead_s(date)
         return response
 
-    def _read_reply(self, response: urllib3.BaseHTTPResponse, read: ParseBody) -> Reply | LostAnswer:
+    def _read_reply(
+        self, response: urllib3.BaseHTTPResponse, read: ParseBody, deadline: Deadline
+    ) -> Reply | LostAnswer:
         try:
-            content = join_bounded(self._heard(response.stream(PART, decode_content=True)))
+            content = _whole_content(response, deadline)
         except UnusableAnswer as unusable:
+            response.close()  # the rest is not read
             return unusable_answer(unusable, self._access, host=self._server)
         return reply_of(content, response, read=read, access=self._access, host=self._server)
 
-    def _heard(self, parts: Iterator[bytes]) -> Iterator[bytes]:
-        for part in parts:
-            self.heard_at = clock.monotonic()
-            yield part
+
+def _whole_content(response: urllib3.BaseHTTPResponse, deadline: Deadline) -> bytes:
+    """Return the body. Raises UnusableAnswer if it is too large, or after the deadline, when no thread waits for it."""
+    whole = BoundedBytes(MAX_BYTES)
+    for part in response.stream(PART, decode_content=True):
+        if not deadline.left_s:
+            raise UnusableAnswer("came too late")
+        whole.write(part)
+    return whole.getvalue()

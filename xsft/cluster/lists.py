@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xsft.cluster.observation import Pod, RunObject
     from xsft.cluster.queue_fields import Owned
 
-PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
+PATIENCE = Patience(tries=3, longest_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
 """For reading runs: the last known state shown soon is better than today's state shown late."""
 
 PENDING = "status.phase=Pending"

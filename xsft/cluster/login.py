@@ -20,12 +20,13 @@ from msgspec.structs import replace
 
 from xsft.base.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.base.moments import moment
-from xsft.base.network_words import blames_network
+from xsft.base.network_words import blames_network, keeps_secrets
 from xsft.base.secrets import hold_secret, redact
 from xsft.cluster.access import GCLOUD_LOGIN
 from xsft.cluster.answers import read_object
 from xsft.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable_context
 from xsft.machine import clock
+from xsft.machine.bounded import parse_bounded
 from xsft.machine.process import ProcessResult, at_terminal, run
 from xsft.machine.regular import read_text
 from xsft.machine.scratch import scratch_folder
@@ -101,19 +102,25 @@ class ClusterLogin:
         fixed = Credentials(certificate=user.client_certificate_data, key=user.client_key_data)
         if user.token_file:
             token = self._token_file(user.token_file)
-            return replace(fixed, authorization=f"Bearer {token}", renew_at=clock.epoch() + TOKEN_FILE_S)
+            return replace(fixed, authorization=self._bearer(token), renew_at=clock.epoch() + TOKEN_FILE_S)
         if user.token:
-            return replace(fixed, authorization=f"Bearer {user.token}")
+            return replace(fixed, authorization=self._bearer(user.token))
         if user.username:
             pair = base64.b64encode(f"{user.username}:{hold_secret(user.password)}".encode()).decode("ascii")
             return replace(fixed, authorization=f"Basic {pair}")
         if user.auth_provider:
-            return replace(fixed, authorization=f"Bearer {self._by_provider(user.auth_provider)}")
+            return replace(fixed, authorization=self._bearer(self._by_provider(user.auth_provider)))
         return fixed
+
+    def _bearer(self, token: str) -> str:
+        try:
+            return _bearer(token)
+        except ValueError as wrong:
+            raise unusable_context(self._entry.context, str(wrong)) from None
 
     def _token_file(self, path: str) -> str:
         try:
-            return read_text(path).strip()
+            return read_text(path)
         except (OSError, ValueError) as failed:
             why = getattr(failed, "strerror", None) or "it is not UTF-8 text"
             raise unusable_context(self._entry.context, f"its tokenFile {path} cannot be read: {why}") from None
@@ -132,8 +139,8 @@ class ClusterLogin:
         done = self._run(program)
         try:
             return _of_program(done)
-        except ValueError:
-            reason = _brief(done.stderr) or "see its output above"
+        except ValueError as failed:
+            reason = _brief(done.stderr) or str(failed)
             raise self._no_credentials(f"The login program {program.command}", reason) from None
 
     def _argv(self, program: LoginProgram) -> tuple[str, ...]:
@@ -195,16 +202,36 @@ def tls_context(*, ca: bytes, verify: bool = True, certificate: bytes = b"", key
     return context
 
 
+def _parse_credential(text: bytes) -> ExecCredential:
+    """Return the credential. Raises ValueError without what the program printed, which may be a part of a token."""
+    try:
+        return _EXEC_CREDENTIAL.decode(text)
+    except DecodeError:
+        raise ValueError("see its output above") from None
+
+
+def _bearer(token: str) -> str:
+    """Return the header with the token, without the line end of a YAML block. Raises ValueError if no header can hold
+    it.
+    """
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError(
+            "its token has a character that a token cannot have, such as a line end or a letter with an accent"
+        )
+    return f"Bearer {token}"
+
+
 def _of_program(done: ProcessResult) -> Credentials:
     """Return the credentials that a login program printed. Raises ValueError if it failed or printed none."""
-    status = _EXEC_CREDENTIAL.decode(done.stdout).status
+    status = parse_bounded(done.stdout.encode(), _parse_credential).status
     certificate, key = status.client_certificate_data, status.client_key_data
     if not done.ok or not (status.token or (certificate and key)):
-        raise ValueError("no credentials")
+        raise ValueError("see its output above")
     expires, now = moment(status.expiration_timestamp), clock.epoch()
     left_s = expires.timestamp() - now if expires else 0.0
     return Credentials(
-        authorization=f"Bearer {status.token}" if status.token else None,
+        authorization=_bearer(status.token) if status.token else None,
         certificate=(certificate or "").encode(),
         key=(key or "").encode(),
         renew_at=now + max(left_s - EARLY_S, left_s / 2) if expires else None,
@@ -217,6 +244,8 @@ def _id_token(config: OidcConfig) -> str:
         return config.id_token
     if not (config.idp_issuer_url and config.client_id and config.refresh_token):
         raise ValueError("its id-token has expired, and it has no refresh-token")
+    if not keeps_secrets(config.idp_issuer_url):
+        raise ValueError(f"its issuer {config.idp_issuer_url} is not https://, so the refresh-token is not sent")
     trust = tls_context(ca=config.idp_certificate_authority_data)
     pool = urllib3.PoolManager(ssl_context=trust, retries=False, timeout=ISSUER_TIMEOUT_S)
     fields = {"grant_type": "refresh_token", "refresh_token": hold_secret(config.refresh_token)}
@@ -224,6 +253,8 @@ def _id_token(config: OidcConfig) -> str:
     try:
         found = _answer(pool.request("GET", f"{config.idp_issuer_url.rstrip('/')}/.well-known/openid-configuration"))
         endpoint = str(found["token_endpoint"])
+        if not keeps_secrets(endpoint):
+            raise ValueError(f"its token endpoint {endpoint} is not https://, so the refresh-token is not sent")
         answer = pool.request("POST", endpoint, fields=fields, headers=headers, encode_multipart=False)
         return str(_answer(answer)["id_token"])
     except (urllib3.exceptions.HTTPError, KeyError, DecodeError) as failed:

@@ -21,7 +21,7 @@ from xsft.base.errors import EnvironmentMissing, SpecError, XsftError
 from xsft.base.problems import Problem, error
 from xsft.environments import xpk_worker
 from xsft.machine import clock, process
-from xsft.machine.files import sweep, write_private
+from xsft.machine.files import write_private
 from xsft.machine.process import own_environment
 from xsft.machine.scratch import scratch_folder
 
@@ -237,7 +237,6 @@ def _write_cached(path: Path, manifest: str) -> None:
     """Write the entry atomically. A cache that cannot be written only costs time, so that is not an error."""
     with contextlib.suppress(OSError, XsftError):
         write_private(path, _header(manifest) + manifest)
-        sweep(path.parent)
         _prune(path.parent, before=clock.epoch() - KEPT_S)
 
 

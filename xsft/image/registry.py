@@ -28,6 +28,7 @@ from xsft.image.login import Login, login_for
 from xsft.image.recipe import PLATFORM
 from xsft.image.registry_names import is_google, may_receive_login, parse_image_name
 from xsft.machine import clock
+from xsft.machine.deadline import Deadline
 from xsft.machine.http_session import Session
 from xsft.machine.retries import Retries, retry_after_s
 
@@ -221,7 +222,7 @@ class RegistryClient:
         """Return the answer; None for a 404. Repeated while the registry is busy or the connection breaks. `address`:
         returns the URL, anew for each try.
         """
-        retries = Retries(PAUSES_S, budget_s=self._budget_s, sleep=self._sleep)
+        retries = Retries(PAUSES_S, deadline=Deadline.after(self._budget_s), sleep=self._sleep)
         while True:
             url = address()
             try:

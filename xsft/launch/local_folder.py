@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -144,8 +145,11 @@ def recorded_run(folder: RunFolder) -> Record | None:
     except FileNotFoundError:
         return None
     except ValueError as broken:
+        # Without its record, a folder with checkpoints is refused, too.
+        damaged = folder.path if folder.latest_step() else folder.record
+        move = shlex.join(("mv", str(damaged), f"{damaged}.damaged"))
         raise Refused(
-            f"{folder.record} cannot be read: {broken}", fix="use another name or output; nothing was changed"
+            f"{folder.record} cannot be read: {broken}", fix=f"to start the run again, move it away: {move}"
         ) from broken
 
 

@@ -5,14 +5,14 @@ a submitter is killed at any point, the next call can determine what happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import accept_late
 from xsft.base.aliases import JsonObject, ShowLine
-from xsft.base.errors import SpecError, XsftError, refuse_errors
+from xsft.base.errors import SpecError, TimedOut, XsftError, refuse_errors
 from xsft.base.names import RowOrder, attempt_name
 from xsft.base.problems import Problem, errors_in, warning
 from xsft.checks.admission import ClusterFacts
@@ -42,6 +42,7 @@ from xsft.launch.proposal import Proposal, proposal_of
 from xsft.launch.recording import Provenance, manifest_digest, record_of, record_of_found
 from xsft.launcher.readback import lacking_of_xpk, missing_values
 from xsft.machine import clock
+from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.machine.objects import latest_step
 from xsft.machine.parallel import start
@@ -54,6 +55,8 @@ from xsft.records.record_files import RecordRef, RecordStore, TakenAttempt, ref_
 from xsft.runs.classify import true_condition
 from xsft.trainer.shuffling import order_at_first
 from xsft.weights.read_checkpoint import read_checkpoint
+
+T = TypeVar("T")
 
 SubmissionAction = Literal["created", "adopted", "attempt", "finished"]
 
@@ -115,15 +118,26 @@ class Submitter(Struct, frozen=True, kw_only=True):
     """Return the rights of the Google service account that the pods use; None if they cannot be read."""
     parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
     """Return the answer of MaxText's parser on the command line; the parser runs while the cluster is read."""
+    deadline: Deadline = NEVER
+    """By which the looks before the create end; at most LOOKS_S after the first one began."""
     confirm: Callable[[Proposal], None] = lambda _proposal: None
     """Called once, just before something is created. Raises Refused if the user declines."""
 
     def submit(self, plan: Planned) -> Submission:
         """Submit the plan. Raises as Cluster and RecordStore do, and Refused if something else prevents it."""
         with when_interrupted(NOTHING_CREATED):
-            return self._submit_decided(plan)
+            return replace(self, deadline=self.deadline.sooner(LOOKS_S)).submit_by_deadline(plan)
 
-    def _submit_decided(self, plan: Planned) -> Submission:
+    def _look(self, what: str, look: Callable[[], T]) -> T:
+        """Return what `look` returns. Raises TimedOut at the deadline."""
+        try:
+            with last_net(self.cluster.context):
+                return self.deadline.look(what, look, say=self.progress)
+        except TimedOut as late:
+            raise TimedOut(f"{late.message} Nothing was created.", fix=late.fix) from None
+
+    def submit_by_deadline(self, plan: Planned) -> Submission:
+        """Submit the plan as `submit` does, with this deadline."""
         output = str(plan.run.output)
         self.progress("reading the output, the cluster and the image")
         of_image = start(lambda: notes.image_notes(plan, look=self.image))
@@ -131,15 +145,14 @@ class Submitter(Struct, frozen=True, kw_only=True):
         of_output = start(lambda: self.writable(output, zone))
         # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. If
         # the records were read after the JobSets, a JobSet that another submitter just created would look deleted.
-        records = self.store.read_run(output, plan.run_name)
-        with last_net(self.cluster.context):
-            facts, found = examine(self.cluster, plan, rights=self.rights)
-            listed = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
-            jobsets = tuple(self._with_workload_end(jobset, namespace=plan.run.namespace) for jobset in listed)
-        latest = self._latest_step(plan)
-        unwritable = of_output.result()
+        records = self._look(f"the records in {output}", lambda: self.store.read_run(output, plan.run_name))
+        facts, found, jobsets = self._look(
+            f"the cluster {self.cluster.context}", lambda: self._read_cluster(plan, records)
+        )
+        latest = self._look(f"the checkpoints in {output}", lambda: self._latest_step(plan))
+        unwritable = self._look(f"the output {output}", of_output.result)
         problems = accept_late(found, plan.run.spec.checks)
-        result = self._result(plan, facts)
+        result = self._look(f"the result in {output}", lambda: self._result(plan, facts))
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
         decision, passed_over = self._decide_submission(plan, world)
         match decision:
@@ -155,7 +168,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 self._settle(plan, world)
                 said = (
                     *unwritable,
-                    *of_image.result(),
+                    *self._look("the registry of the image", of_image.result),
                     *problems,
                     *notes.resume_notes(latest, attempt=attempt),
                     *passed_over,
@@ -174,6 +187,15 @@ class Submitter(Struct, frozen=True, kw_only=True):
         if any(true_condition(one.workload.conditions, "Finished") for one in owned):
             return replace(jobset, state="failed")
         return jobset
+
+    def _read_cluster(
+        self, plan: Planned, records: tuple[Record, ...]
+    ) -> tuple[ClusterFacts, tuple[Problem, ...], tuple[LiveJobSet, ...]]:
+        """Return the cluster's facts, the problems that they show, and the JobSets of this run."""
+        facts, problems = examine(self.cluster, plan, rights=self.rights)
+        listed = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
+        jobsets = tuple(self._with_workload_end(jobset, namespace=plan.run.namespace) for jobset in listed)
+        return facts, problems, jobsets
 
     def _latest_step(self, plan: Planned) -> int | None:
         """Return the last saved step; None for a CPU job, which saves no steps."""
@@ -255,7 +277,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
         self.progress("validating the JobSet and its Jobs with a dry run")
-        found = (*problems, *refuse_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
+        dry_runs = self._look(
+            f"the dry runs on {self.cluster.context}", lambda: self._dry_runs(manifest, accepted=plan.run.spec.checks)
+        )
+        found = (*problems, *refuse_errors(dry_runs))
         self.progress("waiting for MaxText's own parser")
         found = (*found, *refuse_errors(self.parsed()))
         self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=found))
@@ -272,11 +297,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
-        with last_net(self.cluster.context):
-            unmanaged = unmanaged_problems(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
-            jobs = self.cluster.dry_run_jobs(manifest)
-            pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
-            return accept_late((*unmanaged, *jobs, *pods), accepted)
+        unmanaged = unmanaged_problems(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
+        jobs = self.cluster.dry_run_jobs(manifest)
+        pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
+        return accept_late((*unmanaged, *jobs, *pods), accepted)
 
     def _create_recorded(
         self, plan: Planned, ref: RecordRef, *, action: SubmissionAction, problems: tuple[Problem, ...]

@@ -5,14 +5,18 @@ A cluster, a registry or a login program that sends anything else must take down
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from msgspec import Raw  # not needed to read the output of a program
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
+
+ODD_SHAPE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""Errors that reading an answer may raise if it has a shape that its server never sends."""
 
 MAX_BYTES = 64 * 2**20
 """Limit for one answer. A list of 1,000 JobSets has 16 MB, one of 4,000 nodes 60 MB."""
@@ -25,13 +29,33 @@ class UnusableAnswer(ValueError):
 
 
 def join_bounded(parts: Iterable[bytes], *, limit: int = MAX_BYTES) -> bytes:
-    """Return the parts as one. Raises UnusableAnswer as soon as they have more than `limit` bytes."""
+    """Return the parts as one. Raises as `bounded` does."""
     whole = BytesIO()  # its value is not copied, unlike that of a list of parts
-    for part in parts:
-        if whole.tell() + len(part) > limit:
-            raise UnusableAnswer(f"has more than {limit:,} bytes")
-        whole.write(part)
+    whole.writelines(bounded(parts, limit=limit))
     return whole.getvalue()
+
+
+class BoundedBytes(BytesIO):
+    """A file in memory for at most `limit` bytes. Writing more raises UnusableAnswer."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def write(self, part: Buffer, /) -> int:
+        if self.tell() + memoryview(part).nbytes > self._limit:
+            raise UnusableAnswer(f"has more than {self._limit:,} bytes")
+        return super().write(part)
+
+
+def bounded(parts: Iterable[bytes], *, limit: int = MAX_BYTES) -> Iterator[bytes]:
+    """Yield the parts. Raises UnusableAnswer as soon as they have more than `limit` bytes."""
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > limit:
+            raise UnusableAnswer(f"has more than {limit:,} bytes")
+        yield part
 
 
 def parse_bounded(

@@ -155,6 +155,7 @@ def write_private(path: Path, data: bytes | str) -> None:
     Raises OSError, and as `write_atomic`.
     """
     private_folder(path.parent)
+    sweep(path.parent)
     write_atomic(path, data, durable=False, mode=PRIVATE_FILE)
 
 

@@ -22,6 +22,7 @@ from requests.exceptions import RequestException
 from xsft.base.errors import EnvironmentMissing, Unreachable, XsftError
 from xsft.base.secrets import redact
 from xsft.machine import clock
+from xsft.machine.bounded import ODD_SHAPE
 from xsft.machine.google_files import LOGIN
 from xsft.machine.google_login import google_credentials, google_session
 from xsft.machine.retries import Retries, retry_after_s
@@ -71,13 +72,7 @@ def ask_bucket(
     retries = Retries(pauses, longest_s=_LONGEST_PAUSE_S, sleep=sleep)
     while True:
         try:
-            return question()
-        except NotFound:
-            return None
-        except PreconditionFailed:  # `if_generation_match=0`: it existed before
-            return False  # type: ignore[return-value]
-        except RequestRangeNotSatisfiable:
-            return b""  # type: ignore[return-value]  # an empty object has no first byte
+            return _ask_once(question)
         except GoogleAPICallError as failed:
             if failed.code not in _BUSY or not retries.again(_retry_after_s(failed)):
                 raise _bucket_refused(path, failed, permissions) from None
@@ -88,6 +83,21 @@ def ask_bucket(
                 raise Unreachable(
                     f"{path}: no connection ({type(failed).__name__})", fix="Check the network."
                 ) from None
+        except ODD_SHAPE as odd:
+            message = f"{path}: the answer cannot be read ({type(odd).__name__}: {_brief(odd)})"
+            raise Unreachable(message, fix="Check for a proxy in between, and try again.", again="unsure") from None
+
+
+def _ask_once(question: Callable[[], T]) -> T | None:
+    """Return the answer, also if Cloud Storage gives it as an error."""
+    try:
+        return question()
+    except NotFound:
+        return None
+    except PreconditionFailed:  # `if_generation_match=0`: it existed before
+        return False  # type: ignore[return-value]
+    except RequestRangeNotSatisfiable:
+        return b""  # type: ignore[return-value]  # an empty object has no first byte
 
 
 def _bucket_refused(path: str, failed: GoogleAPICallError, permissions: str) -> XsftError:

@@ -10,10 +10,9 @@ from typing import Any
 
 import google.auth
 from google.auth.transport.requests import AuthorizedSession, Request
-from requests.adapters import HTTPAdapter
 
 from xsft.base.secrets import hold_secret
-from xsft.machine.http_session import Session
+from xsft.machine.http_session import BoundedAdapter, Session, TokenSession
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 REFRESH_TRIES = 3
@@ -40,13 +39,13 @@ def google_session(credentials: Any) -> Any:
     class GoogleSession(Session, AuthorizedSession):
         """An auth object that keeps the header google-auth sets."""
 
-    made = GoogleSession(credentials, auth_request=Request(_for_tokens()))  # type: ignore[no-untyped-call]
+    made = GoogleSession(credentials, auth_request=Request(_for_tokens()))
     made.configure_mtls_channel()  # type: ignore[no-untyped-call]
     return made
 
 
 def _for_tokens() -> Any:
     """Return a session with which google-auth refreshes a token."""
-    session = Session()
-    session.mount("https://", HTTPAdapter(max_retries=REFRESH_TRIES))
+    session = TokenSession()
+    session.mount("https://", BoundedAdapter(max_retries=REFRESH_TRIES))
     return session

@@ -7,20 +7,35 @@ sessions.py, `prepare_request`, `rebuild_auth`, `merge_environment_settings`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from requests.adapters import HTTPAdapter
 
-from xsft.base.network_words import is_loopback
+from xsft.base.network_words import is_loopback, keeps_secrets
+from xsft.machine.bounded import UnusableAnswer, bounded
 
 
 class Session(requests.Session):
     """A requests session that reads no ~/.netrc. Can be mixed into others: `class Mine(Session, docker.APIClient)`."""
 
+    def __init__(self, *settings: Any, **more: Any) -> None:
+        super().__init__(*settings, **more)
+        self.mount("https://", BoundedAdapter())
+        self.mount("http://", BoundedAdapter())
+
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
         request.auth = request.auth or _keep_request
         return super().prepare_request(request)
+
+    def send(self, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
+        """Send the request; over http:// without a login, but to this machine."""
+        if not keeps_secrets(str(request.url)):
+            request.headers.pop("Authorization", None)
+        return super().send(request, **settings)
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Remove the login on a redirect to another host, and add none for that host."""
@@ -33,6 +48,35 @@ class Session(requests.Session):
         if is_loopback(host):
             proxies = {**(proxies or {}), "no_proxy": host}
         return super().merge_environment_settings(url, proxies, *settings)
+
+
+class TokenSession(Session):
+    """A session that posts no refresh token over http://, but to this machine."""
+
+    def send(self, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
+        url = str(request.url)
+        if request.method == "POST" and not keeps_secrets(url):
+            raise requests.RequestException(f"a login is not sent over http:// to {urlsplit(url).hostname}")
+        return super().send(request, **settings)
+
+
+class BoundedAdapter(HTTPAdapter):
+    """The connections of a session: an answer that the caller does not read in parts has at most MAX_BYTES."""
+
+    def send(self, *settings: Any, **more: Any) -> requests.Response:
+        response = super().send(*settings, **more)
+        if not more.get("stream"):
+            response.raw.stream = partial(_bounded_stream, response.raw)
+        return response
+
+
+def _bounded_stream(raw: Any, *settings: Any, **more: Any) -> Iterator[bytes]:
+    """Yield the parts of a urllib3 answer. Raises RequestException if it is too large."""
+    try:
+        yield from bounded(type(raw).stream(raw, *settings, **more))
+    except UnusableAnswer as unusable:
+        raw.close()  # else requests keeps the connection
+        raise requests.RequestException(f"the answer {unusable}") from None
 
 
 def _keep_request(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -51,7 +51,7 @@ class StartedCall(Generic[T_co]):
 
     def ended(self, timeout_s: float) -> bool:
         """Wait for at most `timeout_s`. Return whether it has finished."""
-        return not wait((self._answer,), timeout=max(0.0, timeout_s)).not_done
+        return not wait((self._answer,), timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX)).not_done
 
 
 def _settle(answer: Future[T], look: Callable[[], T]) -> None:

@@ -1,4 +1,4 @@
-"""Repeats a request: after growing pauses, within a budget, and no sooner than the server's Retry-After.
+"""Repeats a request: after growing pauses, until a deadline, and no sooner than the server's Retry-After.
 
 xsft repeats its requests only by this module: the retries of urllib3 and of Google's clients, which ignore Retry-After,
 are switched off. Only google-auth repeats the refresh of a token by itself, without a pause; and in a pod, which has no
@@ -12,26 +12,28 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xsft.machine import clock
+from xsft.machine.deadline import NEVER, Deadline
 
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
 class Retries:
-    """The tries of one request, against one budget. `pauses_s`: seconds before each further try. `give_up_s`: seconds
-    from now after which no further try begins. `longest_s`: no further try if the server asks for a longer pause.
+    """The tries of one request. `pauses_s`: seconds before each further try. `deadline`: no further try begins after
+    it. `longest_s`: no further try if the server asks for a longer pause.
     """
 
     def __init__(
         self,
         pauses_s: Iterable[float],
         *,
-        budget_s: float = math.inf,
-        give_up_s: float = math.inf,
+        deadline: Deadline = NEVER,
         longest_s: float = math.inf,
         sleep: Callable[[float], object] = clock.pause,
     ) -> None:
-        self._pauses_s, self._left_s, self._longest_s, self._sleep = iter(pauses_s), budget_s, longest_s, sleep
-        self._until = clock.monotonic() + give_up_s
+        self._pauses_s = iter(pauses_s)
+        self._deadline = deadline
+        self._longest_s = longest_s
+        self._sleep = sleep
         self.done = 0
         """Number of further tries so far."""
 
@@ -43,16 +45,16 @@ class Retries:
         return pause_s is not None
 
     def next_pause_s(self, asked_s: float | None = None, *, at_most: float = math.inf) -> float | None:
-        """Count a further try, and return the seconds before it; None if no try or not enough of the budget is left.
+        """Count a further try, and return the seconds before it; None if no try or not enough time is left.
         `asked_s`: the server asks for at least this pause. `at_most`: fewer further tries than there are pauses.
         """
         own_s = next(self._pauses_s, None)
-        if own_s is None or self.done >= at_most or clock.monotonic() > self._until:
+        if own_s is None or self.done >= at_most:
             return None
         pause_s = max(own_s, asked_s or 0.0)
-        if pause_s > min(self._left_s, self._longest_s):
+        if pause_s > self._longest_s or pause_s >= self._deadline.left_s:
             return None
-        self.done, self._left_s = self.done + 1, self._left_s - pause_s
+        self.done += 1
         return pause_s
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 from xsft.base.errors import Unreachable
 from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.machine import clock
+from xsft.machine.bounded import BoundedBytes
 from xsft.machine.files import system_words
 from xsft.machine.google_files import LOGIN, may_log_in
 from xsft.machine.parallel import call_within
@@ -149,8 +150,13 @@ class GcsStorage:
         bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).blob(name)
         options = {"timeout": self._timeout_s, "retry": None, "checksum": None}
-        content = self.ask(path, lambda: blob.download_as_bytes(start=start, end=start + limit - 1, **options))
-        return None if content is None else bytes(content)
+
+        def download() -> bytes:
+            content = BoundedBytes(limit)  # a server may ignore the range
+            blob.download_to_file(content, start=start, end=start + limit - 1, **options)
+            return content.getvalue()
+
+        return self.ask(path, download)
 
     def names(self, folder: str) -> tuple[str, ...]:
         bucket, name = bucket_and_name(folder)

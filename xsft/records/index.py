@@ -87,7 +87,7 @@ def keep_entry(folder: Path, entry: IndexEntry) -> None:
     """
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):
-        sweep(folder)
+        sweep(folder, older_s=0.0)  # whoever wrote there holds the lock no more
         before = _read_index_entry(path)
         if before is None or before.attempt <= entry.attempt:
             document = {key: value for key, value in to_builtins(entry).items() if value is not None}

@@ -16,15 +16,15 @@ from xsft.cluster.lists import NamespaceLists
 from xsft.cluster.observation import Observation, Pod, RunObject, Unread, What
 from xsft.cluster.queue_fields import queues_of, waits, with_positions
 from xsft.cluster.reads import Reads
-from xsft.machine import clock
+from xsft.machine.deadline import Deadline
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.server_states import serves
 
 T = TypeVar("T")
 
 LATE_S = 3.0
-"""If no byte arrives for this long and the JobSets are read, the other lists are given up. Much shorter than the time
-after which a silent cluster is given up (`runs.patience.QUIET_S`), so the JobSets are shown before that.
+"""Seconds after the JobSets are read at which the other lists are given up. Much shorter than the time after which the
+cluster is given up (`runs.patience.SEVERAL_S`), so the JobSets are shown before that.
 """
 
 MAX_QUEUES = 4
@@ -62,7 +62,7 @@ def read_objects(lists: NamespaceLists) -> tuple[tuple[RunObject, ...], tuple[Un
     right to list Deployments. Raises as reading the JobSets does.
     """
     jobsets = lists.jobsets.result()
-    servers, missing = _result_in_time(lists.servers, "servers", partial(_seconds_left, lists.reads, clock.monotonic()))
+    servers, missing = _result_in_time(lists.servers, "servers", Deadline.after(LATE_S))
     return (*jobsets, *(servers or ())), missing
 
 
@@ -91,12 +91,12 @@ def _run_observer(
     """Return the function that observes a run by what the other lists hold, of the pods those that are pending, and the
     servers'."""
     reads = lists.reads
-    left = partial(_seconds_left, reads, clock.monotonic())
-    owned, no_workloads = _result_in_time(lists.workloads, "workloads", left)
+    deadline = Deadline.after(LATE_S)
+    owned, no_workloads = _result_in_time(lists.workloads, "workloads", deadline)
     queues = queues_of([one.workload for one in owned or ()])[:MAX_QUEUES]
-    positions, no_positions = _read_positions(reads, queues, namespace=lists.namespace, left=left)
+    positions, no_positions = _read_positions(reads, queues, namespace=lists.namespace, deadline=deadline)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
-    answers = [_result_in_time(one, "pods", left) for one in pods]
+    answers = [_result_in_time(one, "pods", deadline) for one in pods]
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in (pod for found, _ in answers for pod in found or ()):
         if pod.phase == "Pending" or serves(pod):
@@ -126,26 +126,18 @@ def _run_observer(
 
 
 def _read_positions(
-    reads: Reads, queues: Iterable[str], *, namespace: str, left: Callable[[], float]
+    reads: Reads, queues: Iterable[str], *, namespace: str, deadline: Deadline
 ) -> tuple[dict[str, int], tuple[Unread, ...]]:
     """Return the queue positions by the Workload's name, and the failures."""
     asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
-    answers = [_result_in_time(one, "queue", left) for one in asked]
+    answers = [_result_in_time(one, "queue", deadline) for one in asked]
     positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}
     return positions, tuple(dict.fromkeys(one for _, missing in answers for one in missing))
 
 
-def _seconds_left(reads: Reads, since: float) -> float:
-    """Return the seconds left. Every byte received of any list extends the time for all of them."""
-    return LATE_S - (clock.monotonic() - max(since, reads.api.http.heard_at))
-
-
-def _result_in_time(
-    started: StartedCall[T], what: What, left: Callable[[], float]
-) -> tuple[T | None, tuple[Unread, ...]]:
-    while not started.ended(max(0.0, left())):
-        if left() <= 0:
-            return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)
+def _result_in_time(started: StartedCall[T], what: What, deadline: Deadline) -> tuple[T | None, tuple[Unread, ...]]:
+    if not started.ended(deadline.left_s):
+        return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)
     try:
         with last_net(""):
             return started.result(), ()

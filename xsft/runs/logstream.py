@@ -17,6 +17,7 @@ from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
 from xsft.cluster.stream import Stream
 from xsft.machine import clock
+from xsft.machine.deadline import NEVER
 from xsft.machine.retries import Retries, doubling_pauses
 from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.trainer.progress import LoggedLine, parse_logged_line, sortable
@@ -252,7 +253,7 @@ class LogFollower:
 
     def _read(self, pod: Pod, *, tail: int | None = None, previous: bool = False) -> Iterator[LogLine]:
         """Yield all lines so far, while they are read, however many there are."""
-        retries = self._cluster.reads.api.patience.retries()
+        retries = self._cluster.reads.api.patience.retries(NEVER)
         while True:
             found = self._open_stream(pod, tail=tail, previous=previous, follow=False)
             if isinstance(found, Stream):

@@ -4,7 +4,8 @@ machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as replace_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
-from xsft.base.errors import Unreachable, XsftError
+from xsft.base.errors import SpecError, Unreachable, XsftError
 from xsft.base.problems import Problem
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.delete import DeleteOutcome
@@ -61,6 +62,8 @@ class Runs(Struct, kw_only=True, eq=False):
     """Clusters whose connection just failed, as in `connected`; the next read does not wait for them again."""
     say: ShowLine = lambda _line: None
     """Called with a line that names the cluster being waited for."""
+    unread_places: tuple[Problem, ...] = ()
+    """Why places.yaml could not be read, as warnings: runs that were submitted from here are shown without it."""
 
     def listen(self, say: ShowLine) -> None:
         self.say = say
@@ -74,7 +77,9 @@ class Runs(Struct, kw_only=True, eq=False):
         names = frozenset(self.names)
         scope = ReadScope(names=names, everything=self.everything, limits=self.limits, now=self.now())
         lists = self._ask_lists()
-        return read_runs(lists, scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+        read = read_runs(lists, scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+        whole = read.whole and not self.unread_places
+        return replace(read, problems=(*self.unread_places, *read.problems), whole=whole)
 
     def look(self) -> RunsAnswer:
         """Read all sources at once, and save the states. Raises Unreachable if none answers."""
@@ -180,13 +185,23 @@ def _ask_source(
 
 
 def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
-    """Return the runs for a query. Raises UsageError for a place that is not in places.yaml, SpecError if that file is
-    invalid. If a place or a context is named, also raises what prevents connecting to it: UsageError,
+    """Return the runs for a query. Raises UsageError for a place that is not in places.yaml, SpecError if it is named
+    and that file is invalid. If a place or a context is named, also raises what prevents connecting to it: UsageError,
     EnvironmentMissing.
     """
-    places, file = ({}, None) if asked.context is not None else known_places()
+    places: Mapping[str, Place] = {}
+    file: str | None = None
+    unread: tuple[Problem, ...] = ()
+    if asked.context is None:
+        try:
+            places, file = known_places()
+        except SpecError as wrong:
+            if asked.place is not None:
+                raise
+            unread = tuple(replace_fields(problem, severity="warning") for problem in wrong.problems)
     store = record_store()
     runs = Runs(
+        unread_places=unread,
         sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
         store=store,
         names=tuple(names),

@@ -20,6 +20,7 @@ from xsft.cluster.lists import NamespaceLists
 from xsft.cluster.observation import Observation, RunObject, Unread, seconds_since
 from xsft.cluster.sources import RunSource
 from xsft.machine import clock
+from xsft.machine.deadline import Deadline
 from xsft.machine.parallel import SoftDeadline, StartedCall, start
 from xsft.records.index import Index, IndexEntry
 from xsft.records.record_files import RecordStore
@@ -31,7 +32,7 @@ from xsft.runs.lastknown_line import LastKnown
 from xsft.runs.list_runs import observations_of, read_objects, unread_of
 from xsft.runs.local_runs import observe_local
 from xsft.runs.lookup import RunsRead
-from xsft.runs.patience import Pulse, wait_for
+from xsft.runs.patience import deadline_of, wait_for
 from xsft.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
 from xsft.runs.read_scope import ReadScope, may_have_progress, order_reads
 from xsft.trainer.progress import Progress
@@ -60,7 +61,7 @@ class PendingAnswer(Struct, frozen=True, kw_only=True):
 
     source: RunSource
     started: StartedCall[ClusterAnswer]
-    pulse: Pulse
+    deadline: Deadline
     silent: Callable[[XsftError], ClusterAnswer]
     """Return the answer to use if the source does not answer: what is known without it."""
 
@@ -68,7 +69,7 @@ class PendingAnswer(Struct, frozen=True, kw_only=True):
         """Return the answer, or what is known without it if the source fails. `alone`: no other cluster is queried."""
         try:
             with last_net(self.source.name):
-                return wait_for(self.started, self.pulse, name=self.source.name, alone=alone, say=say)
+                return wait_for(self.started, self.deadline, name=self.source.name, alone=alone, say=say)
         except XsftError as failed:
             return self.silent(failed)
 
@@ -88,9 +89,10 @@ def read_runs(
     For a cluster that does not answer, the result holds what was last known of its runs, if anything, and a problem.
     """
     until, entries = clock.monotonic() + scope.limits.soon_s, index.entries
-    pending = [_start_answer(one, store=store, entries=entries, scope=scope) for one in asked]
+    alone = len({one.source.name for one in asked}) == 1
+    deadline = deadline_of(alone=alone)
+    pending = [_start_answer(one, deadline, store=store, entries=entries, scope=scope) for one in asked]
     here = observe_local((one for one in entries if scope.covers_entry(one)), now=scope.now) if local else ()
-    alone = len({one.source.name for one in pending}) == 1
     answers = [one.wait(alone=alone, say=say) for one in pending]
     found = tuple(seen for answer in answers for seen in answer.observations)
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
@@ -113,14 +115,19 @@ def read_runs(
 
 
 def _start_answer(
-    asked: PendingLists, *, store: RecordStore, entries: Sequence[IndexEntry], scope: ReadScope
+    asked: PendingLists,
+    deadline: Deadline,
+    *,
+    store: RecordStore,
+    entries: Sequence[IndexEntry],
+    scope: ReadScope,
 ) -> PendingAnswer:
-    pulse, source = Pulse(), asked.source
+    source = asked.source
     remembered = cache(partial(_remembered_runs, source, store=store, entries=entries, scope=scope))
     return PendingAnswer(
         source=source,
-        started=start(partial(_answer_of_source, asked, pulse, store=store, scope=scope, remembered=remembered)),
-        pulse=pulse,
+        started=start(partial(_answer_of_source, asked, deadline, store=store, scope=scope, remembered=remembered)),
+        deadline=deadline,
         silent=partial(_answer_without, source, remembered=remembered, scope=scope),
     )
 
@@ -154,12 +161,16 @@ def _remembered_runs(
 
 
 def _answer_of_source(
-    asked: PendingLists, pulse: Pulse, *, store: RecordStore, scope: ReadScope, remembered: Callable[[], RememberedRuns]
+    asked: PendingLists,
+    deadline: Deadline,
+    *,
+    store: RecordStore,
+    scope: ReadScope,
+    remembered: Callable[[], RememberedRuns],
 ) -> ClusterAnswer:
     """Return the source's answer. Raises XsftError if the source does not answer."""
     source, (known, submitted) = asked.source, remembered()
     cluster, lists = asked.lists.result()
-    pulse.connected(cluster)
     jobsets, unlisted = read_objects(lists)
     starting = few_starting(jobsets, scope=scope)
     names = (*_jobsets_to_read(jobsets, known=known, scope=scope), *(starting or ()))
@@ -167,7 +178,7 @@ def _answer_of_source(
     tell = None if starting is None else [one.answer for one in first_pods.lists] if starting else ()
     found = observations_of(lists, first_pods=tell, name=source.name, now=scope.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
-    if not pulse.left:  # otherwise the caller has shown the last known state
+    if deadline.left_s:  # otherwise the caller has shown the last known state
         mine = {uid: last for uid, last in known.items() if scope.covers_jobset(last.jobset)}
         forget(store.state, cluster=source.name, namespace=source.namespace, gone=gone_of(mine, uids), now=scope.now)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}

@@ -4,6 +4,7 @@ this process."""
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,10 +16,11 @@ from xsft.base.reporting import AskUser
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.launch.connecting import submitter_for
 from xsft.launch.listener import ActionListener
-from xsft.launch.submission import Submission
+from xsft.launch.submission import Submission, Submitter
 from xsft.launch.submit_to_cluster import ConnectSubmitter, submit_plan
 from xsft.launch.wait_for_end import after_plan
 from xsft.launcher.cpujob import CpuJob
+from xsft.machine.deadline import NEVER, Deadline
 from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.machine.objects import latest_step
 from xsft.planning import api
@@ -44,6 +46,8 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
     """Asks before something is created; None: it is created without asking."""
     poll_s: float
     listener: ActionListener
+    deadline: Deadline = NEVER
+    """Of the whole command (--timeout)."""
 
 
 class SharedIntent:
@@ -76,7 +80,11 @@ class ClusterStage:
 
     def submit(self, plan: Planned, *, connect: ConnectSubmitter, why: str) -> StageEnd:
         """Create, adopt or recognise the object, as `submit_plan` does. `why`: the reason to create it."""
-        done = self.done = submit_plan(plan, connect=connect, ask=self.call.ask, listener=self.call.listener)
+
+        def connected(**how: Any) -> Submitter:
+            return replace(connect(**how), deadline=self.call.deadline)
+
+        done = self.done = submit_plan(plan, connect=connected, ask=self.call.ask, listener=self.call.listener)
         named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
         reason = f"{named} is already running" if done.action == "adopted" else why
         state: StageState = "done" if done.action == "finished" else "running"

@@ -109,7 +109,7 @@ def look(workload: api.LoadedWorkload, source: SourceFacts | None = None) -> tup
     Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
     """
     (intent,) = api.intend((workload,), hub=answered_reader(source))
-    problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
+    problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.is_in(NOT_OURS))
     plan = planned_conversion(workload, intent)
     refuse_errors(problems)
     if plan.unread:  # it may exist already: do not convert twice

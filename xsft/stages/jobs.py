@@ -54,7 +54,7 @@ def plan_conversion(
     Raises SpecError if an error forbids it, Unreachable if it is unknown whether it was converted before.
     """
     ignored = tuple(section for section in NOT_ITS if not (on_tpu and section == "tpu"))
-    own = tuple(p for p in problems if p.kind != "unmade" and not p.where.startswith(ignored))
+    own = tuple(p for p in problems if p.kind != "unmade" and not p.is_in(ignored))
     late = accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks)
     found = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
     assert made.estimate is not None  # else `conversion-size`, an error
@@ -66,7 +66,7 @@ def plan_export_job(
     made: ExportPlan, run: Run, *, file: str, problems: tuple[Problem, ...], progress: ShowLine
 ) -> JobPlan[CpuJob]:
     """Return the plan of the CPU job of an export. `problems`: of the workload. Raises as `plan_conversion`."""
-    own = tuple(p for p in problems if p.kind != "unmade" and p.where.startswith(ITS))
+    own = tuple(p for p in problems if p.kind != "unmade" and p.is_in(ITS))
     size = weights_bytes(run)
     needs = estimate_export(
         made.inputs, parameters=size // BF16_BYTES if size else None, weights_bytes=made.weights_bytes

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import TimedOut, UsageError
 from xsft.base.reporting import AskUser
-from xsft.base.stage import STAGES, Stage, StageName
+from xsft.base.stage import STAGES, Stage, StageFound, StageName
 from xsft.launch.listener import ActionListener
-from xsft.machine import clock
+from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.signals import interrupted_after
 from xsft.planning import api
 from xsft.stages.cluster_stages import ClusterCall
@@ -43,6 +44,7 @@ def run_stages(
     Raises SpecError for errors of the whole workload, before the first stage begins; UsageError if the workload has
     none of the requested stages; TimedOut.
     """
+    deadline = NEVER if request.timeout_s is None else Deadline.after(request.timeout_s)
     (intent,) = api.intend((workload,))
     api.admitted_problems(tuple(p.in_file(workload.file) for p in intent.problems if p.kind != "unmade"))
     if not request.waits and workload.spec.on_this_machine:
@@ -50,21 +52,17 @@ def run_stages(
             "--no-wait: on this machine the stages run in this process, and would end with it.",
             fix="Leave it out; `nohup xsft run FILE &` continues without the terminal.",
         )
-    call = ClusterCall(ask=ask, poll_s=request.poll_s, listener=listener)
+    call = ClusterCall(ask=ask, poll_s=request.poll_s, listener=listener, deadline=deadline)
     stages = stages_of(workload, run_name=intent.run.run_name, call=call, known=intent)
     _refuse_unplanned(stages, request, file=workload.file)
-    began = clock.monotonic()
-
-    def left_s() -> float | None:
-        return None if request.timeout_s is None else max(0.0, request.timeout_s - (clock.monotonic() - began))
-
     try:
         with (
             interrupted_after(request.timeout_s if workload.spec.on_this_machine else None),
             listener.working("run") as progress,
         ):
             settings = WalkSettings(
-                left_s=left_s,
+                left_s=lambda: None if request.timeout_s is None else deadline.left_s,
+                look=lambda stage: _find_stage(stage, workload, deadline, progress),
                 progress=progress,
                 tell=tell,
                 warn=lambda end: listener.warn(end.warnings),
@@ -74,12 +72,19 @@ def run_stages(
             )
             walked = walk(stages, settings)
     except KeyboardInterrupt:
-        if left_s() != 0:
+        if deadline.left_s:
             raise
         raise _timed_out(request, file=workload.file) from None
-    if walked.interrupted and left_s() == 0:
+    if walked.interrupted and not deadline.left_s:
         raise _timed_out(request, file=workload.file)
     return walked
+
+
+def _find_stage(stage: Stage, workload: api.LoadedWorkload, deadline: Deadline, progress: ShowLine) -> StageFound:
+    """Return what the stage has done so far; on a cluster and in a bucket, by the deadline. Raises TimedOut."""
+    if workload.spec.on_this_machine:
+        return stage.find()
+    return deadline.sooner(LOOKS_S).look(f"the state of {stage.run_name}", stage.find, say=progress)
 
 
 def _refuse_unplanned(stages: tuple[Stage, ...], request: PipelineRequest, *, file: str) -> None:

@@ -17,6 +17,7 @@ from xsft.launch.recording import gather_provenance
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.server_expect import audit_server
 from xsft.launcher.server_plan import ServingPlan
+from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.records.record_files import record_store
@@ -70,7 +71,7 @@ def plan_server(
         fix = f"Give the name of its run instead: xsft serve {workload.spec.name}"
         raise UsageError(f"{file} trains on this machine; only a cluster's workload has a server.", fix=fix)
     (intent,) = api.intend((workload,))
-    own = tuple(p.in_file(workload.file) for p in intent.problems if p.where.startswith(ITS))
+    own = tuple(p.in_file(workload.file) for p in intent.problems if p.is_in(ITS))
     refuse_errors(own if dry_run else for_submission(own))
     intent.run.required_place()
     export = ExportOnCluster(
@@ -103,7 +104,7 @@ def serve_on_cluster(
     with when_interrupted(NOTHING_CREATED), listener.working("serve") as say:
         provenance = gather_provenance(call.file, target=call.run.spec.target)
         record = ServerRecord(store=record_store(), provenance=provenance, run=call.run)
-        begun = begin(cluster, call.plan, record=record, progress=say)
+        begun = begin(cluster.by(Deadline.after(LOOKS_S)), call.plan, record=record, progress=say)
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, call.plan)}"):
             wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)
     return AnsweringServer(cluster=cluster, begun=begun)

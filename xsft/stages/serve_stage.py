@@ -12,6 +12,7 @@ from xsft.cluster.cluster import Cluster, connect
 from xsft.launch.recording import gather_provenance
 from xsft.launcher.server_manifest import vllm_argv
 from xsft.launcher.server_plan import ServingPlan
+from xsft.machine.deadline import LOOKS_S
 from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.records.record_files import record_store
 from xsft.spec.export_inputs import HF_PREFIX
@@ -72,7 +73,7 @@ class ServeOnCluster:
         return replace(seen, state="torn") if seen.state == "running" else seen
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        plan, cluster = self._plan(self._weights()), self._cluster()
+        plan, cluster = self._plan(self._weights()), self._cluster().by(self._call.deadline.sooner(LOOKS_S))
         before = find_server(cluster, plan)
         confirm_server(plan, ask=self._call.ask if before.state == "missing" else None)
         run = self._run()

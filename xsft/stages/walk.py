@@ -41,6 +41,8 @@ class WalkSettings(Struct, frozen=True, kw_only=True):
 
     left_s: Callable[[], float | None]
     """Return the seconds that are left; None without a limit."""
+    look: Callable[[Stage], StageFound] = lambda stage: stage.find()
+    """Return what a stage has done so far."""
     progress: ShowLine = lambda _line: None
     tell: Callable[[StageReport], None] = lambda _report: None
     """Called once per stage, as soon as its report is known."""
@@ -124,7 +126,7 @@ def _undone_needs(name: StageName, stages: Sequence[Stage], settings: WalkSettin
     needed = next((one for one in stages if one.name == NEEDS.get(name)), None)
     if needed is None or not _left_out(needed.name, settings):
         return
-    found = needed.find()
+    found = settings.look(needed)
     if found.state != "done":
         yield needed.name, found.why
         yield from _undone_needs(needed.name, stages, settings)
@@ -132,7 +134,7 @@ def _undone_needs(name: StageName, stages: Sequence[Stage], settings: WalkSettin
 
 def _do_stage(stage: Stage, settings: WalkSettings) -> StageEnd:
     """Do the stage unless it is done, or another process is doing it."""
-    found = stage.find()
+    found = settings.look(stage)
     return replace(_begin_stage(stage, found, settings), digest=found.digest)
 
 
@@ -148,7 +150,7 @@ def _begin_stage(stage: Stage, found: StageFound, settings: WalkSettings) -> Sta
 
 def _end_of_begun_stage(end: StageEnd, stage: Stage, settings: WalkSettings) -> StageEnd:
     """Return the end of a stage that no longer runs. If another process began it without ending it, do it now."""
-    found = stage.find()
+    found = settings.look(stage)
     if found.state == "done" or end.action != "adopted":
         return replace(end, state=found.state, why=found.why, result=found.result, verdict=found.verdict)
     return _do_stage(stage, settings)

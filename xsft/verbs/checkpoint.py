@@ -8,9 +8,10 @@ from typing import Literal
 
 from xsft.base.amounts import size_text
 from xsft.base.errors import Unreachable, UsageError
+from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.records.record_files import record_store
 from xsft.verbs.document import Document, ProblemFields, document_of, print_document, print_lines
-from xsft.verbs.progress import show_spinner
+from xsft.verbs.progress import show_progress
 from xsft.weights.checkpoint_report import CheckpointReport, Writer
 from xsft.weights.inspect import inspect_checkpoint
 from xsft.weights.newest import checkpoint_path
@@ -28,8 +29,10 @@ class CheckpointDocument(
 
 def run(args: argparse.Namespace) -> int:
     store = record_store()
-    with show_spinner("checkpoint", "reading the checkpoint's small files"):
-        report = inspect_checkpoint(checkpoint_path(args.what, store=store), store=store)
+    with show_progress("checkpoint") as progress:
+        report = Deadline.after(LOOKS_S).look(
+            args.what, lambda: inspect_checkpoint(checkpoint_path(args.what, store=store), store=store), say=progress
+        )
     status = _exit_status(report)
     if args.json:
         print_document(document_of(CheckpointDocument, report, exit_status=status))

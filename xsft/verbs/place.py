@@ -20,6 +20,7 @@ from xsft.cluster.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.cluster.supply import SliceUser, TpuSupply
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.xpkcluster import ClusterLine
+from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.streams import has_terminal
 from xsft.planning import api
 from xsft.spec.placestext import render_place
@@ -122,7 +123,8 @@ def _show_place(args: argparse.Namespace) -> None:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _find_source(request_of(args, PlaceQuery, place=args.name))
     with show_spinner("place", f"reading {source.name}"), last_net(source.name):
-        view = view_place(connect(source.where, patience=PATIENCE), namespace=source.namespace)
+        cluster = connect(source.where, patience=PATIENCE).by(Deadline.after(LOOKS_S))
+        view = view_place(cluster, namespace=source.namespace)
     if args.json:
         slices = tuple(map(_supply_fields, view.slices))
         print_document(document_of(PlaceDocument, view, action="show", place=args.name, slices=slices))

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from xsft.base.errors import TimedOut, Unreachable
+from xsft.machine.deadline import NEVER, Deadline
+
+
+def test_the_sooner_of_two_deadlines_counts() -> None:
+    assert NEVER.sooner(5.0).left_s == pytest.approx(5.0, abs=0.5)
+    assert Deadline.after(1.0).sooner(5.0).left_s == pytest.approx(1.0, abs=0.5)
+    assert Deadline.after(-1.0).left_s == 0.0
+    assert Deadline.after(-1.0).extended(5.0).left_s == pytest.approx(4.0, abs=0.5)
+
+
+def test_a_look_that_ends_in_time_says_nothing() -> None:
+    said: list[str] = []
+    assert NEVER.look("the cluster", lambda: 7, say=said.append) == 7
+    with pytest.raises(Unreachable):
+        NEVER.look("the cluster", unreachable, say=said.append)
+    assert said == []
+
+
+def unreachable() -> None:
+    raise Unreachable("no")
+
+
+def test_a_slow_look_says_what_it_waits_for_and_ends_at_the_deadline() -> None:
+    said: list[str] = []
+    with pytest.raises(TimedOut, match=r"Timed out: the cluster did not answer within \d+ s"):
+        Deadline.after(0.2).look("the cluster", threading.Event().wait, say=said.append, say_after_s=0.05)
+    assert said == ["waiting for the cluster, at most 0 s"]
