@@ -57,6 +57,31 @@ def test_what_a_process_survived_is_never_its_cause(file: Path) -> None:
         assert (said.kind, said.earlier) == (file.parent.name, False), survived
 
 
+SEEMING = (
+    ("login-refused", "google.auth.exceptions.TransportError: HTTPSConnectionPool(host='x'): Max retries exceeded"),
+    ("login-refused", "google.auth.exceptions.RefreshError: ('Service Unavailable. Content is:\\n<html>', None)"),
+    ("hub-unreachable", "LocalEntryNotFoundError: Cannot find the files and outgoing traffic has been disabled."),
+    ("hub-unreachable", "httpx.ConnectError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"),
+    ("hub-denied", "requests.exceptions.HTTPError: 401 Client Error: x for url: https://api.example.com/huggingface"),
+    ("bucket-busy", "google.api_core.exceptions.TooManyRequests: 429 GET https://logging.googleapis.com/v2/storage: x"),
+    ("disk-full", "OSError: [Errno 28] inotify watch limit reached"),
+    ("disk-full", "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'"),
+    ("not-a-number", "Aborting training due to target loss reached."),
+)
+"""Lines of libraries that look like the cause, and are not it."""
+
+
+@pytest.mark.parametrize(("cause", "line"), SEEMING)
+def test_a_line_that_only_looks_like_a_cause_is_not_told_as_it(cause: str, line: str) -> None:
+    frames = (
+        "Traceback (most recent call last):",
+        '  File "/site-packages/huggingface_hub/x.py", line 1, in f',
+        "    x",
+    )
+    said = diagnose((*frames, line))
+    assert said is None or said.kind != cause
+
+
 def test_each_case_of_the_tool_has_its_kept_log() -> None:
     made = {f"{cause}/{case.name}" for case in CASES for cause in (case.cause, case.others) if cause}
     assert made == {f"{file.parent.name}/{file.stem}" for file in FILES}

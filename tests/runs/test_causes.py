@@ -225,7 +225,12 @@ QUEUE: tuple[Row, ...] = (
         ("deactivated", '\'{"spec":{"active":true}}\'', "jobset-deepseek-ultrachat-ab12c"),
     ),
     ("preempted", ask(evicted("Preempted", PREEMPTION), preemptor="urgent-run"), ("preempted by urgent-run",)),
-    ("preempted", ask(evicted("Preempted", PREEMPTION)), ("by a run of higher priority",)),
+    ("preempted", ask(evicted("Preempted", PREEMPTION)), ("by another run due to prioritization",)),
+    (
+        "preempted",
+        ask(evicted("Preempted", "Preempted to accommodate a workload due to reclamation within the cohort; x")),
+        ("by another run due to reclamation within the cohort and waits",),
+    ),
     ("queue-stopped", ask(evicted("ClusterQueueStopped", "The ClusterQueue is stopped")), ("drained",)),
     ("time-limit", ask(evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding")), ("time limit",)),
     ("evicted", ask(evicted("NodeFailures", "…")), ("(NodeFailures)",)),
@@ -513,7 +518,7 @@ FAILED: tuple[Row, ...] = (
         for kind, words in (
             ("hbm", "HBM"),
             ("kernel-memory", "The line"),
-            ("disk-full", "disk of the host is full"),
+            ("disk-full", "A file system that this process writes to is full"),
             ("host-memory", "not the chips' HBM"),
             ("message-too-large", "gRPC"),
             ("checkpoint-damaged", "damaged or missing"),

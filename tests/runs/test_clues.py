@@ -85,7 +85,7 @@ def test_an_eviction_that_is_over_gives_no_clue() -> None:
     assert texts(clues.eviction(evidence(observation(workload=workload(over, QUOTA))))) == []
     now = workload(condition("Evicted", "True", "Preempted", "m"))
     (clue,) = clues.eviction(evidence(observation(workload=now)))
-    assert (clue.text, clue.values) == ("Preempted: m", {"by": "by a run of higher priority"})
+    assert (clue.text, clue.values) == ("Preempted: m", {"by": "by another run"})
 
 
 @pytest.mark.parametrize(

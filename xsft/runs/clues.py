@@ -28,7 +28,7 @@ def kueue(evidence: Evidence) -> Iterator[Clue]:
 
 def eviction(evidence: Evidence) -> Iterator[Clue]:
     """Yield `reason: message` of the condition Evicted=True."""
-    by = f"by {evidence.preemptor}" if evidence.preemptor else "by a run of higher priority"
+    by = f"by {evidence.preemptor or 'another run'}"
     for condition, where in _workload_conditions(evidence, "Evicted"):
         if condition.status == "True":
             yield Clue(text=f"{condition.reason}: {condition.message}", where=where, values={"by": by})
