@@ -22,7 +22,7 @@ from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
-from xsft.workers.evaluation_archive import program_digest
+from xsft.workers.delivery import programs_digest
 
 ROOT = Path(__file__).parent.parent
 FILES = tuple(sorted((ROOT / "workloads").glob("*.yaml")))
@@ -63,7 +63,7 @@ def _pushed(name: str) -> ImageFacts:
     """Return the facts of an image pushed to the registry of places.yaml's main."""
     repository = f"us-docker.pkg.dev/my-project/xsft/{name.replace('_', '-')}"
     digest = f"sha256:{'0123456789abcdef' * 4}"
-    return ImageFacts(name=name, repository=repository, digest=digest, maxtext="0.2.5", evaluate=program_digest())
+    return ImageFacts(name=name, repository=repository, digest=digest, maxtext="0.2.5", evaluate=programs_digest())
 
 
 def intent_of(spec: WorkloadSpec) -> Intent:

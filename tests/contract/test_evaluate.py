@@ -17,14 +17,15 @@ from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.base.stage import StageEnd
 from xsft.catalog.packaged import located
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import pod_argv
+from xsft.evaluation.program import evaluation_argv
 from xsft.evaluation.report import EvaluationReport, from_json
 from xsft.records.record_files import record_store
-from xsft.stages.evaluate import LocalEvaluation, find_evaluation, perform
+from xsft.stages.evaluate import LocalEvaluation
 from xsft.stages.evaluate_plan import plan_evaluate
 from xsft.stages.evaluation_end import read_report
+from xsft.stages.once import do_once, end_of_stage, find_job
 from xsft.verbs.cli import main
-from xsft.workers.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_archive, program_digest
+from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, programs_archive, programs_digest
 
 pytestmark = pytest.mark.trainer
 
@@ -57,13 +58,18 @@ def planned(memorised: Memorised) -> EvaluationPlan:
 
 
 def performed(memorised: Memorised, plan: EvaluationPlan) -> StageEnd:
-    return perform(LocalEvaluation(plan=plan, machine=lambda: memorised.machine, progress=lambda _line: None))
+    job = evaluation(memorised, plan)
+    return end_of_stage(do_once(job), job.fix)
+
+
+def evaluation(memorised: Memorised, plan: EvaluationPlan) -> LocalEvaluation:
+    return LocalEvaluation(look=lambda: plan, machine=lambda: memorised.machine, progress=lambda _line: None)
 
 
 @pytest.fixture(scope="module")
 def report(memorised: Memorised) -> EvaluationReport:
     plan = planned(memorised)
-    assert find_evaluation(plan).state == "missing"
+    assert find_job(evaluation(memorised, plan)).state == "missing"
     end = performed(memorised, plan)
     assert (end.action, end.state) == ("created", "done"), end
     assert end.result is not None
@@ -117,7 +123,7 @@ def test_a_finished_evaluation_is_not_repeated(report: EvaluationReport, memoris
     end = performed(memorised, plan)
     assert (end.action, end.state) == ("done", "done")
     assert sorted(Path(plan.output, plan.run_name).rglob("*")) == before
-    assert find_evaluation(plan).result == end.result
+    assert find_job(evaluation(memorised, plan)).result == end.result
 
 
 def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(
@@ -127,8 +133,8 @@ def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(
     rows fill no batch of four."""
     here = replace(planned(memorised), directory=str(tmp_path / "result"))
     stem = str(tmp_path / "attempt-1")
-    (tmp_path / ARCHIVE).write_bytes(program_archive())
-    named = pod_argv(here, end={"attempt": {"attempt": 1}, "attempt_stem": stem}, carried=program_digest())
+    (tmp_path / ARCHIVE).write_bytes(programs_archive())
+    named = evaluation_argv(here, end={"attempt": {"attempt": 1}, "attempt_stem": stem}, carried=programs_digest())
     argv = tuple(word.replace(FOLDER_IN_IMAGE, str(tmp_path)) for word in named)
     statuses = measured_by(2, argv, memorised=memorised, folder=tmp_path)
     assert statuses == [0, 0], [(tmp_path / f"host-{host}").read_text()[-3000:] for host in range(2)]

@@ -33,10 +33,10 @@ from xsft.machine.pid_namespace import Containment
 from xsft.machine.process import own_environment
 from xsft.records.record_files import RecordStore, record_store
 from xsft.spec.facts import SourceFacts
-from xsft.stages.export import ExportResult, ExportWork, export_here
-from xsft.stages.export_verify import read_folder, verify_folders, verify_logits
-from xsft.stages.export_work import ExportShop
-from xsft.stages.exported import plan_export, sizes_in, training_of
+from xsft.stages.export import ExportResult, ExportWork
+from xsft.stages.exported import plan_export, read_folder, sizes_in, training_of
+from xsft.stages.once import do_once
+from xsft.stages.verify import ExportShop, verify_folders, verify_logits
 from xsft.weights.engines import model_type
 from xsft.weights.export_estimate import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
@@ -76,7 +76,7 @@ class Lab(Struct, frozen=True, kw_only=True):
             say=lambda _line: None,
             engine=(lambda: self.engine) if logits else None,
         )
-        return export_here(work)
+        return do_once(work)
 
     def shop(self, **env: str) -> ExportShop:
         machine = Machine(python=self.machine.python, env={**self.machine.env, **env}, cache=self.machine.cache)
@@ -137,22 +137,22 @@ def adapters(lab: Lab) -> Path:
 
 
 def test_a_full_export_is_verified_and_gives_the_trained_answer(full: ExportResult, lab: Lab) -> None:
-    assert (full.outcome, full.reason) == ("completed", None)
-    assert full.verification is not None
-    assert (full.verification.compared, full.verification.changed) == (310, 310)
-    folder = Path(str(full.folder))
+    assert (full.end.outcome, full.end.reason) == ("completed", None)
+    assert full.end.verification is not None
+    assert (full.end.verification.compared, full.end.verification.changed) == (310, 310)
+    folder = Path(str(full.end.result))
     assert (folder / "chat_template.jinja").read_text() == TEMPLATE
     generation = json.loads((folder / "generation_config.json").read_text())
     assert generation["eos_token_id"] == [0]
     again = lab.export("tiny", ExportRequest(), logits=False)
-    assert (again.action, again.folder) == ("finished", full.folder)
+    assert (again.action, again.end.result) == ("finished", full.end.result)
 
 
 def test_verification_detects_each_wrong_layout(full: ExportResult, lab: Lab) -> None:
     """By one start of MaxText for the values, which TensorStore reads from a bucket, and one for the logits, of all
     folders together."""
-    assert full.folder
-    right = Path(full.folder)
+    assert full.end.result
+    right = Path(full.end.result)
     wrong = list(wrong_layouts(right, lab.folder / "wrong"))
     trained, base = "gs://my-bucket/tiny/checkpoints/2/model_params", "gs://my-bucket/base/0/items"
     in_bucket = replace(full.plan, inputs=replace(full.plan.inputs, weights=trained, base=base))
@@ -186,12 +186,12 @@ def test_a_pod_exports_verifies_copies_and_records_the_end_last(adapters: Path, 
 def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
     merged: ExportResult, adapters: Path, lab: Lab
 ) -> None:
-    assert (merged.outcome, merged.reason) == ("completed", None)
-    assert merged.verification is not None
-    assert (merged.verification.trained, merged.verification.changed) == (196, 196)
+    assert (merged.end.outcome, merged.end.reason) == ("completed", None)
+    assert merged.end.verification is not None
+    assert (merged.end.verification.trained, merged.end.verification.changed) == (196, 196)
     peft = arrays(adapters)
     scale = json.loads((adapters / "adapter_config.json").read_text())
-    held = arrays(Path(str(merged.folder)))
+    held = arrays(Path(str(merged.end.result)))
     base = arrays(lab.folder / "model")
     assert len(peft) == 2 * 196
     for name, before in base.items():
@@ -203,7 +203,7 @@ def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
 
 def test_a_merged_export_in_bfloat16_answers_as_maxtext_with_the_rounded_sum(merged: ExportResult, lab: Lab) -> None:
     """The tensors of the merged export, rounded: what the exporter writes for bfloat16."""
-    exact = Path(str(merged.folder))
+    exact = Path(str(merged.end.result))
     tensors = {name: rounded(one) for name, one in arrays(exact).items()}
     right = copied(exact, lab.folder / "rounded", tensors)
     mixed = {name: one.T if name.endswith("self_attn.o_proj.weight") else one for name, one in tensors.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
 from xsft.data import library_rows
 from xsft.data.read_rows import read_rows
+from xsft.environments.ask import PROGRAMS
 from xsft.planning import api
 from xsft.workers.row_rules import RowRules, judge_row
 
@@ -63,10 +65,12 @@ def test_check_judges_rows_of_parquet_for_grain(
 
 
 def test_a_row_group_that_is_too_large_is_noted(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
-    worker = tmp_path / "rows_worker.py"
-    worker.write_text(library_rows.WORKER.read_text().replace("128 * 2**20", "1"))
+    programs = tmp_path / "programs"
+    shutil.copytree(PROGRAMS, programs)
+    reader = programs / "row_reader.py"
+    reader.write_text(reader.read_text().replace("128 * 2**20", "1"))
     file = maxtext_pipeline.parquet([GOOD] * 480, file=tmp_path / "rows.parquet")
-    note = library_rows.read_files([file], of="parquet", where="data.hf_train_files", worker=worker).problem
+    note = library_rows.read_files([file], of="parquet", where="data.hf_train_files", programs=programs).problem
     assert note is not None
     assert note.id == "data-not-read"
     assert "row group" in note.message
@@ -120,8 +124,8 @@ def test_a_file_is_read_only_once(maxtext_pipeline: Pipeline, tmp_path: Path) ->
     file = maxtext_pipeline.parquet([GOOD] * 479, file=tmp_path / "rows.parquet")
     found = library_rows.read_files([file], of="parquet", where="data.hf_train_files")
     assert (found.counted, found.problem) == (479, None)
-    missing = tmp_path / "missing.py"
-    assert library_rows.read_files([file], of="parquet", where="data.hf_train_files", worker=missing) == found
+    missing = tmp_path / "missing"
+    assert library_rows.read_files([file], of="parquet", where="data.hf_train_files", programs=missing) == found
 
 
 CSV = {

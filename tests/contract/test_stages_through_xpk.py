@@ -23,7 +23,7 @@ from xsft.launcher.servers import BF16_BYTES, weights_bytes
 from xsft.launcher.slicejob import SliceJob, evaluation_job
 from xsft.planning.steps import Intent, JobPlan
 from xsft.spec.stages import EvaluateStage
-from xsft.stages.export_here import intended_training
+from xsft.stages.export import intended_training
 from xsft.stages.exported import plan_ahead
 from xsft.weights.export_estimate import estimate_export
 from xsft.weights.exporter import ExportRequest
@@ -99,5 +99,7 @@ def _shown(word: str) -> Any:
         if "noted" in sent["notes"]:
             sent["notes"]["noted"]["worker"] = sent["sha256"] = "sha256 of the program that measures"
             return sent
-        return {**sent, "files": sorted(name for name, text in sent["files"].items() if text)}
+        if "files" in sent:
+            return {**sent, "files": sorted(sent["files"])}
+        return {**sent, "sha256": "sha256 of the programs of pods"}
     return word.partition("\n")[0]

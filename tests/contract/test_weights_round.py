@@ -26,13 +26,14 @@ from tests.weightsrounds import FAMILIES, KINDS, Family, question
 from xsft.catalog.packaged import located
 from xsft.catalog.releases import DEFAULT
 from xsft.catalog.weights import weights_failure
+from xsft.environments.ask import Interpreter
+from xsft.environments.ask import ask as ask_program
 from xsft.environments.installed import BuiltEnvironment
 from xsft.environments.uv import uv_environment
 from xsft.machine.paths import own_cache
 from xsft.weights.engines import UNLOADED, model_type
 from xsft.weights.export_verification import LOGITS_BOUNDS
 from xsft.workers.rope_spellings import with_both_spellings
-from xsft.workers.sent import sent_argv
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 ROUND, READS = (Path(__file__).with_name(f"{name}.py") for name in ("weights_round", "reads"))
@@ -155,10 +156,9 @@ def test_logits_of_maxtext_and_of_the_engine_agree_or_the_engine_says_why_it_can
     for name, folder in rounds.items():
         notes = {"folders": [str(folder / "exported")], "file": str(folder / "logits.npz")}
         notes |= {"bound": LOGITS_BOUNDS["bfloat16"]}
-        argv = sent_argv("xsft.workers.compare_logits", notes, (str(tmp_path / name),))
         env = environment(str(tmp_path)) | {"HF_HUB_OFFLINE": "1"}
-        subprocess.run((inference_engine.python, "-I", *argv[1:]), env=env, check=True, capture_output=True)
-        (found[name],) = json.loads((tmp_path / name).read_text())["folders"]
+        interpreter = Interpreter(python=inference_engine.python, env=env)
+        (found[name],) = ask_program(interpreter, "xsft.workers.compare_logits", notes)["folders"]
     unloaded = {model_type(name) for name, verdict in found.items() if "unloaded" in verdict}
     assert unloaded == set(UNLOADED), found
     for name, verdict in found.items():

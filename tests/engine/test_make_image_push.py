@@ -22,7 +22,7 @@ from tests.engine.registryserver import Registry
 from tests.gitrepo import git, made_in
 from tests.images.tiny import Index, index, uv_wheel
 from xsft.machine.paths import own_cache
-from xsft.workers.evaluation_archive import ARCHIVE, FOLDER_IN_IMAGE, program_digest
+from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, programs_digest
 
 pytestmark = pytest.mark.engine
 
@@ -106,7 +106,7 @@ def test_make_image_push_locks_an_image_that_runs_and_a_second_call_does_nothing
     ran = engine.docker("run", "--rm", ref, "python3", "-c", "import maxtext.train as t; print(t.LOSS)")
     assert ran.stdout == "2\n"
     held = engine.docker("run", "--rm", ref, "sha256sum", f"{FOLDER_IN_IMAGE}/{ARCHIVE}").stdout.split()[0]
-    assert held == locked["evaluate"] == program_digest()
+    assert held == locked["evaluate"] == programs_digest()
 
     before = (clone / LOCK).read_bytes()
     assert "nothing to push" in make()

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from xsft.workers.evaluation_archive import ARCHIVE, IN_POD, program_archive, program_digest
-from xsft.workers.sent import carried_argv
+from xsft.evaluation.program import IN_POD
+from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, pod_argv, programs_archive, programs_digest
 
 
-@pytest.mark.parametrize(("content", "held"), [(program_archive() + b" ", "has sha256 "), (b"", "is missing")])
+@pytest.mark.parametrize(("content", "held"), [(programs_archive() + b" ", "has sha256 "), (b"", "is missing")])
 def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
     archive = tmp_path / ARCHIVE
     if content:
         archive.write_bytes(content)
-    _, *argv = carried_argv(IN_POD, {}, (), archive=str(archive), sha256=program_digest())
+    _, *named = pod_argv(IN_POD, {}, (), carried=programs_digest())
+    argv = [word.replace(FOLDER_IN_IMAGE, str(tmp_path)) for word in named]
     done = subprocess.run((sys.executable, "-I", *argv), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert held in done.stderr
-    assert f"the plan expects sha256 {program_digest()}" in done.stderr
+    assert f"the plan expects sha256 {programs_digest()}" in done.stderr

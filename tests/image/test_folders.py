@@ -23,7 +23,7 @@ from xsft.image.folders import (
     read_context,
     refuse_content,
 )
-from xsft.workers.evaluation_archive import program_archive, program_digest
+from xsft.workers.delivery import programs_archive, programs_digest
 
 NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
 PRIVATE_KEY = "-----BEGIN PRIVATE" + " KEY-----\n" + "A" * 64
@@ -112,8 +112,8 @@ def test_code_is_the_users_folders_the_packages_of_forks_and_xsfts_programs(tmp_
         "tunix/__init__.py",
         "xsft/evaluate.zip",
     ]
-    assert files[-1].sha256 == program_digest()
-    assert Path(files[-1].source).read_bytes() == program_archive()
+    assert files[-1].sha256 == programs_digest()
+    assert Path(files[-1].source).read_bytes() == programs_archive()
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from tests.slicejobs import NAME, job, planned
 from xsft.launcher.encoding import command_in_wrapper
 from xsft.planning.planner import job_rendering
 from xsft.trainer.tokenizer_copy import FOLDER
-from xsft.workers.evaluation_archive import program_digest
+from xsft.workers.delivery import programs_digest
 
 
 def test_every_requested_value_of_a_slice_job_is_in_its_manifest() -> None:
@@ -51,12 +51,12 @@ def test_each_host_receives_the_program_and_its_job_byte_for_byte() -> None:
 def test_the_programs_text_is_in_the_command_only_if_the_image_carries_another() -> None:
     carried = job()
     named = json.loads(carried.argv[3])
-    assert (named["sha256"], named["archive"]) == (program_digest(), "/usr/share/xsft/programs/evaluate.zip")
+    assert (named["sha256"], named["archive"]) == (programs_digest(), "/usr/share/xsft/programs/evaluate.zip")
     assert "files" not in named
     older = replace(carried, run=replace(carried.run, evaluation_program="0" * 64))
     sent = json.loads(older.argv[3])
     assert (carried.is_carried, older.is_carried) == (True, False)
-    assert "xsft/workers/measure_weights.py" in sent["files"]
+    assert "measure_weights.py" in sent["files"]
     assert (sent["notes"], older.digest) == (named["notes"], carried.digest)
 
 

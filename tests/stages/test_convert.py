@@ -29,8 +29,9 @@ from xsft.planning.conversion import conversion_plan
 from xsft.records.document import read_record
 from xsft.spec.conversion_inputs import ConversionSource
 from xsft.spec.conversion_record import FILE, from_json
-from xsft.stages.convert import Conversion, ConversionResult, bytes_done, convert_here, lacks, stage_run
+from xsft.stages.convert import Conversion, ConversionResult, bytes_done, lacks
 from xsft.stages.convert_here import look
+from xsft.stages.once import do_once
 from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import ArraysDone, ConversionEvent, ConversionPhase
@@ -99,7 +100,7 @@ class Lab:
 
     def convert(self, workload: api.LoadedWorkload | None = None, **what: Any) -> ConversionResult:
         found = workload or self.workload()
-        return convert_here(self.asked(found, **what))
+        return do_once(self.asked(found, **what))
 
     def asked(self, workload: api.LoadedWorkload, **what: Any) -> Conversion:
         return Conversion(
@@ -135,14 +136,14 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 def test_a_conversion_runs_once_and_is_found_again(lab: Lab) -> None:
     first = lab.convert()
-    assert (first.action, first.outcome, first.reason) == ("created", "completed", None)
-    assert first.checkpoint == f"{first.plan.first}/0/items"
+    assert (first.action, first.end.outcome, first.end.reason) == ("created", "completed", None)
+    assert first.end.result == f"{first.plan.first}/0/items"
     again = lab.convert()
-    assert (again.action, again.checkpoint) == ("finished", first.checkpoint)
-    assert "tiny-convert converted the same weights" in again.why
+    assert (again.action, again.end.result) == ("finished", first.end.result)
+    assert "tiny-convert converted the same weights" in again.end.why
     assert len(lab.runs) == 1
     (intent,) = api.intend((lab.workload(),))
-    assert f"load_parameters_path={first.checkpoint}" in intent.trainer_argv
+    assert f"load_parameters_path={first.end.result}" in intent.trainer_argv
     assert "checkpoint-to-convert" not in {problem.id for problem in intent.problems}
 
 
@@ -156,13 +157,13 @@ def test_both_records_hold_the_source_and_the_outcome(lab: Lab) -> None:
     assert result.record == lab.folder / "out" / "tiny-convert" / "xsft" / "run.json"
     record = read_record(result.record.read_bytes())
     assert (record.outcome, record.last.exit_status, record.unread) == ("completed", 0, ())
-    assert writes(record) == result.checkpoint
+    assert writes(record) == result.end.result
 
 
 def test_another_run_with_the_same_weights_finds_the_conversion(lab: Lab) -> None:
     first = lab.convert()
     other = lab.convert(lab.workload("other"))
-    assert (other.action, other.checkpoint, len(lab.runs)) == ("finished", first.checkpoint, 1)
+    assert (other.action, other.end.result, len(lab.runs)) == ("finished", first.end.result, 1)
     assert not (lab.folder / "out" / "other-convert").exists()
 
 
@@ -235,8 +236,8 @@ def test_a_killed_conversion_is_torn_and_converted_again(lab: Lab) -> None:
     assert look(lab.workload())[0].broken == (plan.first,)
     held = sorted(str(path) for path in torn.rglob("*"))
     again = lab.convert()
-    assert (again.outcome, again.checkpoint) == ("completed", f"{plan.first}-2/0/items")
-    assert plan.first in again.why
+    assert (again.end.outcome, again.end.result) == ("completed", f"{plan.first}-2/0/items")
+    assert plan.first in again.end.why
     assert sorted(str(path) for path in torn.rglob("*")) == held
     assert lab.convert().action == "finished"
     assert again.record is not None
@@ -266,7 +267,7 @@ def test_a_conversion_killed_after_the_save_gets_its_record_completed(lab: Lab) 
     for file in (beside, first.record):
         file.write_text(file.read_text().replace('"completed"', '"running"'))
     again = lab.convert()
-    assert (again.action, again.checkpoint) == ("finished", first.checkpoint)
+    assert (again.action, again.end.result) == ("finished", first.end.result)
     assert (found := from_json(beside.read_bytes()))
     assert found.outcome == "completed"
     assert read_record(first.record.read_bytes()).outcome == "completed"
@@ -280,10 +281,10 @@ def test_ctrl_c_stops_a_conversion_and_the_next_call_starts_again(lab: Lab) -> N
             signal.raise_signal(signal.SIGINT)
 
     stopped = lab.convert(on_event=interrupt)
-    assert (stopped.outcome, stopped.checkpoint) == ("interrupted", None)
+    assert (stopped.end.outcome, stopped.end.result) == ("interrupted", None)
     (lab.folder / "hang").unlink()
     again = lab.convert()
-    assert again.outcome == "completed"
+    assert again.end.outcome == "completed"
     assert stopped.record
     assert [one.outcome for one in read_record(stopped.record.read_bytes()).attempts] == ["interrupted", "completed"]
 
@@ -291,23 +292,23 @@ def test_ctrl_c_stops_a_conversion_and_the_next_call_starts_again(lab: Lab) -> N
 def test_a_failed_converter_reports_its_error_and_the_next_call_uses_a_new_folder(lab: Lab) -> None:
     lab.does(torn=True, exit=1, says=["ValueError: Key model.norm.weight not found in HF checkpoint index."])
     failed = lab.convert()
-    assert (failed.outcome, failed.checkpoint) == ("failed", None)
-    assert "model.norm.weight" in (failed.reason or "")
+    assert (failed.end.outcome, failed.end.result) == ("failed", None)
+    assert "model.norm.weight" in (failed.end.reason or "")
     lab.does()
     again = lab.convert()
-    assert again.checkpoint == f"{failed.plan.first}-2/0/items"
+    assert again.end.result == f"{failed.plan.first}-2/0/items"
 
 
 def test_a_converter_ended_by_a_signal_has_the_signal_as_reason(lab: Lab) -> None:
     lab.does(torn=True, exit=139)
-    assert lab.convert().reason == "to_maxtext was ended by SIGSEGV"
+    assert lab.convert().end.reason == "to_maxtext was ended by SIGSEGV"
 
 
 def test_exit_status_0_without_a_whole_checkpoint_is_a_failure(lab: Lab) -> None:
     lab.does(torn=True)
     failed = lab.convert()
-    assert failed.outcome == "failed"
-    assert "is not the requested checkpoint" in (failed.reason or "")
+    assert failed.end.outcome == "failed"
+    assert "is not the requested checkpoint" in (failed.end.reason or "")
 
 
 def test_a_checkpoint_that_is_not_its_source_fails_and_is_not_used(lab: Lab) -> None:
@@ -315,19 +316,19 @@ def test_a_checkpoint_that_is_not_its_source_fails_and_is_not_used(lab: Lab) -> 
         raise RunFailed("The converted checkpoint is not its source: 3 tensors differ.", fix="Report it.")
 
     done = lab.convert(verify=differs)
-    assert (done.outcome, done.checkpoint) == ("failed", None)
-    assert (done.reason or "").startswith("The converted checkpoint is not its source")
+    assert (done.end.outcome, done.end.result) == ("failed", None)
+    assert (done.end.reason or "").startswith("The converted checkpoint is not its source")
     again = lab.convert()
-    assert (again.action, again.outcome) == ("attempt", "completed")
-    assert again.why.endswith("; 310 tensors equal the source's")
-    assert lab.convert().why.endswith("; 310 tensors equal the source's")
+    assert (again.action, again.end.outcome) == ("attempt", "completed")
+    assert again.end.why.endswith("; 310 tensors equal the source's")
+    assert lab.convert().end.why.endswith("; 310 tensors equal the source's")
 
 
 def test_an_error_after_the_save_is_a_warning(lab: Lab) -> None:
     lab.does(exit=1, says=["RuntimeError: at the very end"])
     result = lab.convert()
-    assert result.outcome == "completed"
-    assert "failed-after-save" in {problem.id for problem in result.warnings}
+    assert result.end.outcome == "completed"
+    assert "failed-after-save" in {problem.id for problem in result.end.warnings}
 
 
 def test_weights_that_change_during_a_conversion_fail_it(lab: Lab) -> None:
@@ -335,21 +336,21 @@ def test_weights_that_change_during_a_conversion_fail_it(lab: Lab) -> None:
     before = config.read_text()
     lab.does(touch=str(config))
     failed = lab.convert()
-    assert failed.outcome == "failed"
-    assert "changed while it was converted" in (failed.reason or "")
+    assert failed.end.outcome == "failed"
+    assert "changed while it was converted" in (failed.end.reason or "")
     config.write_text(before)
     lab.does()
     again = lab.convert()
-    assert (again.outcome, again.checkpoint) == ("completed", f"{failed.plan.first}-2/0/items")
+    assert (again.end.outcome, again.end.result) == ("completed", f"{failed.plan.first}-2/0/items")
 
 
 def test_a_converted_checkpoint_of_another_size_is_a_failure(lab: Lab) -> None:
     lab.does(files={name: content.decode() for name, content in small_files("qwen3-1.7b").items()})
     failed = lab.convert()
-    assert failed.outcome == "failed"
-    assert "does not hold qwen3-0.6b" in (failed.reason or "")
+    assert failed.end.outcome == "failed"
+    assert "does not hold qwen3-0.6b" in (failed.end.reason or "")
     lab.does()
-    assert lab.convert().checkpoint == f"{failed.plan.first}-2/0/items"
+    assert lab.convert().end.result == f"{failed.plan.first}-2/0/items"
 
 
 def test_an_existing_checkpoint_of_another_size_is_passed_over(lab: Lab) -> None:
@@ -358,7 +359,7 @@ def test_an_existing_checkpoint_of_another_size_is_passed_over(lab: Lab) -> None
         file = Path(plan.first) / "0" / "items" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    assert lab.convert().checkpoint == f"{plan.first}-2/0/items"
+    assert lab.convert().end.result == f"{plan.first}-2/0/items"
 
 
 def test_a_folder_with_other_weights_is_left_alone(lab: Lab) -> None:
@@ -367,7 +368,7 @@ def test_a_folder_with_other_weights_is_left_alone(lab: Lab) -> None:
     first = lab.convert(lab.workload(model=model))
     write_model(lab.folder / "model", seed=1)
     second = lab.convert(lab.workload(model=model))
-    assert (first.checkpoint, second.checkpoint) == (
+    assert (first.end.result, second.end.result) == (
         f"{lab.folder}/mine/0/items",
         f"{lab.folder}/mine-2/0/items",
     )
@@ -385,7 +386,10 @@ def test_a_conversion_does_not_use_the_folder_of_a_training(lab: Lab) -> None:
 
 def test_a_conversion_of_the_same_run_with_other_weights_is_refused_meanwhile(lab: Lab) -> None:
     plan, _ = look(lab.workload())
-    with exclusive(stage_run(plan).folder.lock, waiting=lambda: None), pytest.raises(Refused, match="other weights"):
+    with (
+        exclusive(lab.asked(lab.workload()).run_of(plan).folder.lock, waiting=lambda: None),
+        pytest.raises(Refused, match="other weights"),
+    ):
         lab.convert()
 
 
@@ -423,7 +427,7 @@ def test_a_model_of_unknown_size_is_reported_as_unchecked(lab: Lab) -> None:
 
 @pytest.mark.early
 def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.stages.convert.memory_bytes", lambda: 1000)
+    monkeypatch.setattr("xsft.stages.once.memory_bytes", lambda: 1000)
     built: list[str] = []
 
     def build() -> Machine:
@@ -453,7 +457,7 @@ def test_bytes_done_includes_the_growing_download(lab: Lab) -> None:
 
 
 def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.stages.convert.memory_bytes", lambda: 1000)
+    monkeypatch.setattr("xsft.stages.once.memory_bytes", lambda: 1000)
     with pytest.raises(EnvironmentMissing, match="memory") as refused:
         lab.convert()
     assert refused.value.problem_id == "conversion-memory"
@@ -461,6 +465,6 @@ def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypa
     accepted = lab.workload(checks={"conversion-memory": "there is swap"})
     assert "checks-unused" not in {problem.id for problem in look(accepted)[1]}
     done = lab.convert(accepted)
-    assert done.outcome == "completed"
-    (told,) = [problem for problem in done.warnings if problem.id == "conversion-memory"]
+    assert done.end.outcome == "completed"
+    (told,) = [problem for problem in done.end.warnings if problem.id == "conversion-memory"]
     assert (told.severity, "accepted: there is swap" in told.message) == ("note", True)

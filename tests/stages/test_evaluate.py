@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,16 @@ from msgspec.structs import replace
 from tests.localruns import OPEN, local_plan
 from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
-from xsft.base.stage import StageEnd
+from xsft.base.stage import StageEnd, StageFound
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.report import from_json
 from xsft.launch.local_machine import Machine
 from xsft.machine.filelock import exclusive
 from xsft.records.document import read_record
 from xsft.records.record import Record
-from xsft.stages.evaluate import LocalEvaluation, find_evaluation, perform
+from xsft.stages.evaluate import LocalEvaluation
 from xsft.stages.evaluate_plan import plan_evaluate
+from xsft.stages.once import do_once, end_of_stage, find_job
 
 pytestmark = pytest.mark.loopback
 
@@ -39,7 +41,7 @@ with open(os.path.join(here, "starts"), "a") as starts:
     starts.write("x")
 time.sleep(does["sleeps"])
 if isinstance(does["answer"], str):
-    print("xsft evaluate: failed: " + does["answer"], flush=True)
+    json.dump({"error": does["answer"]}, open(answer, "w"))
 elif does["answer"] is not None:
     json.dump(does["answer"], open(answer, "w"))
 sys.exit(does["exit"])
@@ -68,7 +70,13 @@ class Evaluated(Struct, frozen=True, kw_only=True):
 
     def performed(self, said: list[str] | None = None) -> StageEnd:
         progress = (said if said is not None else []).append
-        return perform(LocalEvaluation(plan=self.plan, machine=lambda: self.machine, progress=progress))
+        return end_of_stage(do_once(self.job(progress)), self.job().fix)
+
+    def job(self, progress: Callable[[str], None] = print) -> LocalEvaluation:
+        return LocalEvaluation(look=lambda: self.plan, machine=lambda: self.machine, progress=progress)
+
+    def find(self) -> StageFound:
+        return find_job(self.job())
 
     @property
     def starts(self) -> int:
@@ -119,16 +127,16 @@ def test_an_evaluation_writes_its_report_and_record(evaluated: Evaluated) -> Non
 
 
 def test_an_evaluation_runs_once_and_again_for_other_rules(evaluated: Evaluated) -> None:
-    assert find_evaluation(evaluated.plan).state == "missing"
+    assert evaluated.find().state == "missing"
     first = evaluated.performed()
     assert evaluated.performed().action == "done"
-    assert (find_evaluation(evaluated.plan).state, find_evaluation(evaluated.plan).result) == ("done", first.result)
+    assert (evaluated.find().state, evaluated.find().result) == ("done", first.result)
     assert evaluated.starts == 1
     other = replace(evaluated, plan=planned(evaluated.folder, matches="is 3"))
-    assert find_evaluation(other.plan).state == "missing"
+    assert other.find().state == "missing"
     assert other.performed().result != first.result
     assert evaluated.starts == 2
-    assert find_evaluation(evaluated.plan).state == "done"
+    assert evaluated.find().state == "done"
 
 
 def test_a_failed_verdict_is_kept_without_another_evaluation(evaluated: Evaluated) -> None:
@@ -139,7 +147,7 @@ def test_a_failed_verdict_is_kept_without_another_evaluation(evaluated: Evaluate
     assert (missed.record.outcome, missed.record.last.reason) == ("failed", end.why)
     again = missed.performed()
     assert (again.action, again.verdict, again.why) == ("done", "failed", end.why)
-    assert (find_evaluation(missed.plan).verdict, missed.starts) == ("failed", 1)
+    assert (missed.find().verdict, missed.starts) == ("failed", 1)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +158,7 @@ def test_a_failed_evaluation_is_retried_at_a_new_path(evaluated: Evaluated, answ
     end = evaluated.does(answer, exit=exit).performed()
     assert (end.state, end.result) == ("failed", None)
     assert why in end.why
-    assert (find_evaluation(evaluated.plan).state, evaluated.record.outcome) == ("failed", "failed")
+    assert (evaluated.find().state, evaluated.record.outcome) == ("failed", "failed")
     again = evaluated.does().performed()
     assert (again.action, again.state) == ("attempt", "done")
     assert again.result == f"{evaluated.plan.directory}-2/evaluation.json"
@@ -176,7 +184,7 @@ def test_a_killed_evaluation_is_torn(evaluated: Evaluated) -> None:
     Path(evaluated.plan.directory, "evaluation.json").unlink()
     file = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "run.json"
     file.write_text(file.read_text().replace('"completed"', '"running"'))
-    assert find_evaluation(evaluated.plan).state == "torn"
+    assert evaluated.find().state == "torn"
     end = evaluated.performed()
     assert (end.action, end.state) == ("attempt", "done")
     assert evaluated.record.attempts[0].reason == "xsft or the machine stopped"
@@ -187,7 +195,7 @@ def test_two_concurrent_callers_evaluate_once(evaluated: Evaluated) -> None:
     other: list[StageEnd] = []
     lock = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "lock"
     with exclusive(lock, waiting=lambda: None):
-        assert find_evaluation(evaluated.plan).state == "running"
+        assert evaluated.find().state == "running"
         waiting = threading.Thread(target=lambda: other.append(evaluated.performed(said)))
         waiting.start()
         until(lambda: said)
@@ -201,7 +209,7 @@ def test_weights_that_do_not_exist_are_refused(tmp_path: Path, evaluated: Evalua
     with pytest.raises(Refused, match="no checkpoint of step 40") as refused:
         untrained.performed()
     assert refused.value.problem_id == "evaluation-untrained"
-    assert find_evaluation(untrained.plan).state == "missing"
+    assert untrained.find().state == "missing"
 
 
 def test_weights_larger_than_the_memory_are_refused(evaluated: Evaluated) -> None:
@@ -225,5 +233,5 @@ def test_an_evaluation_does_not_use_the_folder_of_another_run(evaluated: Evaluat
     file.write_text(file.read_text().replace('"evaluation"', '"model"'))
     other = replace(evaluated, plan=planned(evaluated.folder, matches="is 4"))
     with pytest.raises(Refused) as refused:
-        find_evaluation(other.plan)
+        other.find()
     assert refused.value.problem_id == "stage-name-taken"

@@ -22,13 +22,15 @@ from tests.hfmodels import SIZES, shapes, write_model
 from tests.localruns import OPEN
 from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
+from xsft.base.stage import StageFound
 from xsft.launch.local_machine import Machine
 from xsft.records.document import read_record
 from xsft.records.record_files import RecordStore, record_store
 from xsft.runs.local_runs import observe_local
 from xsft.runs.rows import stage_of
-from xsft.stages.export import ExportResult, ExportWork, export_here, find_export, refuse_without_room, stage_end
+from xsft.stages.export import ExportResult, ExportWork, refuse_without_room
 from xsft.stages.exported import plan_export, training_of
+from xsft.stages.once import do_once, end_of_stage, find_job
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
@@ -38,9 +40,11 @@ FAKE = """\
 import json, os, shutil, sys, time
 home, parent = os.path.dirname(os.path.abspath(__file__)), os.getppid()
 does = json.load(open(os.path.join(home, "does.json")))
-step = json.loads(sys.argv[4])["module"].rpartition(".")[2] if sys.argv[1] == "-I" else "exporter"
+step = sys.argv[3].rpartition(".")[2] if sys.argv[1] == "-I" else "exporter"
 open(os.path.join(home, "steps"), "a").write(step + "\\n")
 if step == "export_container":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)  # ended with xsft, as in a PID namespace
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 while os.path.exists(os.path.join(home, "hang-" + step)):
     time.sleep(0.01)
@@ -51,7 +55,7 @@ if step == "exporter":
     shutil.copytree(os.path.join(home, "model"), keys["base_output_directory"], dirs_exist_ok=True)
     print("ValueError: no room" if does.get("exit") else "saved", flush=True)
     sys.exit(does.get("exit", 0))
-json.dump(does.get(step, {"ends": [0], "config": ""}), open(sys.argv[5], "w"))
+json.dump(does.get(step, {"ends": [0], "config": ""}), open(sys.argv[-1], "w"))
 """
 EXPECTED = {name: list(shape) for name, shape in shapes().items()}
 SAME = {"compared": 310, "wrong": [], "unread": [], "trained": 310, "changed": 310, "base": ""}
@@ -96,7 +100,10 @@ class Lab(Struct, frozen=True, kw_only=True):
         return ExportWork(look=self.plan, machine=lambda: machine, say=lambda _line: None)
 
     def export(self) -> ExportResult:
-        return export_here(self.work())
+        return do_once(self.work())
+
+    def find(self) -> StageFound:
+        return find_job(self.work())
 
     def steps(self) -> list[str]:
         file = self.folder / "steps"
@@ -130,15 +137,15 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:
-    assert find_export(lab.plan()).state == "missing"
+    assert lab.find().state == "missing"
     done = lab.export()
-    assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
-    assert done.folder == lab.plan().first == str(lab.folder / "tiny-export" / lab.plan().digest[:12])
-    assert lab.steps() == ["exporter", "model_files", "compare_export"]
+    assert (done.action, done.end.outcome, done.end.reason) == ("created", "completed", None)
+    assert done.end.result == lab.plan().first == str(lab.folder / "tiny-export" / lab.plan().digest[:12])
+    assert lab.steps() == ["export_container", "exporter", "model_files", "compare_export"]
     again = lab.export()
-    assert (again.action, again.folder) == ("finished", done.folder)
-    assert len(lab.steps()) == 3
-    assert (find_export(lab.plan()).state, find_export(lab.plan()).result) == ("done", done.folder)
+    assert (again.action, again.end.result) == ("finished", done.end.result)
+    assert len(lab.steps()) == 4
+    assert (lab.find().state, lab.find().result) == ("done", done.end.result)
     record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
     assert (record.run_name, record.last.outcome, record.target) == ("tiny-export", "completed", "local")
     entries = [entry for entry in lab.store.local_index().entries if entry.run_name == "tiny-export"]
@@ -151,8 +158,8 @@ def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
     lab.save(4)
     second = lab.export()
     assert second.plan.inputs.step == 4
-    assert second.folder != first.folder
-    assert lab.plan(ExportRequest(step=2)).whole == first.folder
+    assert second.end.result != first.end.result
+    assert lab.plan(ExportRequest(step=2)).whole == first.end.result
     with pytest.raises(UsageError, match="no checkpoint of step 3"):
         lab.plan(ExportRequest(step=3))
 
@@ -161,13 +168,13 @@ def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
 @pytest.mark.parametrize("step", ["exporter", "model_files", "compare_export"])
 def test_an_export_killed_in_any_step_is_kept_and_the_next_uses_another_path(lab: Lab, step: str) -> None:
     with lab.hanging(step) as process:
-        assert find_export(lab.plan()).state == "running"
+        assert lab.find().state == "running"
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert find_export(lab.plan()).state == "torn"
+    assert lab.find().state == "torn"
     first = Path(lab.plan().first)
     held = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.suffix != ".log"}
-    done = stage_end(lab.export())
+    done = end_of_stage(lab.export(), "")
     assert (done.action, done.state, done.result) == ("attempt", "done", f"{first}-2")
     assert held.items() <= {path: path.stat().st_mtime_ns for path in first.rglob("*")}.items()
     record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
@@ -179,7 +186,7 @@ def test_an_export_killed_before_its_run_record_ends_is_found_complete(lab: Lab)
     file = lab.folder / "tiny-export" / "xsft" / "run.json"
     file.write_text(file.read_text().replace('"completed"', '"running"'))
     again = lab.export()
-    assert (again.action, again.folder) == ("finished", done.folder)
+    assert (again.action, again.end.result) == ("finished", done.end.result)
     assert read_record(file.read_bytes()).last.outcome == "completed"
 
 
@@ -190,7 +197,7 @@ def test_two_concurrent_callers_export_once(lab: Lab) -> None:
         done = lab.export()
         (lab.folder / "hung").rename(lab.folder / "hang-exporter")
         assert process.wait() == 0
-    assert (done.action, done.outcome) == ("finished", "completed")
+    assert (done.action, done.end.outcome) == ("finished", "completed")
     assert lab.steps().count("exporter") == 1
 
 
@@ -204,28 +211,28 @@ def test_two_concurrent_callers_export_once(lab: Lab) -> None:
 def test_an_export_whose_verification_fails_is_not_complete(lab: Lab, answer: dict[str, Any], said: str) -> None:
     lab.does(**answer)
     done = lab.export()
-    assert (done.outcome, done.folder) == ("failed", None)
-    assert said in str(done.reason)
-    seen = find_export(lab.plan())
+    assert (done.end.outcome, done.end.result) == ("failed", None)
+    assert said in str(done.end.reason)
+    seen = lab.find()
     assert seen.state == "failed"
     assert said in seen.why
     lab.does()
-    assert lab.export().folder == f"{lab.plan().first}-2"
+    assert lab.export().end.result == f"{lab.plan().first}-2"
 
 
 @pytest.mark.early
 def test_a_failed_exporter_reports_its_error(lab: Lab) -> None:
     lab.does(exit=1)
     done = lab.export()
-    assert (done.outcome, done.reason) == ("failed", "ValueError: no room")
+    assert (done.end.outcome, done.end.reason) == ("failed", "ValueError: no room")
 
 
 def test_an_export_with_a_truncated_file_is_incomplete(lab: Lab) -> None:
     done = lab.export()
-    weights = Path(str(done.folder)) / "model.safetensors"
+    weights = Path(str(done.end.result)) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert lab.plan().whole is None
-    assert lab.export().folder == f"{done.folder}-2"
+    assert lab.export().end.result == f"{done.end.result}-2"
 
 
 def test_a_run_with_the_name_of_the_export_is_not_overwritten(lab: Lab) -> None:

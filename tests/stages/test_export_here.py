@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.localruns import local_plan
-from xsft.stages.export_here import intended_training
+from xsft.stages.export import intended_training
 
 
 def test_a_training_that_has_not_begun_has_the_names_of_its_plan(tmp_path: Any) -> None:

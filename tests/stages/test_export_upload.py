@@ -12,9 +12,9 @@ from tests.fakes.gcs import Bucket, serving
 from tests.stages.test_export import Lab
 from tests.stages.test_export import lab as lab  # noqa: PLC0414 - its fixture
 from xsft.base.errors import EnvironmentMissing, UsageError
-from xsft.stages.export import ExportResult, ExportWork
-from xsft.stages.export_upload import ExportRoute, export_by, find_upload
+from xsft.stages.export import ExportResult, ExportRoute, ExportWork, export_by
 from xsft.stages.exported import training_of
+from xsft.stages.once import find_job
 from xsft.weights.export_record import FILE, from_json
 from xsft.weights.exporter import ExportRequest
 
@@ -30,7 +30,7 @@ class Uploads(Struct, frozen=True, kw_only=True):
         return ExportRoute(trained=training_of("tiny", self.lab.store), asked=ExportRequest(), to=to)
 
     def work(self, to: str = TO) -> ExportWork:
-        return replace(self.lab.work(), look=self.route(to).here)
+        return replace(self.lab.work(), look=self.route(to).plan)
 
     def export(self, to: str = TO) -> ExportResult:
         return export_by(self.route(to), self.work(to))
@@ -47,12 +47,12 @@ def uploads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads]:
 
 
 def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> None:
-    assert find_upload(uploads.route()).state == "missing"
+    assert find_job(uploads.work()).state == "missing"
     done = uploads.export()
-    assert (done.action, done.outcome, done.reason) == ("created", "completed", None)
-    assert done.folder == uploads.route().plan().directory
+    assert (done.action, done.end.outcome, done.end.reason) == ("created", "completed", None)
+    assert done.end.result == uploads.route().plan().directory
     name = done.plan.digest[:12]
-    assert done.folder == f"{TO}/tiny-export/{name}"
+    assert done.end.result == f"{TO}/tiny-export/{name}"
     assert set(uploads.names()) == {
         *(f"{name}/{file}" for file in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")),
         *(f"{name}/{file}" for file in (FILE, "xsft/copying.json")),
@@ -61,13 +61,13 @@ def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> Non
     assert record is not None
     assert record.verification is not None
     assert (record.outcome, record.verification.compared) == ("completed", 310)
-    assert (find_upload(uploads.route()).state, find_upload(uploads.route()).result) == ("done", done.folder)
+    assert (find_job(uploads.work()).state, find_job(uploads.work()).result) == ("done", done.end.result)
     steps = uploads.lab.steps()
     assert uploads.export().action == "finished"
-    assert uploads.lab.steps() == steps == ["exporter", "model_files", "compare_export", "export_container"]
+    assert uploads.lab.steps() == steps == ["export_container", "exporter", "model_files", "compare_export"]
 
 
-def test_a_failed_copy_is_incomplete_and_the_next_call_copies_the_same_folder(uploads: Uploads) -> None:
+def test_a_failed_copy_is_incomplete_and_the_next_call_exports_to_another_path(uploads: Uploads) -> None:
     first = uploads.route().plan().directory
     taken = f"{first.removeprefix('gs://my-bucket/')}/config.json"
 
@@ -76,13 +76,13 @@ def test_a_failed_copy_is_incomplete_and_the_next_call_copies_the_same_folder(up
             uploads.bucket.objects[taken] = b"of somebody"
 
     done = export_by(uploads.route(), replace(uploads.work(), say=say))
-    assert (done.outcome, done.folder, done.plan.whole) == ("failed", None, None)
-    assert "PreconditionFailed" in str(done.reason)
+    assert (done.end.outcome, done.end.result, done.plan.whole) == ("failed", None, None)
+    assert "PreconditionFailed" in str(done.end.reason)
     assert uploads.bucket.objects[taken] == b"of somebody"
-    seen = find_upload(uploads.route())
-    assert (seen.state, seen.why.endswith(f"not copied to {first}-2")) == ("missing", True)
-    assert uploads.export().folder == f"{first}-2"
-    assert uploads.lab.steps().count("exporter") == 1
+    seen = find_job(uploads.work())
+    assert (seen.state, "PreconditionFailed" in seen.why) == ("failed", True)
+    assert uploads.export().end.result == f"{first}-2"
+    assert uploads.lab.steps().count("exporter") == 2
 
 
 def test_an_export_to_the_hub_without_a_login_is_refused_before_it_starts(uploads: Uploads) -> None:

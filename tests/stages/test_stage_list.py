@@ -35,7 +35,7 @@ def test_a_workload_of_this_machine_has_stages_of_this_machine(tmp_path: Path) -
     workload = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())
     file = tmp_path / "w.yaml"
     file.write_text(yaml.safe_dump({**workload, "stages": {"export": {}}}))
-    assert kinds(file) == [("TrainHere", "train", "r"), ("ExportHere", "export", "r-export")]
+    assert kinds(file) == [("TrainHere", "train", "r"), ("StageHere", "export", "r-export")]
 
 
 def test_a_stage_that_cannot_be_planned_has_its_problems(tmp_path: Path) -> None:

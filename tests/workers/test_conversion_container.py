@@ -78,7 +78,7 @@ class Container:
         )
         assert python == "python3"
         sent = json.loads(rest[2])
-        sent["files"]["xsft/workers/compare_source.py"] = WORKER.format(answer=compares)
+        sent["files"]["compare_source.py"] = WORKER.format(answer=compares)
         argv = (sys.executable, *rest[:2], json.dumps(sent), *rest[3:])
         given = {"STORAGE_EMULATOR_HOST": self._bucket.url, "PATH": os.environ["PATH"], **(env or {})}
         pipe = subprocess.PIPE

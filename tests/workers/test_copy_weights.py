@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.gcs import Bucket, serving
 from tests.hfmodels import write_model
 from xsft.workers.copy_weights import INDEX, main
-from xsft.workers.sent import text_of
+from xsft.workers.delivery import text_of
 
 FOLDER = "runs/tiny-export/0123456789ab"
 SOURCE = f"gs://my-bucket/{FOLDER}"

@@ -27,13 +27,12 @@ from tests.stories import intent_of, spec_of
 from tests.until import until
 from xsft.base.moments import moment
 from xsft.launcher.cpujob import run_off_slice
-from xsft.launcher.export_command import exported_argv, uploaded_argv
+from xsft.launcher.export_command import exported_argv
 from xsft.records.document import read_facts
 from xsft.records.record import AttemptFacts
 from xsft.spec.export_inputs import ExportInputs
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import FILE, ExportRecord, from_json
-from xsft.weights.export_verification import Verification
 
 pytestmark = pytest.mark.contract
 EXPORTER = """
@@ -82,23 +81,16 @@ class Pod:
         plan = self.plan(replace(INPUTS, hub=hub.repo) if hub else INPUTS)
         run = run_off_slice(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
         plan = replace(plan, argv=(*plan.argv, str(status)))
-        python, *rest = exported_argv(plan, run=replace(run, spec=run.spec.model_copy(update={"output": self.root})))
+        spec = run.spec.model_copy(update={"output": self.root})
+        python, *rest = exported_argv(plan, run=replace(run, spec=spec, evaluation_program=None))
         sent = json.loads(rest[2])
         answer = {**ANSWER, "folders": [{**SAME, **changes}]}
-        sent["files"]["xsft/workers/compare_export.py"] = WORKER.format(answer=answer)
-        sent["files"]["xsft/workers/model_files.py"] = WORKER.format(answer={"ends": [], "config": ""})
+        sent["files"]["compare_export.py"] = WORKER.format(answer=answer)
+        sent["files"]["model_files.py"] = WORKER.format(answer={"ends": [], "config": ""})
         sent["notes"]["attempt_stem"] = f"{self.root}/tiny-export/xsft/attempt-2"
         argv = (self.python, *rest[:2], json.dumps(sent), *rest[3:])
         assert python == "python3"
         return self._started(argv, hub=hub)
-
-    def copy(self, hub: Hub) -> tuple[int, str]:
-        """Copy the folder that is written already, as an export on this machine does."""
-        plan = self.plan(replace(INPUTS, hub=hub.repo))
-        _, *rest = uploaded_argv(plan, Verification(tensors=1, compared=1))
-        with self._started((self.python, *rest), hub=hub) as process:
-            said, _ = process.communicate(timeout=300)
-        return process.returncode, said
 
     def _started(self, argv: tuple[str, ...], *, hub: Hub | None) -> subprocess.Popen[str]:
         env = {"STORAGE_EMULATOR_HOST": self.bucket.url, "PATH": os.environ["PATH"], "TMPDIR": str(self.scratch)}
@@ -205,7 +197,7 @@ def test_hub_gets_one_commit_in_an_empty_repository(tmp_path: Path, maxtext_pyth
         assert record.files == {name: len(hub.files[name]) for name in ("config.json", "model.safetensors")}
         assert (record.outcome, record.commit) == ("completed", f"{1:040x}")
         pod.directory += "-2"
-        status, said = pod.copy(hub)
+        status, said = pod.run(hub=hub)
         assert status == 0, (said, hub.asked)
         assert (pod.record.outcome, len(hub.commits)) == ("completed", 2)
         hub.commits.append(("by hand", {**hub.files, "notes.txt": b"1"}))

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from xsft.weights.export_verification import LOGITS_BOUNDS, LogitsVerdict, logits_problems
-from xsft.workers.export_judging import base_problems, config_problems, header_problems, values_problems
+from xsft.weights.export_verification import LOGITS_BOUNDS, LogitsVerdict
+from xsft.workers.export_judging import (
+    base_problems,
+    config_problems,
+    header_problems,
+    logits_problems,
+    values_problems,
+)
 from xsft.workers.safetensors import TensorHeader
 
 EXPECTED: dict[str, tuple[int, ...]] = {"embed": (8, 4), "norm": (4,)}
@@ -85,7 +92,6 @@ VERDICT = LogitsVerdict(greatest_difference=1e-5, greatest_logit=1.0, positions=
     ids=["all agree", "number of positions", "the worst position", "not loaded"],
 )
 def test_logits_that_differ_are_described(verdict: LogitsVerdict, words: str | None) -> None:
-    assert verdict.agrees is (words is None)
-    said = "; ".join(logits_problems(verdict, bound=LOGITS_BOUNDS["bfloat16"]))
+    said = "; ".join(logits_problems(to_builtins(verdict), bound=LOGITS_BOUNDS["bfloat16"]))
     assert (words or "") in said
     assert bool(said) == (words is not None)

@@ -5,7 +5,6 @@ and every other format and compression that datasets reads.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from xsft import workers
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, error, note
 from xsft.data.facts import DataFacts, KeyRule, SampledRow
 from xsft.data.kinds import clash_in
 from xsft.data.row_files import RowFile
 from xsft.environments import environments
-from xsft.machine import process
+from xsft.environments.ask import PROGRAMS, Interpreter, ask
 from xsft.machine.files import write_private
 from xsft.machine.parallel import all_answers
 from xsft.machine.paths import own_cache
@@ -29,7 +27,7 @@ from xsft.machine.process import own_environment
 from xsft.machine.scratch import scratch_folder
 from xsft.trainer.local import OFFLINE
 
-WORKER = Path(workers.__file__).with_name("row_reader.py")
+READER = "xsft.workers.row_reader"
 ROWS = 200
 """Rows read of each file."""
 FILES = 8
@@ -57,15 +55,15 @@ class _FileCopy(Struct, frozen=True, kw_only=True):
     whole: bool = True
 
 
-def read_files(files: Sequence[Path], *, of: str, where: str, worker: Path = WORKER) -> DataFacts:
-    """Return the facts of the files. Files that have not changed are not read again. `worker`: the program that
-    reads.
+def read_files(files: Sequence[Path], *, of: str, where: str, programs: Path = PROGRAMS) -> DataFacts:
+    """Return the facts of the files. Files that have not changed are not read again. `programs`: the folder of
+    the program that reads.
     """
     try:
         copies = tuple(_copy(file) for file in files[:FILES])
     except OSError as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
-    return _facts_of_copies(copies, of=of, where=where, beginning_bytes=0, whole=len(files) <= FILES, worker=worker)
+    return _facts_of_copies(copies, of=of, where=where, beginning_bytes=0, whole=len(files) <= FILES, programs=programs)
 
 
 def read_bucket_files(files: Sequence[RowFile], *, of: str, where: str) -> DataFacts:
@@ -108,13 +106,13 @@ def _footer(file: RowFile) -> bytes:
 
 
 def _facts_of_copies(
-    copies: Sequence[_FileCopy], *, of: str, where: str, beginning_bytes: int, whole: bool, worker: Path = WORKER
+    copies: Sequence[_FileCopy], *, of: str, where: str, beginning_bytes: int, whole: bool, programs: Path = PROGRAMS
 ) -> DataFacts:
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return DataFacts(problem=_not_read(where, f"MaxText's environment, which reads {of}, is not built."))
     try:
-        found = _ask_for_rows(str(maxtext.python), copies, of=of, beginning_bytes=beginning_bytes, worker=worker)
+        found = _ask_for_rows(str(maxtext.python), copies, of=of, beginning_bytes=beginning_bytes, programs=programs)
     except (XsftError, OSError, ValueError) as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
     pairs = tuple(zip(copies, found, strict=False))
@@ -138,7 +136,7 @@ def _count_all_rows(found: Sequence[tuple[_FileCopy, dict[str, Any]]], of: str) 
 
 
 def _ask_for_rows(
-    python: str, files: Sequence[_FileCopy], *, of: str, beginning_bytes: int, worker: Path
+    python: str, files: Sequence[_FileCopy], *, of: str, beginning_bytes: int, programs: Path
 ) -> list[dict[str, Any]]:
     kept = own_cache() / f"{of}-rows" / f"{_digest_of_copies(files)}.json"
     try:
@@ -146,22 +144,12 @@ def _ask_for_rows(
     except (OSError, msgspec.MsgspecError):
         pass
     env = own_environment(HF_HOME=str(own_cache() / "huggingface"), **OFFLINE)
-    # -I: neither the user's site nor the checkout can shadow pyarrow.
-    argv = (
-        python,
-        "-I",
-        str(worker),
-        of,
-        str(ROWS),
-        str(beginning_bytes),
-        *(str(file.path.absolute()) for file in files),
-    )
-    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S)
-    found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
-    if len(found) != len(files):
-        raise XsftError(f"its worker did not answer: {done.stderr.strip()[-200:]}")
-    write_private(kept, msgspec.json.encode(found))
-    return found
+    interpreter = Interpreter(python=Path(python), env=env, cwd=Path("/"), timeout_s=TIMEOUT_S)
+    paths = [str(file.path.absolute()) for file in files]
+    question = {"format": of, "rows": ROWS, "bytes": beginning_bytes, "files": paths}
+    answers: list[dict[str, Any]] = ask(interpreter, READER, question, folder=programs)
+    write_private(kept, msgspec.json.encode(answers))
+    return answers
 
 
 def _digest_of_copies(files: Sequence[_FileCopy]) -> str:

@@ -10,16 +10,15 @@ from typing import Protocol
 
 import msgspec
 
-from xsft import workers
 from xsft.base.errors import XsftError
 from xsft.data.facts import RoundTokens
 from xsft.environments import environments
-from xsft.machine import process
+from xsft.environments.ask import Interpreter, ask
 from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 
-WORKER = Path(workers.__file__).with_name("token_counter.py")
+COUNTER = "xsft.workers.token_counter"
 TIMEOUT_S = 15.0
 """A tokenizer of transformers takes 2 s on a quiet machine, mostly imports."""
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model")
@@ -44,8 +43,8 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     maxtext = environments.find_environment("maxtext")
     if maxtext is None or not texts:
         return ()
-    question = json.dumps({"tokenizer": tokenizer, "texts": texts})
-    kept = own_cache() / "token-counts" / f"{_tokens_digest(question, tokenizer, maxtext.digest)}.json"
+    question = {"tokenizer": tokenizer, "texts": texts}
+    kept = own_cache() / "token-counts" / f"{_tokens_digest(json.dumps(question), tokenizer, maxtext.digest)}.json"
     try:
         return _ROUNDS.decode(kept.read_bytes())
     except (OSError, msgspec.MsgspecError):
@@ -58,11 +57,10 @@ def count_tokens(texts: Texts, /, *, tokenizer: str, timeout_s: float = TIMEOUT_
     return found
 
 
-def _count_tokens(python: Path, question: str, *, timeout_s: float) -> Rounds:
-    # -I: neither the user's site nor the checkout can shadow a library.
-    argv, env = (str(python), "-I", str(WORKER)), own_environment(HF_HUB_OFFLINE="1")
-    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=timeout_s, stdin=question)
-    return _ROUNDS.decode(done.stdout)
+def _count_tokens(python: Path, question: object, *, timeout_s: float) -> Rounds:
+    env = own_environment(HF_HUB_OFFLINE="1")
+    interpreter = Interpreter(python=python, env=env, cwd=Path("/"), timeout_s=timeout_s)
+    return _ROUNDS.decode(json.dumps(ask(interpreter, COUNTER, question)))
 
 
 def _tokens_digest(question: str, tokenizer: str, environment: str) -> str:

@@ -26,7 +26,7 @@ from xsft.image.recipe import DOCKERFILE, LOCK_FILE
 from xsft.machine.files import write_atomic
 from xsft.machine.paths import own_cache, private_folder
 from xsft.machine.regular import read_bytes, read_text
-from xsft.workers.evaluation_archive import ARCHIVE, program_archive
+from xsft.workers.delivery import ARCHIVE, programs_archive
 
 FOLDER = "images"
 CODE_DOCKERFILE = "code.Dockerfile"
@@ -123,7 +123,7 @@ def read_code(folders: Iterable[Path], trees: Mapping[str, Path]) -> tuple[Conte
                 )
             files[file.path] = file
     packages = [file for name, root in trees.items() for file in _read_package(root, name)]
-    return (*files.values(), *packages, _evaluation_program())
+    return (*files.values(), *packages, _pod_programs())
 
 
 def refuse_content(files: Sequence[ContextFile], *, accept: Iterable[str], searched: str = "") -> tuple[Problem, ...]:
@@ -164,9 +164,9 @@ def _read_package(root: Path, name: str) -> tuple[ContextFile, ...]:
     )
 
 
-def _evaluation_program() -> ContextFile:
-    """Return the program of an evaluation's pods as a file; kept in the cache, because a layer is made from files."""
-    content = program_archive()
+def _pod_programs() -> ContextFile:
+    """Return the programs of pods as one file; kept in the cache, because a layer is made from files."""
+    content = programs_archive()
     sha256 = hashlib.sha256(content).hexdigest()
     path = own_cache() / "image-programs" / f"{sha256}.zip"
     if not path.exists() or read_bytes(path) != content:

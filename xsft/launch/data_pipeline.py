@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -16,10 +15,10 @@ from xsft.base.problems import error
 from xsft.catalog.packaged import located_in
 from xsft.data.examples import Vocabulary
 from xsft.data.passes import DataPass, PassAnswers, PassRead
+from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.evaluation.trainer_plan import held_out_keys
 from xsft.launch.local_machine import Machine, program_environment
 from xsft.launch.prepare_work import Follower
-from xsft.machine import process
 from xsft.machine.pid_namespace import refuse_where_harmful
 from xsft.machine.scratch import scratch_folder
 from xsft.spec.base import Value
@@ -29,7 +28,6 @@ from xsft.trainer.arguments import argument
 from xsft.trainer.local import reads_only_files
 from xsft.trainer.tokenizer_copy import copy_arguments, copy_of
 from xsft.trainer.trainer import trainer_of
-from xsft.workers.sent import sent_argv
 
 WORKER = "xsft.workers.read_examples"
 HERE: Mapping[str, Value] = {
@@ -90,7 +88,6 @@ def read_passes(
     refuse_where_harmful(contained)
     with scratch_folder("data") as scratch:
         folder = str(scratch)
-        answer = Path(folder, "answer.json")
         passes_json = [
             {
                 "argv": _pass_argv(run, one, folder),
@@ -101,20 +98,25 @@ def read_passes(
             }
             for one in passes
         ]
-        program = sent_argv(WORKER, {"passes": passes_json}, (str(answer),))[1:]
-        # -I: neither the user's site nor the checkout can shadow MaxText.
-        argv = (*contained.prefix, str(machine.python), *_copy_command(run, folder), "-I", *program)
+        interpreter = Interpreter(
+            python=machine.python,
+            env={**program_environment(machine, scratch, online=not reads_only_files(run)), "JAX_PLATFORMS": "cpu"},
+            prefix=contained.prefix,
+            options=_copy_command(run, folder),
+            cwd=Path.cwd(),
+            timeout_s=timeout_s,
+        )
         follower = Follower(say=say, verb="read", total=None)
-        env = {**program_environment(machine, scratch, online=not reads_only_files(run)), "JAX_PLATFORMS": "cpu"}
         try:
-            done = process.follow(argv, env=env, on_line=follower.line, cwd=Path.cwd(), timeout_s=timeout_s)
+            return _parse_answers(ask(interpreter, WORKER, {"passes": passes_json}, follower.line))
         except TimedOut as expired:
             message = f"MaxText's pipeline did not end within {timeout_s:g} s"
             raise TimedOut(message, fix="Check that the files are not on a slow or hanging disk.") from expired
-        if not answer.exists():
-            words = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it printed no message")
-            raise EnvironmentMissing(f"MaxText's pipeline did not run: {words}", fix="run `xsft setup maxtext`")
-        return _parse_answers(json.loads(answer.read_text(encoding="utf-8")))
+        except ProgramFailed as failed:
+            if failed.error is not None:
+                raise _data_refused(failed.error) from failed
+            fix = "run `xsft setup maxtext`"
+            raise EnvironmentMissing(f"MaxText's pipeline did not run: {failed.printed}", fix=fix) from failed
 
 
 def _expected_rows(run: Run, one: DataPass) -> int | None:
@@ -124,8 +126,6 @@ def _expected_rows(run: Run, one: DataPass) -> int | None:
 
 
 def _parse_answers(found: Mapping[str, Any]) -> PassAnswers:
-    if "error" in found:
-        raise _data_refused(found["error"])
     readings = tuple(_pass_read_of(one) for one in found["passes"])
     return PassAnswers(passes=readings, vocabulary=_parse_vocabulary(found["vocabulary"]))
 

@@ -38,6 +38,11 @@ def follow_program(
         tail.append(line)
         on_line(line)
 
-    status = true_status(follow(tuple(argv), env=env, log=log, on_line=keep), tuple(tail))
-    why = signal_text(name, status, since=began) or reason(tuple(tail)) or f"{name} ended with exit status {status}"
-    return ProgramEnd(status=status, why=why)
+    return program_end(name, follow(tuple(argv), env=env, log=log, on_line=keep), tuple(tail), since=began)
+
+
+def program_end(name: str, status: int, tail: Sequence[str], *, since: float) -> ProgramEnd:
+    """Return the end of a program. `tail`: its last lines; `since`: `clock.monotonic` of its start."""
+    true = true_status(status, tail)
+    why = signal_text(name, true, since=since) or reason(tail) or f"{name} ended with exit status {true}"
+    return ProgramEnd(status=true, why=why)

@@ -14,12 +14,11 @@ from msgspec import Struct
 from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.base.problems import error
 from xsft.data.preparation import Shard
+from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.launch.local_machine import Machine, program_environment
-from xsft.machine import process
 from xsft.spec.keypath import printable
-from xsft.workers import prepare_rows
 
-WORKER = Path(prepare_rows.__file__)
+WORKER = "xsft.workers.prepare_rows"
 UNANSWERED = ("ConnectionError", "ConnectError", "ReadError", "Timeout", "LocalEntryNotFoundError")
 """Errors of datasets, huggingface_hub and httpx if the hub did not answer."""
 NO_ACCESS = ("GatedRepoError", "DatasetNotFoundError", "RepositoryNotFoundError")
@@ -70,22 +69,19 @@ def work(
     """Return the worker's answer. Raises SpecError if the source cannot be read, Unreachable if the hub does not
     answer, EnvironmentMissing if the disk is full or the worker did not run.
     """
-    question, answer = scratch / "job.json", scratch / f"{job['action']}.json"
-    question.write_text(json.dumps(job), encoding="utf-8")
-    # -I: neither the user's site nor the checkout can shadow a library.
-    argv = (str(machine.python), "-I", str(WORKER), str(question), str(answer))
     environment = program_environment(machine, scratch, online=online)
-    done = process.follow(argv, env=environment, on_line=follower.line, cwd=scratch)
-    if not answer.exists():
-        last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it printed no message")
-        message = f"The worker in MaxText's environment ended with status {done.status}: {last}"
-        raise EnvironmentMissing(message, fix="Run the command again; `xsft setup maxtext` builds the environment.")
-    found: Mapping[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-    if "error" in found:
-        raise failure(printable(found["error"]))
-    if "missing" in found:
-        raise _no_columns(found["missing"], found["there"])
-    return found
+    interpreter = Interpreter(python=machine.python, env=environment, cwd=scratch)
+    try:
+        answer: Mapping[str, Any] = ask(interpreter, WORKER, job, follower.line)
+    except ProgramFailed as failed:
+        if failed.error is not None:
+            raise failure(printable(failed.error)) from failed
+        message = f"The worker in MaxText's environment ended with status {failed.status}: {failed.printed}"
+        fix = "Run the command again; `xsft setup maxtext` builds the environment."
+        raise EnvironmentMissing(message, fix=fix) from failed
+    if "missing" in answer:
+        raise _no_columns(answer["missing"], answer["there"])
+    return answer
 
 
 def _no_columns(missing: Sequence[str], existing: Sequence[str]) -> SpecError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from xsft.base.result_record import to_document
 from xsft.spec.conversion_record import FILE, ConversionRecord
-from xsft.workers.sent import BOOT, sent_argv
+from xsft.workers.delivery import pod_argv
 
 PROGRAM = "xsft.workers.conversion_container"
 
@@ -19,6 +19,7 @@ def recorded_argv(
     end: Mapping[str, Any],
     checkpoint: str,
     comparison: Mapping[str, Any] | None = None,
+    carried: str | None = None,
 ) -> tuple[str, ...]:
     """Return the command that runs `argv` and records its end, even if no xsft waits for it: a program of the
     image's Python (`container`).
@@ -30,9 +31,10 @@ def recorded_argv(
         checkpoint: Path of the result, `<try>/0/items`.
         comparison: Question to the program that compares it with its source, `{"module", "notes"}`; None: the image's
             MaxText has no tables for it.
+        carried: As in `pod_argv`.
     """
     path = f"{checkpoint.removesuffix('/0/items')}/{FILE}"
     notes = {"record": to_document(record), **end, "checkpoint": checkpoint, "record_path": path}
-    if comparison is None:
-        return sent_argv(PROGRAM, notes, argv)
-    return sent_argv(PROGRAM, {**notes, "comparison": comparison}, argv, besides=(BOOT, comparison["module"]))
+    if comparison is not None:
+        notes["comparison"] = comparison
+    return pod_argv(PROGRAM, notes, argv, carried=carried)

@@ -138,7 +138,14 @@ def _converting_argv(job: CpuJob, inputs: ConversionInputs) -> tuple[str, ...]:
     comparison = None
     if run.release.layout != "legacy":
         comparison = {"module": SOURCE, "notes": source_job(inputs, job.writes, seed=0, size=job.disk)}
-    return recorded_argv(job.argv, record=record, end=noted_end(run), checkpoint=job.writes, comparison=comparison)
+    return recorded_argv(
+        job.argv,
+        record=record,
+        end=noted_end(run),
+        checkpoint=job.writes,
+        comparison=comparison,
+        carried=run.evaluation_program,
+    )
 
 
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:

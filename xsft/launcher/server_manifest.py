@@ -22,7 +22,7 @@ from xsft.records.labels import (
 )
 from xsft.spec.serving_inputs import CONTAINER, COPIER, PORT, ServingInputs
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
-from xsft.workers.sent import text_of
+from xsft.workers.delivery import text_of
 
 HEALTH = "/health"
 """Answers 200 only when the engine is loaded, and 503 when it is dead. source: vllm@0.11.0

@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from xsft.base.names import StageWork
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import pod_argv
+from xsft.evaluation.program import evaluation_argv
 from xsft.launcher.cpujob import job_run
 from xsft.launcher.encoding import encode_command
 from xsft.launcher.pod_end import noted_end
 from xsft.spec.resolve import Run
 from xsft.trainer.tokenizer_copy import copy_arguments
 from xsft.trainer.trainer import trainer_of
-from xsft.workers.evaluation_archive import program_digest
+from xsft.workers.delivery import programs_digest
 
 
 class SliceJob(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     plan: EvaluationPlan
     """Plan of the evaluation."""
     program: str
-    """sha256 of the program that the process runs, 64 hex digits (`evaluation.program`)."""
+    """sha256 of the programs of pods, 64 hex digits (`workers.delivery`)."""
     limit_s: int
     """Maximum seconds from the start of its pods; afterwards Kubernetes ends them."""
     writes: str
@@ -39,7 +39,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     @property
     def argv(self) -> tuple[str, ...]:
         """Return the process on each host, after the copy of the tokenizer if the training makes one."""
-        python, *rest = pod_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
+        python, *rest = evaluation_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
         return (python, *copy_arguments(self.run), *rest)
 
     @property
@@ -71,7 +71,7 @@ def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
         training=plan.training,
         digest=plan.digest,
         plan=plan,
-        program=program_digest(),
+        program=programs_digest(),
         limit_s=limit_s,
         writes=plan.result,
     )

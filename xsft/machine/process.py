@@ -86,11 +86,11 @@ def _run(argv: Sequence[str], timeout_s: float | None, *, stdin: str | None, **h
             readers = [start(partial(_read_output, process, stream)) for stream in (process.stdout, process.stderr)]
             # A child of the program may keep its streams open when it is gone, so their ends are waited for.
             if not all(call.ended(until - clock.monotonic()) for call in (writer, *readers)):
-                raise _timed_out(argv, timeout_s)
+                raise timed_out(argv, timeout_s)
             stdout, stderr = (reader.result() for reader in readers)
             process.wait(max(0.0, until - clock.monotonic()))
         except subprocess.TimeoutExpired:
-            raise _timed_out(argv, timeout_s) from None
+            raise timed_out(argv, timeout_s) from None
         except UnusableAnswer as unusable:
             message = f"{argv[0]} was stopped: its output {unusable}"
             raise EnvironmentMissing(message, fix=f"run it manually: {shlex.join(argv)}") from None
@@ -148,35 +148,36 @@ def follow(
         encoding="utf-8",
         errors="replace",
     )
-    with _killed_after(timeout_s, process) as expired, process:
+    with killed_after(timeout_s, process.kill) as expired, process:
         try:
             tail = _pass_on(process, on_line)
         except BaseException:
             process.kill()
             raise
     if expired.is_set():
-        raise _timed_out(argv, timeout_s)
+        raise timed_out(argv, timeout_s)
     return ProcessResult(argv=tuple(argv), status=process.returncode, stdout="\n".join(tail), stderr="")
 
 
 @contextmanager
-def _killed_after(timeout_s: float | None, process: subprocess.Popen[str]) -> Iterator[Event]:
-    """Kill the process when the time is up; yield the event that says so."""
+def killed_after(timeout_s: float | None, kill: Callable[[], None]) -> Iterator[Event]:
+    """Call `kill` when the time is up; yield the event that says so."""
     expired = Event()
 
     def expire() -> None:
         expired.set()
-        process.kill()
+        kill()
 
-    timer = Timer(timeout_s, expire) if timeout_s is not None else None
+    if timeout_s is None:
+        yield expired
+        return
+    timer = Timer(timeout_s, expire)
+    timer.daemon = True
     try:
-        if timer:
-            timer.daemon = True
-            timer.start()
+        timer.start()
         yield expired
     finally:
-        if timer:
-            timer.cancel()
+        timer.cancel()
 
 
 def stop_session(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
@@ -195,6 +196,10 @@ def stop_session(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
         process.wait()
 
 
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    _signal(process, signal.SIGKILL)
+
+
 def _pass_on(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> deque[str]:
     tail: deque[str] = deque(maxlen=200)
     for line in process.stdout or ():
@@ -203,7 +208,7 @@ def _pass_on(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> 
     return tail
 
 
-def _timed_out(argv: Sequence[str], timeout_s: float | None) -> TimedOut:
+def timed_out(argv: Sequence[str], timeout_s: float | None) -> TimedOut:
     return TimedOut(f"{argv[0]} timed out after {timeout_s:g} s", fix=f"run it manually: {shlex.join(argv)}")
 
 

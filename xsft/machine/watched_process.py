@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 
 from xsft.base.errors import EnvironmentMissing
 from xsft.machine.log_lines import LONGEST, keep_lines
-from xsft.machine.process import stop_session
+from xsft.machine.process import kill_session, killed_after, stop_session, timed_out
 
 GRACE_S = 8.0
 """Seconds from SIGINT to SIGKILL. Python raises KeyboardInterrupt and MaxText ends in 2 to 3 s; a checkpoint being
@@ -26,22 +27,29 @@ def follow(
     log: Path,
     on_line: Callable[[str], None],
     grace_s: float = GRACE_S,
+    cwd: Path | None = None,
+    timeout_s: float | None = None,
 ) -> int:
     """Run to the end; every line is written to `log`, then passed to `on_line`. Returns the exit status, 128 + n for
     signal n.
 
     If anything is raised meanwhile, above all by Ctrl-C, the child is stopped first. Raises EnvironmentMissing if it
-    cannot be started.
+    cannot be started, TimedOut if it was killed after `timeout_s`.
     """
     with log.open("wb") as kept:
-        process = _start_trainer(argv, env, output=subprocess.PIPE)
-        try:
-            with process.stdout as output:  # type: ignore[union-attr]
-                keep_lines(_read_available(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
-            status = process.wait()
-        finally:
-            stop_session(process, grace_s=grace_s)
-    return status if status >= 0 else SIGNALS_FROM - status
+        process = _start_trainer(argv, env, output=subprocess.PIPE, cwd=cwd)
+        with killed_after(timeout_s, partial(kill_session, process)) as expired:
+            try:
+                with process.stdout as output:  # type: ignore[union-attr]
+                    keep_lines(_read_available(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
+                status = process.wait()
+            finally:
+                stop_session(process, grace_s=grace_s)
+    if expired.is_set():
+        raise timed_out(argv, timeout_s)
+    if status < 0:
+        return SIGNALS_FROM - status
+    return status
 
 
 @contextmanager
@@ -57,12 +65,15 @@ def run_process(
             stop_session(process, grace_s=grace_s)
 
 
-def _start_trainer(argv: Sequence[str], env: Mapping[str, str], *, output: int) -> subprocess.Popen[bytes]:
+def _start_trainer(
+    argv: Sequence[str], env: Mapping[str, str], *, output: int, cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start it in its own session: Ctrl-C on the terminal reaches only xsft, which then decides."""
     try:
         return subprocess.Popen(
             tuple(argv),
             env=dict(env),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -6,20 +6,20 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from xsft import workers
 from xsft.base.errors import XsftError
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.parsed import ParserAnswer, ParserQuestion
 from xsft.environments import environments
+from xsft.environments.ask import PROGRAMS, Interpreter, ask
 from xsft.environments.installed import BuiltEnvironment
-from xsft.machine import process
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 
-WORKER = Path(workers.__file__).with_name("parse_arguments.py")
+PARSER = "xsft.workers.parse_arguments"
 TIMEOUT_S = 180.0
 """About 5 s on a quiet machine, mostly imports, and 0.1 s more for each command line; a busy one took 90 s."""
 
@@ -49,18 +49,20 @@ def _other_release_answer(question: ParserQuestion) -> ParserAnswer:
 
 
 def _ask_parser(maxtext: BuiltEnvironment, asked: Mapping[ParserQuestion, Path]) -> list[ParserAnswer]:
-    # -I: neither the user's site nor the checkout can shadow a library.
-    argv, env = (str(maxtext.python), "-I", str(WORKER)), own_environment(JAX_PLATFORMS="cpu", HF_HUB_OFFLINE="1")
+    env = own_environment(JAX_PLATFORMS="cpu", HF_HUB_OFFLINE="1")
+    interpreter = Interpreter(python=maxtext.python, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S)
     questions = [{"argv": one.argv, "slices": dict(one.slices), "file": str(file)} for one, file in asked.items()]
     try:
-        done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=json.dumps(questions))
-        found = _ANSWERS.decode(done.stdout.splitlines()[-1])
-    except (XsftError, msgspec.MsgspecError, IndexError) as failed:
+        return [_parser_answer(one) for one in ask(interpreter, PARSER, questions)]
+    except (XsftError, OSError, msgspec.MsgspecError) as failed:
         return [ParserAnswer(unanswered=f"its parser did not answer: {failed}")] * len(asked)
-    return found
 
 
-_ANSWERS, _ANSWER = msgspec.json.Decoder(list[ParserAnswer]), msgspec.json.Decoder(ParserAnswer)
+def _parser_answer(answer: Any) -> ParserAnswer:
+    return _ANSWER.decode(json.dumps(answer))
+
+
+_ANSWER = msgspec.json.Decoder(ParserAnswer)
 """Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
@@ -72,6 +74,6 @@ def _kept_answer(file: Path) -> ParserAnswer | None:
 
 
 def _question_digest(question: ParserQuestion, maxtext: BuiltEnvironment) -> str:
-    source = hashlib.sha256(WORKER.read_bytes()).hexdigest()
+    source = hashlib.sha256((PROGRAMS / "parse_arguments.py").read_bytes()).hexdigest()
     content = json.dumps([maxtext.digest, source, msgspec.to_builtins(question)])
     return hashlib.sha256(content.encode()).hexdigest()

@@ -34,8 +34,9 @@ from xsft.runs.waiting import WaitLimits, error_of
 from xsft.runs.worth import is_worthless
 from xsft.stages import jobs
 from xsft.stages.claims import read_claim, take_claim, under_claim
+from xsft.stages.convert import conversion_found
 from xsft.stages.convert_here import look_for_cluster, planned_conversion
-from xsft.stages.local_stages import conversion_found, training_plan
+from xsft.stages.local_stages import training_plan
 from xsft.weights.conversion_plan import ConversionPlan
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from xsft.base.errors import Unreachable, UsageError, refuse_errors
 from xsft.base.problems import Problem, warning
 from xsft.catalog.releases import DEFAULT
@@ -23,8 +25,9 @@ from xsft.planning.steps import Intent
 from xsft.spec.conversion_inputs import BRANCH
 from xsft.spec.facts import SourceFacts
 from xsft.spec.resolve import resolve
-from xsft.stages.convert import Conversion, ConversionResult, convert_here
-from xsft.stages.convert_verify import ConversionVerifier
+from xsft.stages.convert import Conversion, ConversionResult
+from xsft.stages.once import do_once
+from xsft.stages.verify import ConversionVerifier
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import BytesDone
 from xsft.weights.weights_folder import read_folder
@@ -160,19 +163,34 @@ def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: Ac
     listener.warn(moved_warning(plan, source))
     if plan.whole is None:
         look(workload, source)  # raises an error if the hub's answer forbids it
-    (intent,) = api.intend((workload,))
-    machine = partial(maxtext_machine, listener)
-    verifier = ConversionVerifier(
-        machine=machine, trainer_argv=intent.trainer_argv, engine=environments.find_environment("engine")
-    )
+    if plan.whole:
+        source = None
     with listener.converting(plan) as display:
-        conversion = Conversion(
-            look=lambda: look(workload, None if plan.whole else source)[0],
-            machine=machine,
-            verify=verifier.verify,
-            cache=own_cache(),
+        conversion = replace(
+            conversion_of(workload, listener, source),
             on_event=display.on_event,
             waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
-            accepted=workload.spec.checks,
         )
-        return convert_here(conversion)
+        return do_once(conversion)
+
+
+def conversion_of(
+    workload: api.LoadedWorkload, listener: ActionListener, source: SourceFacts | None = None
+) -> Conversion:
+    """Return the conversion of the workload's weights, which shows nothing. `source`: the hub's answer."""
+    machine = partial(maxtext_machine, listener)
+
+    def verify(plan: ConversionPlan) -> str:
+        (intent,) = api.intend((workload,))
+        engine = environments.find_environment("engine")
+        return ConversionVerifier(machine=machine, trainer_argv=intent.trainer_argv, engine=engine).verify(plan)
+
+    return Conversion(
+        look=lambda: look(workload, source)[0],
+        machine=machine,
+        verify=verify,
+        cache=own_cache(),
+        on_event=lambda _event: None,
+        waiting=lambda: None,
+        accepted=workload.spec.checks,
+    )

@@ -1,14 +1,17 @@
-"""Starts a server on its cluster exactly once: read, decide, create. Every step is safe to repeat."""
+"""Starts a server on its cluster exactly once: read, decide, create, and wait for it. Every step is safe to repeat."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Literal
 
 from msgspec import Struct
 
 from xsft.base.aliases import JsonObject, ShowLine
-from xsft.base.errors import Refused, SpecError, XsftError
+from xsft.base.amounts import duration_text
+from xsft.base.errors import Refused, RunFailed, SpecError, TimedOut, XsftError
 from xsft.base.problems import Problem, errors_in
+from xsft.base.reporting import AskUser
 from xsft.base.stage import StageFound
 from xsft.checks.facts import Facts
 from xsft.checks.serving import check, token_problems
@@ -22,6 +25,7 @@ from xsft.launcher.server_expect import audit_server
 from xsft.launcher.server_manifest import owned_by
 from xsft.launcher.server_plan import ServingPlan
 from xsft.launcher.servers import plan_of_server
+from xsft.machine import clock
 from xsft.records.labels import RUN_LABEL
 from xsft.records.record_files import RecordRef
 from xsft.runs.server_states import ServerState, server_state
@@ -168,3 +172,41 @@ def _with_log(cluster: Cluster, plan: ServingPlan, seen: ServerState) -> str:
     pod, container = seen.crashed
     lines = cluster.servers.last_lines(pod, container, namespace=plan.namespace, count=LAST_LINES)
     return "\n  ".join((f"{seen.why}; its last lines:", *lines)) if lines else seen.why
+
+
+def confirm_server(plan: ServingPlan, *, ask: AskUser | None) -> None:
+    """Ask before accelerators are taken; None: do not ask. Raises Refused for any answer but yes."""
+    shape = plan.inputs.shape
+    question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
+    if ask is not None and not ask(question):
+        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+
+
+def wait_for_server(
+    cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: ShowLine
+) -> None:
+    """Return when /health answers, as the readiness of its pod says. Raises RunFailed if the server cannot start or is
+    deleted, TimedOut.
+    """
+    began, last_why = clock.monotonic(), ""
+    while True:
+        now = find_server(cluster, plan)
+        if now.why != last_why:
+            say(f"{plan.run_name}: {now.why}")
+            last_why = now.why
+        match now.state:
+            case "done":
+                return
+            case "failed" | "torn" | "missing":
+                fix = f"It is kept. To end it: {stop_line(cluster, plan)}"
+                raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
+            case "running":
+                pass
+        if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
+            fix = "The server continues to start; the same command finds it and waits again."
+            raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
+        clock.pause(poll_s)
+
+
+def stop_line(cluster: Cluster, plan: ServingPlan) -> str:
+    return shlex.join(stop_argv(cluster, plan))

@@ -1,59 +1,44 @@
-"""Evaluates a training on this machine, once: base and tuned weights in MaxText's environment, and a verdict.
-
-Of two concurrent callers one measures, and the other waits and uses the result. Nothing is ever overwritten: an
-interrupted attempt keeps its folder, and the next one gets another.
-"""
+"""Evaluates a training on this machine: base and tuned weights in MaxText's environment, and a verdict."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
-from xsft.base.amounts import size_text
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.base.names import attempt_number, next_attempt
-from xsft.base.stage import StageAction, StageEnd, StageFound
+from xsft.base.problems import Problem
+from xsft.base.stage import StageFound
 from xsft.catalog.releases import DEFAULT
+from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.program import PROGRAM, program_job
 from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json, known_before
-from xsft.launch.local_folder import RunFolder
 from xsft.launch.local_machine import Machine, compiled_folder, program_environment
-from xsft.launch.local_program import follow_program
-from xsft.launch.stage_record import (
-    StageRun,
-    begin_attempt,
-    check_usable,
-    read_stage,
-    run_recorded,
-    save_record,
-    stage_record,
-    with_end,
-)
+from xsft.launch.local_program import program_end
+from xsft.launch.stage_record import StageRun, read_stage
 from xsft.machine import clock
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
-from xsft.machine.lock_holder import is_held
-from xsft.machine.memory import memory_bytes
 from xsft.machine.paths import private_folder
 from xsft.machine.pid_namespace import refuse_where_harmful
 from xsft.machine.regular import read_bytes
 from xsft.machine.scratch import scratch_folder
 from xsft.records import EVALUATION_KEY
-from xsft.records.record import Outcome
-from xsft.workers.evaluation_archive import program_digest
+from xsft.records.record import Record
+from xsft.stages.once import Attempt, JobEnd, shortages
+from xsft.workers.delivery import programs_digest
 from xsft.workers.evaluation_container import evaluation_document, judged
 from xsft.workers.evaluation_verdict import Judgement
-from xsft.workers.sent import sent_argv
 
 MARK = "xsft evaluate: "
 """Start of the program's own lines."""
-FAILED = f"{MARK}failed: "
 MEMORY_FACTOR = 1.2
 """Memory relative to the size of the weights' files: arrays and activations of one set of weights at a time."""
 PROCESS_BYTES = 1 << 30
@@ -61,68 +46,81 @@ PROCESS_BYTES = 1 << 30
 
 
 class LocalEvaluation(Struct, frozen=True, kw_only=True):
-    """The inputs of an evaluation on this machine."""
+    """An evaluation on this machine; a `LocalJob`. evaluation.json is its result and its own record."""
 
-    plan: EvaluationPlan
+    look: Callable[[], EvaluationPlan]
     machine: Callable[[], Machine]
-    """Return the machine; called once there is something to measure."""
     progress: Callable[[str], None]
     online: bool = False
     """Whether data, tokenizer or weights are read from anything but files of this machine."""
+    fix: str = "The whole output: {log}. The same command evaluates again."
+
+    def run_of(self, plan: EvaluationPlan) -> StageRun:
+        inputs = {key: value for key, value in to_builtins(plan.inputs).items() if value is not None}
+        return StageRun(
+            run_name=plan.run_name, digest=plan.digest, output=plan.output, key=EVALUATION_KEY, inputs=inputs
+        )
+
+    def whole(self, plan: EvaluationPlan) -> JobEnd | None:
+        evaluation = existing_evaluation(plan)
+        if evaluation is None:
+            return None
+        return _judged_end(evaluation.report.judgement, path=evaluation.path)
+
+    def left(self, plan: EvaluationPlan) -> str:
+        del plan
+        return ""
+
+    def finish(self, plan: EvaluationPlan, end: JobEnd) -> JobEnd:
+        del plan
+        return end
+
+    def unfinished(self, plan: EvaluationPlan) -> StageFound:
+        record = read_stage(self.run_of(plan).folder, key=EVALUATION_KEY)
+        if record is None or not record.attempts or record.last.spec_digest != plan.digest:
+            return StageFound(state="missing", why="no evaluation of these inputs has begun")
+        if record.last.outcome == "running":
+            return StageFound(state="torn", why="xsft or the machine stopped during the evaluation")
+        why = record.last.reason or f"the last attempt ended as {record.last.outcome}"
+        return StageFound(state="failed", why=why)
+
+    def hold(self, plan: EvaluationPlan) -> AbstractContextManager[None]:
+        waiting = f"another xsft is running {plan.run_name}; waiting for it"
+        return exclusive(self.run_of(plan).folder.lock, waiting=lambda: self.progress(waiting))
+
+    def admit(self, plan: EvaluationPlan) -> tuple[Problem, ...]:
+        _refuse_unfit(plan)
+        return ()
+
+    def command(self, plan: EvaluationPlan) -> tuple[str, ...]:
+        """Return the command as the record names it: its question is a file of the process that asks."""
+        del plan
+        return ("python3", "-I", "-m", PROGRAM, "JOB", "ANSWER")
+
+    def save_beside(self, plan: EvaluationPlan, record: Record, end: JobEnd | None) -> None:
+        """Write nothing."""
+
+    def work(self, plan: EvaluationPlan, attempt: Attempt) -> JobEnd:
+        directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
+        private_folder(directory)
+        measured = measure(
+            program_job(plan), machine=attempt.machine, log=attempt.log, online=self.online, progress=self.progress
+        )
+        if measured.found is None:
+            return JobEnd(outcome="failed", reason=measured.why, status=measured.status)
+        judgement = judged(measured.found, to_builtins(plan.inputs.rules))
+        path = directory / FILE
+        document = evaluation_document(measured.found, judgement, known_before(plan, worker=programs_digest()))
+        write_atomic(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        return replace(_judged_end(judgement, path=path), status=measured.status)
 
 
-def find_evaluation(plan: EvaluationPlan) -> StageFound:
-    """Return what exists of this evaluation. Raises Refused if its folder belongs to another run."""
-    if evaluation := existing_evaluation(plan):
-        return _judged_stage(evaluation)
-    folder = _run_folder(plan)
-    if is_held(folder.lock):
-        return StageFound(state="running", why=f"another xsft holds {folder.lock}")
-    record = read_stage(folder, key=EVALUATION_KEY)
-    last = record.last if record and record.attempts else None
-    if last is None or last.spec_digest != plan.digest:
-        return StageFound(state="missing", why="no evaluation of these inputs has begun")
-    if last.outcome == "running":
-        return StageFound(state="torn", why="xsft or the machine stopped during the evaluation")
-    return StageFound(state="failed", why=last.reason or f"the last attempt ended as {last.outcome}")
-
-
-def _judged_stage(evaluation: EvaluationFile) -> StageFound:
-    judgement = evaluation.report.judgement
+def _judged_end(judgement: Judgement, *, path: Path) -> JobEnd:
+    """Return the end of a complete evaluation; if its verdict failed, its run has failed."""
     why = f"verdict {judgement.summary}"
-    return StageFound(state="done", why=why, result=str(evaluation.path), verdict=judgement.verdict)
-
-
-def perform(request: LocalEvaluation) -> StageEnd:
-    """Measure and judge, unless that was done. A program that fails, is interrupted or whose verdict fails gives an end
-    that says so. Raises Refused for weights that are not there, EnvironmentMissing for a machine that is too small.
-    """
-    plan, folder = request.plan, _run_folder(request.plan)
-    if evaluation := existing_evaluation(plan):
-        return _found_end(evaluation)
-    _refuse_unfit(plan)
-    with check_usable(folder.own), exclusive(folder.lock, waiting=lambda: request.progress(_waiting_line(plan))):
-        if evaluation := existing_evaluation(plan):  # another process may have made it
-            return _found_end(evaluation)
-        return _measure_recorded(request, folder)
-
-
-def _waiting_line(plan: EvaluationPlan) -> str:
-    return f"another xsft is running {plan.run_name}; waiting for it"
-
-
-def _found_end(evaluation: EvaluationFile) -> StageEnd:
-    return _evaluation_end("done", evaluation.report.judgement, path=evaluation.path)
-
-
-def _evaluation_end(action: StageAction, judgement: Judgement, *, path: Path) -> StageEnd:
-    return StageEnd(
-        action=action,
-        state="done",
-        why=f"verdict {judgement.summary}",
-        result=str(path),
-        verdict=judgement.verdict,
-    )
+    if judgement.verdict == "failed":
+        return JobEnd(outcome="failed", reason=why, why=why, result=str(path), verdict="failed")
+    return JobEnd(outcome="completed", why=why, result=str(path), verdict=judgement.verdict)
 
 
 def _refuse_unfit(plan: EvaluationPlan) -> None:
@@ -146,49 +144,8 @@ def _refuse_unfit(plan: EvaluationPlan) -> None:
 def refuse_small_memory(weights: Path) -> None:
     """Raise EnvironmentMissing if this machine's memory cannot hold the weights."""
     size = sum(file.stat().st_size for file in weights.rglob("*") if file.is_file())
-    needed, memory = int(size * MEMORY_FACTOR) + PROCESS_BYTES, memory_bytes()
-    if memory is not None and memory < needed:
-        raise EnvironmentMissing(
-            f"{weights} takes about {size_text(needed)} of memory; this machine has {size_text(memory)}.",
-            fix="Evaluate it on a larger machine.",
-            id="evaluation-memory",
-        )
-
-
-def _measure_recorded(request: LocalEvaluation, folder: RunFolder) -> StageEnd:
-    plan, machine = request.plan, request.machine()
-    directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
-    program = ("python3", "-I", "-m", PROGRAM, "JOB", "ANSWER")  # without the text that is sent
-    before = stage_record(stage_run(plan))
-    private_folder(directory)
-    record = begin_attempt(before, program, folder=folder, machine=machine, save=partial(save_record, folder=folder))
-    action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
-
-    def end(outcome: Outcome, reason: str | None, status: int | None) -> None:
-        done = with_end(record, outcome=outcome, reason=reason, status=status, at=clock.now())
-        save_record(done, folder)
-
-    def work() -> StageEnd:
-        log = Path(record.last.log)
-        done = measure(program_job(plan), machine=machine, log=log, online=request.online, progress=request.progress)
-        if done.found is None:
-            end("failed", done.why, done.status)
-            fix = f"The whole output: {log}. The same command evaluates again."
-            return StageEnd(action=action, state="failed", why=done.why, fix=fix)
-        judgement, path = judged(done.found, to_builtins(plan.inputs.rules)), directory / FILE
-        document = evaluation_document(done.found, judgement, known_before(plan, worker=program_digest()))
-        write_atomic(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        if judgement.verdict == "failed":  # then the run has failed
-            end("failed", f"verdict {judgement.summary}", done.status)
-        else:
-            end("completed", None, done.status)
-        return _evaluation_end(action, judgement, path=path)
-
-    def unfinished(outcome: Outcome, why: str) -> StageEnd:
-        end(outcome, why, None)
-        return StageEnd(action=action, state="torn", why=why, interrupted=True)
-
-    return run_recorded(work, record=unfinished)
+    for _kind, message in shortages(str(weights), memory=int(size * MEMORY_FACTOR) + PROCESS_BYTES):
+        raise EnvironmentMissing(message, fix="Evaluate it on a larger machine.", id="evaluation-memory")
 
 
 class EvaluationFile(Struct, frozen=True, kw_only=True):
@@ -196,16 +153,6 @@ class EvaluationFile(Struct, frozen=True, kw_only=True):
 
     path: Path
     report: EvaluationReport
-
-
-def _run_folder(plan: EvaluationPlan) -> RunFolder:
-    """Return `<output>/<training>-evaluate`. Raises UsageError if the output is not a folder of this machine."""
-    return stage_run(plan).folder
-
-
-def stage_run(plan: EvaluationPlan) -> StageRun:
-    inputs = {key: value for key, value in to_builtins(plan.inputs).items() if value is not None}
-    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=EVALUATION_KEY, inputs=inputs)
 
 
 def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:
@@ -242,33 +189,25 @@ class MeasurementEnd(Struct, frozen=True, kw_only=True):
     """Why it failed."""
 
 
-def command(machine: Machine, *, job: Path, answer: Path) -> tuple[str, ...]:
-    """Return the program's command line. -I: neither the user's site nor the checkout can shadow MaxText."""
-    return (*machine.contain().prefix, str(machine.python), "-I", *sent_argv(PROGRAM, {}, (str(job), str(answer)))[1:])
-
-
 def measure(
     job: Mapping[str, Any], *, machine: Machine, log: Path | None, online: bool, progress: Callable[[str], None]
 ) -> MeasurementEnd:
     """Run the program to its end; its output goes to `log`, its own lines to `progress`. `online`: whether the run
     reads anything but files. Raises Refused and EnvironmentMissing if it cannot start."""
-    refuse_where_harmful(machine.contain())
-    failures: list[str] = []
+    contained = machine.contain()
+    refuse_where_harmful(contained)
 
     def on_line(line: str) -> None:
         if line.startswith(MARK):
             progress(line.removeprefix(MARK))
-        if line.startswith(FAILED):
-            failures.append(line.removeprefix(FAILED))
 
+    began = clock.monotonic()
     with scratch_folder("evaluate") as scratch:
-        question, answer = scratch / "job.json", scratch / "answer.json"
-        question.write_text(json.dumps(job), encoding="utf-8")
         own = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
         env = {**program_environment(machine, scratch, online=online), **own}
-        argv, log = command(machine, job=question, answer=answer), log or scratch / "log"
-        end = follow_program(argv, name="it", env=env, log=log, on_line=on_line)
-        found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
-    if "models" in found:
-        return MeasurementEnd(found=found, status=end.status)
-    return MeasurementEnd(found=None, status=end.status, why=failures[-1] if failures else end.why)
+        interpreter = Interpreter(python=machine.python, env=env, prefix=contained.prefix, log=log)
+        try:
+            return MeasurementEnd(found=ask(interpreter, PROGRAM, job, on_line), status=0)
+        except ProgramFailed as failed:
+            end = program_end("it", failed.status, failed.tail, since=began)
+            return MeasurementEnd(found=None, status=end.status, why=failed.error or end.why)

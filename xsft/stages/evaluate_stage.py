@@ -17,62 +17,47 @@ from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.trainer_plan import stage_plan
 from xsft.launch.environments import maxtext_machine
 from xsft.launch.listener import ActionListener
-from xsft.launch.local_machine import Machine
 from xsft.launcher.slicejob import SliceJob
 from xsft.planning import api
-from xsft.planning.steps import Intent, JobPlan
+from xsft.planning.steps import JobPlan
 from xsft.records.record_files import record_store
-from xsft.stages import evaluate, jobs
+from xsft.stages import jobs
 from xsft.stages.cluster_stages import ClusterStage
 from xsft.stages.evaluate import LocalEvaluation, existing_evaluation
 from xsft.stages.evaluate_plan import plan_evaluate
 from xsft.stages.evaluation_end import read_report, record_end
-from xsft.stages.local_stages import watch_here
+from xsft.stages.local_stages import StageHere
+from xsft.stages.once import JobResult, do_once
 from xsft.trainer.local import reads_only_files
 
 
-class EvaluateHere:
-    """Evaluation of the training on this machine."""
+def evaluate_stage(workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> StageHere:
+    """Return the evaluation of the training on this machine."""
 
-    name: StageName = "evaluate"
+    def evaluation_plan() -> EvaluationPlan:
+        (intent,) = api.intend((workload,))
+        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(workload.file))
 
-    def __init__(
-        self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener, machine: Machine | None = None
-    ) -> None:
-        self._workload, self._listener, self._machine = workload, listener, machine
-        self.run_name = stage_name(run_name=training, stage=self.name)
+    def job(progress: ShowLine) -> LocalEvaluation:
+        (intent,) = api.intend((workload,))
+        online = not reads_only_files(intent.run)
+        machine = partial(maxtext_machine, listener)
+        return LocalEvaluation(look=evaluation_plan, machine=machine, progress=progress, online=online)
 
-    def plan(self) -> StagePlan:
-        return stage_plan(self._plan())
+    def do(progress: ShowLine) -> JobResult[EvaluationPlan]:
+        done = do_once(job(progress))
+        evaluation = existing_evaluation(done.plan)
+        if done.action != "finished" and evaluation is not None:
+            listener.evaluated(evaluation.report)
+        return done
 
-    def find(self) -> StageFound:
-        plan = self._plan()
-        return replace(evaluate.find_evaluation(plan), digest=plan.digest)
-
-    def perform(self, progress: ShowLine) -> StageEnd:
-        plan, intent = self._plan(), self._intent()
-        evaluation = LocalEvaluation(
-            plan=plan,
-            machine=lambda: self._machine or maxtext_machine(self._listener),
-            progress=progress,
-            online=not reads_only_files(intent.run),
-        )
-        end = evaluate.perform(evaluation)
-        made = existing_evaluation(plan)
-        if end.action != "done" and made is not None:
-            self._listener.evaluated(made.report)
-        return end
-
-    def watch(self, timeout_s: float | None) -> None:
-        plan = self._plan()
-        watch_here(output=plan.output, run_name=plan.run_name, timeout_s=timeout_s)
-
-    def _plan(self) -> EvaluationPlan:
-        intent = self._intent()
-        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self._workload.file))
-
-    def _intent(self) -> Intent:
-        return api.intend((self._workload,))[0]
+    return StageHere(
+        name="evaluate",
+        run_name=stage_name(run_name=training, stage="evaluate"),
+        plan=lambda: stage_plan(evaluation_plan()),
+        job=job,
+        do=do,
+    )
 
 
 class EvaluateOnCluster(ClusterStage):

@@ -1,284 +1,270 @@
-"""Exports trained weights on this machine, once: MaxText's to_huggingface in its environment, then the verification.
-
-Of two concurrent callers one exports, and the other waits and uses the result. Nothing is deleted or overwritten: an
-interrupted attempt keeps its folder, and the next one gets another.
+"""Exports trained weights on this machine, by the program that a pod runs: MaxText's to_huggingface, the source model's
+files, the verification, and the copy to the destination. The record there is written last.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.base.amounts import size_text
-from xsft.base.errors import EnvironmentMissing, XsftError
+from xsft.base.errors import EnvironmentMissing
+from xsft.base.problems import Problem
 from xsft.base.result_record import to_json
-from xsft.base.stage import StageEnd, StageFound, stage_action
+from xsft.base.stage import StageFound
+from xsft.environments.ask import PROGRAMS
 from xsft.environments.installed import BuiltEnvironment
-from xsft.launch.local_folder import RunFolder
+from xsft.launch.environments import engine_environment, maxtext_machine
+from xsft.launch.listener import ActionListener
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_program import follow_program
-from xsft.launch.stage_record import (
-    StageRun,
-    begin_attempt,
-    beside_fields,
-    check_usable,
-    read_stage,
-    run_recorded,
-    save_record,
-    stage_record,
-    with_end,
-)
-from xsft.machine import clock
+from xsft.launch.stage_record import StageRun
+from xsft.launcher.export_command import PROGRAM, export_notes
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
-from xsft.machine.lock_holder import holder
+from xsft.machine.hub_login import hub_token
 from xsft.machine.memory import memory_bytes
-from xsft.machine.paths import private_folder
-from xsft.machine.pid_namespace import refuse_where_harmful
+from xsft.machine.paths import own_cache
 from xsft.machine.scratch import scratch_folder
+from xsft.planning.steps import Intent
 from xsft.records import EXPORT_KEY
-from xsft.records.record import Outcome, Record
-from xsft.stages.export_verify import verify, verify_logits, with_logits
-from xsft.stages.export_work import ExportShop, ask_worker, environment, reads_bucket
-from xsft.stages.exported import sizes_in
+from xsft.records.record import Record
+from xsft.records.record_files import record_store
+from xsft.spec.export_inputs import ExportSource, destination
+from xsft.stages.exported import plan_export
+from xsft.stages.once import Attempt, JobEnd, JobResult, do_once, shortages
+from xsft.stages.served_model import refuse_unreadable
+from xsft.stages.verify import ExportShop, environment, logits_notes, reads_bucket, verify_logits, with_logits
+from xsft.weights.engines import model_type
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE, ExportRecord
+from xsft.weights.export_record import FILE
 from xsft.weights.export_verification import PROCESS_BYTES, Verification, logits_memory, verification_text
-from xsft.weights.exporter import MODEL_FILES, model_files_job
+from xsft.weights.exporter import ExportRequest, TrainedRun
 
+BUCKET = "gs://"
 NO_ADAPTERS = "the engine reads no adapters"
+OWN_LINE = "xsft: "
+"""Start of the program's own lines."""
+EXPORTER_ENDED = "MaxText's exporter ended with"
+"""How the program says that the exporter failed; the exporter's own last words say more."""
 
-
-class ExportResult(Struct, frozen=True, kw_only=True):
-    action: Literal["finished", "created", "attempt"]
-    """`finished`: it existed. `created`, `attempt`: exported now, by the first or a later attempt of this run."""
-    why: str
-    outcome: Outcome
-    reason: str | None = None
-    """Why it did not complete; None if it did."""
-    plan: ExportPlan
-    folder: str | None
-    """The Hugging Face folder; None if there is no complete one."""
-    verification: Verification | None = None
-    record: Path | None = None
-    log: Path | None = None
+ExportResult = JobResult[ExportPlan]
 
 
 class ExportWork(Struct, frozen=True, kw_only=True):
-    """The inputs of an export on this machine."""
+    """An export on this machine; a `LocalJob`."""
 
     look: Callable[[], ExportPlan]
-    """Read the files again and return the plan."""
+    """Read the files again and return the plan at the destination."""
     machine: Callable[[], Machine]
-    """Return the machine; called once there is something to export."""
     say: Callable[[str], None]
     engine: Callable[[], BuiltEnvironment] | None = None
     """Return the engine with which logits are compared; None: only tensors are compared."""
+    fix: str = "The whole output: {log}."
+
+    def run_of(self, plan: ExportPlan) -> StageRun:
+        """Return its run, whose lock covers every export of the training here."""
+        output = plan.output
+        if plan.folder != plan.directory:
+            output = str(Path(plan.folder).parent.parent)
+        inputs = {"directory": plan.directory, **to_builtins(plan.inputs)}
+        return StageRun(run_name=plan.run_name, digest=plan.digest, output=output, key=EXPORT_KEY, inputs=inputs)
+
+    def whole(self, plan: ExportPlan) -> JobEnd | None:
+        if plan.whole is None:
+            return None
+        return _verified_end(plan, verification_of(plan))
+
+    def left(self, plan: ExportPlan) -> str:
+        """Return that its logits were not compared, if they are to be. Files that are elsewhere cannot be any more."""
+        verified = verification_of(plan)
+        if self.engine is None or plan.folder != plan.directory or verified.logits or verified.logits_skipped:
+            return ""
+        return "its logits were not compared"
+
+    def finish(self, plan: ExportPlan, end: JobEnd) -> JobEnd:
+        """Compare the logits, and record that. An export whose logits differ no longer counts as complete."""
+        assert plan.recorded is not None
+        verified = self._with_logits(plan, verification_of(plan))
+        end = _verified_end(plan, verified)
+        record = replace(plan.recorded, verification=verified, outcome=end.outcome, reason=end.reason)
+        write_atomic(Path(plan.directory) / FILE, to_json(record))
+        return end
+
+    def unfinished(self, plan: ExportPlan) -> StageFound:
+        return export_found(plan, result=plan.writes)
+
+    def hold(self, plan: ExportPlan) -> AbstractContextManager[None]:
+        waiting = "another xsft is exporting this run; waiting for it"
+        return exclusive(self.run_of(plan).folder.lock, waiting=lambda: self.say(waiting))
+
+    def admit(self, plan: ExportPlan) -> tuple[Problem, ...]:
+        refuse_without_room(plan)
+        return ()
+
+    def command(self, plan: ExportPlan) -> tuple[str, ...]:
+        return plan.argv
+
+    def save_beside(self, plan: ExportPlan, record: Record, end: JobEnd | None) -> None:
+        """Write nothing: the program writes the record."""
+
+    def work(self, plan: ExportPlan, attempt: Attempt) -> JobEnd:
+        self.say(f"exporting step {plan.inputs.step} as {plan.inputs.form}")
+        machine = attempt.machine
+        Path(plan.folder).mkdir(parents=True, exist_ok=True)
+        with scratch_folder("export") as scratch:
+            notes = export_notes(plan, argv=attempt.argv, logits=self._logits_notes(plan, scratch))
+            sent = json.dumps({"notes": notes})
+            program = (str(machine.python), "-I", str(PROGRAMS / "entry.py"), PROGRAM, sent, *attempt.argv)
+            env = environment(_shop(plan, machine, scratch), online=_is_online(plan))
+            argv = (*machine.contain().prefix, *program)
+            ended = follow_program(argv, name="to_huggingface", env=env, log=attempt.log, on_line=self._show)
+        after = self.look()
+        if after.whole:
+            if plan.folder != plan.directory:
+                shutil.rmtree(plan.folder, ignore_errors=True)  # its copy in xsft's cache
+            return _verified_end(after, verification_of(after))
+        reason = ended.why
+        record = after.recorded
+        if record is not None and record.outcome == "failed" and EXPORTER_ENDED not in str(record.reason):
+            reason = str(record.reason)
+        return JobEnd(outcome="failed", reason=reason, status=ended.status)
+
+    def _logits_notes(self, plan: ExportPlan, scratch: Path) -> dict[str, Any]:
+        if self.engine is None:
+            return {}
+        why = why_no_logits(plan)
+        if why:
+            return {"logits_skipped": why}
+        return logits_notes(plan, engine=self.engine(), file=scratch / "logits.npz")
+
+    def _with_logits(self, plan: ExportPlan, verified: Verification) -> Verification:
+        """Return the verification with the comparison of logits, or the reason why there is none."""
+        assert self.engine is not None
+        why = why_no_logits(plan)
+        if why:
+            return replace(verified, logits_skipped=why)
+        self.say("comparing logits with the engine's")
+        with scratch_folder("export") as scratch:
+            shop = _shop(plan, self.machine(), scratch)
+            (verdict,) = verify_logits(plan, (Path(plan.folder),), shop, engine=self.engine())
+        return with_logits(verified, verdict, dtype=plan.inputs.dtype)
+
+    def _show(self, line: str) -> None:
+        if line.startswith(OWN_LINE):
+            self.say(line.removeprefix(OWN_LINE))
 
 
-def export_here(work: ExportWork) -> ExportResult:
-    """Return the existing export, else export and verify. One that fails or is interrupted gives a result that states
-    it. Raises Refused, EnvironmentMissing.
+class ExportRoute(Struct, frozen=True, kw_only=True):
+    """An export on this machine, and where it goes."""
+
+    trained: TrainedRun
+    asked: ExportRequest
+    to: str | None = None
+    """A folder, gs://… or hf://owner/name; None: beside the training."""
+
+    @property
+    def is_remote(self) -> bool:
+        hub, output = destination(self.to)
+        return hub is not None or (output or self.trained.output).startswith(BUCKET)
+
+    def plan(self) -> ExportPlan:
+        """Return the plan at the destination; files that go elsewhere are written into xsft's cache first. Raises as
+        `plan_export`."""
+        hub, output = destination(self.to)
+        if not self.is_remote:
+            return plan_export(self.trained, self.asked, record_store(), output=output)
+        plan = partial(plan_export, self.trained, replace(self.asked, hub=hub), record_store(), output=output)
+        directory = plan(folder=".").directory
+        digits = hashlib.sha256(directory.encode()).hexdigest()[:12]
+        own = own_cache() / "exports" / f"{self.trained.run_name}-export"
+        return plan(folder=str(own / f"{directory.rpartition('/')[2]}-{digits}"))
+
+
+def exported_here(
+    trained: TrainedRun, request: ExportRequest, *, to: str | None, logits: bool, listener: ActionListener
+) -> ExportResult:
+    """Export on this machine, unless it is done. `to`: folder, bucket or repository of the hub; None: beside the run.
+    `logits`: also compare logits, computed by an independent engine.
+
+    Raises UsageError if that engine cannot read the model, and as `export_by`.
     """
+    route = ExportRoute(trained=trained, asked=request, to=to)
+    with listener.working("export") as say:
+        return export_by(route, export_work(route, say=say, logits=logits, listener=listener))
+
+
+def export_work(
+    route: ExportRoute, *, say: Callable[[str], None], logits: bool, listener: ActionListener
+) -> ExportWork:
+    engine = None
+    if logits:
+        engine = partial(engine_environment, listener)
+    return ExportWork(look=route.plan, machine=partial(maxtext_machine, listener), say=say, engine=engine)
+
+
+def export_by(route: ExportRoute, work: ExportWork) -> ExportResult:
+    """Return the export at its destination, made if it is missing. `work`: that of `route`. Raises as `do_once`, and
+    before anything is exported for an engine that cannot read the model and a hub without a login."""
     plan = work.look()
-    if _is_enough(plan, work) and not _is_unfinished(plan):
-        return existing_result(plan)
-    lock = _run_folder(plan).lock
-    with (
-        check_usable(Path(plan.output)),
-        exclusive(lock, waiting=lambda: work.say("another xsft is exporting this run; waiting for it")),
-    ):
-        plan = work.look()  # another process may have finished it
-        if plan.whole:
-            _mend_export(plan, at=clock.now())
-            return existing_result(plan) if _is_enough(plan, work) else _with_logits(plan, work)
-        return _export_once(plan, work)
+    if work.engine is not None and plan.inputs.form != "adapters":
+        refuse_unreadable(model_type(plan.inputs.model), named=plan.inputs.model, engine=work.engine())
+    if route.is_remote and not plan.whole:
+        refuse_without_token(plan, env=work.machine().env)
+    return do_once(work)
 
 
-def find_export(plan: ExportPlan) -> StageFound:
-    """Return what exists of the export; reads small files only."""
-    if not plan.whole and holder(_run_folder(plan).lock) is not None:
-        return StageFound(state="running", why="another xsft is exporting it")
-    return export_found(plan, result=plan.writes)
+def intended_training(intent: Intent) -> TrainedRun:
+    """Return the training of a workload, which may not have begun."""
+    source = None
+    if intent.run.conversion is not None:
+        named = intent.run.conversion.source
+        source = ExportSource(repo=named.repo, revision=named.commit or named.revision)
+    return TrainedRun(
+        run_name=intent.run.run_name,
+        spec_digest=intent.spec_digest,
+        argv=intent.trainer_argv,
+        output=str(intent.run.output).rstrip("/"),
+        release=intent.run.release.version,
+        source=source,
+    )
 
 
 def export_found(plan: ExportPlan, *, result: str) -> StageFound:
-    """Return the state of the export by its plan. `result`: the folder of a complete one."""
+    """Return the state of an export that no process does, here or on a cluster. `result`: of a complete one."""
     if plan.whole:
-        verified = plan.recorded.verification if plan.recorded else None
-        return StageFound(state="done", why=verification_text(verified), result=result)
+        return StageFound(state="done", why=verification_text(verification_of(plan)), result=result)
     if plan.recorded is not None and plan.recorded.outcome == "failed":
         return StageFound(state="failed", why=plan.recorded.reason or "the exporter failed")
-    return StageFound(state="torn" if plan.recorded else "missing", why=plan.why)
+    if plan.recorded is not None:
+        return StageFound(state="torn", why=plan.why)
+    return StageFound(state="missing", why=plan.why)
 
 
-def stage_end(done: ExportResult) -> StageEnd:
-    """Return the end of a pipeline's stage."""
-    is_done = done.outcome == "completed"
-    return StageEnd(
-        action=stage_action(done.action),
-        state="done" if is_done else "torn" if done.outcome == "interrupted" else "failed",
-        why=done.why if is_done else done.reason or "the exporter failed",
-        result=done.folder,
-        fix="" if is_done else f"The whole output: {done.log}.",
-        interrupted=done.outcome == "interrupted",
-    )
+def verification_of(plan: ExportPlan) -> Verification:
+    """Return what the record of the found export says was compared."""
+    if plan.recorded is None or plan.recorded.verification is None:
+        return Verification()
+    return plan.recorded.verification
 
 
-def _is_enough(plan: ExportPlan, work: ExportWork) -> bool:
-    """Return whether the export is complete, and its logits were compared if that is asked for."""
-    verified = plan.recorded.verification if plan.recorded else None
-    return bool(plan.whole) and (work.engine is None or bool(verified and (verified.logits or verified.logits_skipped)))
-
-
-def existing_result(plan: ExportPlan) -> ExportResult:
-    """Return the complete export that the plan found."""
-    verified = plan.recorded.verification if plan.recorded else None
-    return ExportResult(
-        action="finished",
-        why=f"step {plan.inputs.step} was exported before; {verification_text(verified)}",
-        outcome="completed",
-        plan=plan,
-        folder=plan.writes,
-        verification=verified,
-    )
-
-
-def _export_once(plan: ExportPlan, work: ExportWork) -> ExportResult:
-    refuse_without_room(plan)
-    run, machine = stage_run(plan), work.machine()
-    before = stage_record(run)
-    refuse_where_harmful(machine.contain())
-    Path(plan.directory).mkdir(parents=True, exist_ok=True)
-    record = begin_attempt(before, plan.argv, folder=run.folder, machine=machine, save=partial(_save, plan=plan))
-
-    def end(outcome: Outcome, reason: str | None = None, verified: Verification | None = None) -> ExportResult:
-        """Record the end in both records."""
-        done = with_end(record, outcome=outcome, reason=reason, status=None, at=clock.now())
-        _save(done, plan, verification=verified)
-        is_whole = outcome == "completed"
-        return ExportResult(
-            action="created" if len(record.attempts) == 1 else "attempt",
-            why=verification_text(verified) if is_whole else "",
-            outcome=outcome,
-            reason=reason,
-            plan=plan,
-            folder=plan.directory if is_whole else None,
-            verification=verified,
-            record=run.folder.record,
-            log=Path(record.last.log),
+def refuse_without_token(plan: ExportPlan, *, env: Mapping[str, str]) -> None:
+    """Raise EnvironmentMissing, before anything is exported, if the hub would refuse the upload."""
+    if plan.inputs.hub and not hub_token(env):
+        raise EnvironmentMissing(
+            f"Uploading to {plan.writes} needs a login to the Hugging Face hub.",
+            fix="Log in with a token that may write: hf auth login. HF_TOKEN is not passed on; HF_TOKEN_PATH is.",
+            id="export-token-missing",
         )
-
-    def export() -> ExportResult:
-        work.say(f"exporting step {plan.inputs.step} as {plan.inputs.form}")
-        argv, env = (*machine.contain().prefix, *record.last.argv), environment(shop, online=_is_online(plan))
-        written = follow_program(argv, name="to_huggingface", env=env, log=Path(record.last.log))
-        if written.status:
-            return end("failed", written.why)
-        try:
-            verified = _verified(plan, work, shop)
-        except XsftError as failed:
-            return end("failed", f"{failed.message} {failed.fix}".strip())
-        if not verified.passed:
-            return end("failed", "; ".join(verified.problems), verified)
-        return end("completed", None, verified)
-
-    with scratch_folder("export") as scratch:
-        shop = ExportShop(machine=machine, scratch=scratch, logs=Path(plan.directory) / "xsft")
-        return run_recorded(export, record=end)
-
-
-def _verified(plan: ExportPlan, work: ExportWork, shop: ExportShop) -> Verification:
-    """Add the source model's files, and verify. Only a verified folder is complete."""
-    job = model_files_job(plan, folder=plan.directory)
-    files = ask_worker(MODEL_FILES, job, shop, online=_is_online(plan))
-    work.say("comparing the tensors with the checkpoint")
-    verified = replace(verify(plan, shop), config=files["config"])
-    return _logits(verified, plan, work, shop) if verified.passed else verified
-
-
-def _is_online(plan: ExportPlan) -> bool:
-    """Return whether the tokenizer or the source model is a repository of the hub, or weights are in a bucket."""
-    source = plan.inputs.source
-    places = (plan.inputs.tokenizer, *((source.repo,) if source else ()))
-    return reads_bucket(plan) or not all(Path(place).is_dir() for place in places)
-
-
-def _logits(verified: Verification, plan: ExportPlan, work: ExportWork, shop: ExportShop) -> Verification:
-    """Return the verification with the comparison of logits, or the reason why there is none."""
-    if work.engine is None:
-        return verified
-    why = NO_ADAPTERS if plan.inputs.form == "adapters" else why_no_logits(plan)
-    if why:
-        return replace(verified, logits_skipped=why)
-    work.say("comparing logits with the engine's")
-    (verdict,) = verify_logits(plan, (Path(plan.directory),), shop, engine=work.engine())
-    return with_logits(verified, verdict, dtype=plan.inputs.dtype)
-
-
-def _with_logits(plan: ExportPlan, work: ExportWork) -> ExportResult:
-    """Compare the logits of a complete export, and record that. An export whose logits differ no longer counts as
-    complete."""
-    assert plan.recorded is not None
-    with scratch_folder("export") as scratch:
-        shop = ExportShop(machine=work.machine(), scratch=scratch, logs=Path(plan.directory) / "xsft")
-        verified = _logits(plan.recorded.verification or Verification(), plan, work, shop)
-    outcome: Outcome = "completed" if verified.passed else "failed"
-    why = None if verified.passed else "; ".join(verified.problems)
-    record = replace(plan.recorded, verification=verified, outcome=outcome, reason=why)
-    write_atomic(Path(plan.directory) / FILE, to_json(record))
-    return replace(
-        existing_result(plan),
-        why=verification_text(verified),
-        outcome=outcome,
-        reason=why,
-        folder=plan.whole if verified.passed else None,
-        verification=verified,
-    )
-
-
-def _run_folder(plan: ExportPlan) -> RunFolder:
-    """Return the folder of the export's own run; its lock covers every export of the training."""
-    return stage_run(plan).folder
-
-
-def stage_run(plan: ExportPlan) -> StageRun:
-    inputs = {"directory": plan.directory, **to_builtins(plan.inputs)}
-    return StageRun(run_name=plan.run_name, digest=plan.digest, output=plan.output, key=EXPORT_KEY, inputs=inputs)
-
-
-def _save(record: Record, plan: ExportPlan, *, verification: Verification | None = None) -> None:
-    """Write the record beside the model, then the run's. The first one decides whether the export is complete."""
-    folder = Path(plan.directory)
-    beside = ExportRecord(
-        **beside_fields(record),
-        inputs=to_builtins(plan.inputs),
-        files=sizes_in(folder) if record.last.outcome == "completed" else {},
-        verification=verification,
-    )
-    private_folder(folder / "xsft")
-    write_atomic(folder / FILE, to_json(beside))
-    save_record(record, _run_folder(plan))
-
-
-def _is_unfinished(plan: ExportPlan) -> bool:
-    """Return whether the run's record says that an attempt is in progress."""
-    record = read_stage(_run_folder(plan), key=EXPORT_KEY)
-    return record is not None and record.outcome == "running"
-
-
-def _mend_export(plan: ExportPlan, *, at: str) -> None:
-    """Complete the run's record if xsft was killed between the two records of a complete export."""
-    record = read_stage(_run_folder(plan), key=EXPORT_KEY)
-    if record is not None and record.outcome == "running":
-        done = with_end(record, outcome="completed", reason=None, status=record.last.exit_status, at=at)
-        save_record(done, _run_folder(plan))
 
 
 def refuse_without_room(plan: ExportPlan) -> None:
@@ -286,30 +272,23 @@ def refuse_without_room(plan: ExportPlan) -> None:
 
     source: maxtext@0.2.5 checkpoint_conversion/to_huggingface.py loads the whole checkpoint.
     """
-    size, memory = plan.weights_bytes, memory_bytes()
+    size = plan.weights_bytes
     if size is None:
         return
-    if memory is not None and memory < size + PROCESS_BYTES:
-        raise EnvironmentMissing(
-            f"Exporting {plan.training} takes at least {size_text(size + PROCESS_BYTES)} of memory; this machine has "
-            f"{size_text(memory)}.",
-            fix="Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
-            if plan.inputs.weights.startswith("gs://")
-            else "Export on a larger machine.",
-            id="export-memory",
-        )
-    existing, free = _disk(Path(plan.directory))
-    if free < size:
-        raise EnvironmentMissing(
-            f"Exporting {plan.training} takes about {size_text(size)} of disk space at {existing}; {size_text(free)} "
-            "is free.",
-            fix="Free some space, or name another folder with --output.",
-            id="export-disk",
-        )
+    disk = ((Path(plan.folder), size),)
+    for kind, message in shortages(f"Exporting {plan.training}", memory=size + PROCESS_BYTES, disk=disk):
+        fix = "Free some space, or name another folder with --output."
+        if kind == "memory":
+            fix = "Export on a larger machine."
+        if kind == "memory" and plan.inputs.weights.startswith(BUCKET):
+            fix = "Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
+        raise EnvironmentMissing(message, fix=fix, id=f"export-{kind}")
 
 
 def why_no_logits(plan: ExportPlan) -> str:
     """Return why logits cannot be compared on this machine; empty if they can."""
+    if plan.inputs.form == "adapters":
+        return NO_ADAPTERS
     memory = memory_bytes()
     needs = logits_memory(plan.weights_bytes)
     if memory is None or needs is None or needs <= memory:
@@ -318,7 +297,20 @@ def why_no_logits(plan: ExportPlan) -> str:
     return f"comparing logits takes about {takes} of memory, and this machine has {has}; only tensors were compared"
 
 
-def _disk(path: Path) -> tuple[Path, int]:
-    """Return the nearest folder that exists, and the bytes that are free there."""
-    existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    return existing, shutil.disk_usage(existing).free
+def _verified_end(plan: ExportPlan, verified: Verification) -> JobEnd:
+    if not verified.passed:
+        return JobEnd(outcome="failed", reason="; ".join(verified.problems), verification=verified)
+    return JobEnd(outcome="completed", result=plan.writes, why=verification_text(verified), verification=verified)
+
+
+def _shop(plan: ExportPlan, machine: Machine, scratch: Path) -> ExportShop:
+    return ExportShop(machine=machine, scratch=scratch, logs=Path(plan.folder) / "xsft")
+
+
+def _is_online(plan: ExportPlan) -> bool:
+    """Return whether weights or destination are in a bucket or on the hub, or tokenizer or source model are there."""
+    places = [plan.inputs.tokenizer]
+    if plan.inputs.source is not None:
+        places.append(plan.inputs.source.repo)
+    is_remote = bool(plan.inputs.hub) or plan.directory.startswith(BUCKET) or reads_bucket(plan)
+    return is_remote or not all(Path(place).is_dir() for place in places)

@@ -5,87 +5,60 @@ from __future__ import annotations
 import shlex
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import RunFailed, SpecError, Unknown, UsageError
 from xsft.base.names import stage_name
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.launch.environments import engine_environment, maxtext_machine
 from xsft.launch.listener import ActionListener
 from xsft.launcher.cpujob import EXPORTED, CpuJob
 from xsft.planning import api
 from xsft.planning.steps import Intent, JobPlan
 from xsft.spec.export_inputs import destination
 from xsft.spec.stages import ExportStage
-from xsft.stages import export_upload, jobs
+from xsft.stages import jobs
 from xsft.stages.cluster_stages import ClusterCall, ClusterStage, SharedIntent, job_plan
-from xsft.stages.export import ExportWork, export_found, stage_end
-from xsft.stages.export_here import intended_training
-from xsft.stages.export_on_cluster import no_logits, plan_for_pod
-from xsft.stages.export_upload import ExportRoute, export_by
+from xsft.stages.cpu_job import no_logits, plan_for_pod
+from xsft.stages.export import ExportRoute, ExportWork, export_by, export_found, export_work, intended_training
 from xsft.stages.exported import plan_ahead
-from xsft.stages.local_stages import watch_here
+from xsft.stages.local_stages import StageHere
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
 
-class ExportHere:
-    """Export of the last checkpoint to a folder of this machine."""
+def export_stage(workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> StageHere:
+    """Return the export of the last checkpoint on this machine."""
+    stage = workload.spec.stages.export or ExportStage()
+    steps = workload.spec.train.steps
 
-    name: StageName = "export"
-
-    def __init__(self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> None:
-        self._workload, self._listener = workload, listener
-        self._asked = workload.spec.stages.export or ExportStage()
-        self.run_name = stage_name(run_name=training, stage=self.name)
-
-    def plan(self) -> StagePlan:
-        route, (hub, output) = self._route(), destination(self._asked.to)
-        local_plan = plan_ahead(
-            route.trained, route.asked, step=self._steps, output=None if route.is_remote else output
-        )
+    def plan() -> StagePlan:
+        hub, output = destination(stage.to)
+        route = export_route(workload)
         request = replace(route.asked, hub=hub)
-        made = plan_ahead(route.trained, request, step=self._steps, output=output, folder=local_plan.first)
-        return StagePlan(name=self.name, run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
+        made = plan_ahead(route.trained, request, step=steps, output=output)
+        return StagePlan(name="export", run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
 
-    def find(self) -> StageFound:
-        try:
-            made = self._route().plan()
-        except UsageError as unsaved:
-            return StageFound(state="missing", why=unsaved.message)
-        found, verified = (
-            export_upload.find_upload(self._route()),
-            made.recorded.verification if made.recorded else None,
-        )
-        compared = verified is not None and (verified.logits or verified.logits_skipped)
-        if found.state == "done" and self._asked.verify == "logits" and not compared:
-            return StageFound(state="missing", why="the export exists, but its logits were not compared")
-        return replace(found, digest=made.digest)
+    def job(progress: ShowLine) -> ExportWork:
+        route = export_route(workload)
+        return export_work(route, say=progress, logits=stage.verify == "logits", listener=listener)
 
-    def perform(self, progress: ShowLine) -> StageEnd:
-        route = self._route()
-        compared = partial(engine_environment, self._listener) if self._asked.verify == "logits" else None
-        machine = partial(maxtext_machine, self._listener)
-        work = ExportWork(look=route.here, machine=machine, say=progress, engine=compared)
-        return stage_end(export_by(route, work))
+    return StageHere(
+        name="export",
+        run_name=stage_name(run_name=training, stage="export"),
+        plan=plan,
+        job=job,
+        do=lambda progress: export_by(export_route(workload), job(progress)),
+    )
 
-    @property
-    def folder(self) -> str:
-        """Return the folder on this machine, from which a remote destination gets its files."""
-        return self._route().here().directory
 
-    def watch(self, timeout_s: float | None) -> None:
-        watch_here(output=self._route().here().output, run_name=self.run_name, timeout_s=timeout_s)
-
-    @property
-    def _steps(self) -> int:
-        return self._workload.spec.train.steps
-
-    def _route(self) -> ExportRoute:
-        request = ExportRequest(form=self._asked.what, step=self._steps)
-        (intent,) = api.intend((self._workload,))
-        return ExportRoute(trained=intended_training(intent), asked=request, to=self._asked.to)
+def export_route(workload: api.LoadedWorkload) -> ExportRoute:
+    """Return what the workload's export stage exports, and where it goes."""
+    stage = workload.spec.stages.export or ExportStage()
+    (intent,) = api.intend((workload,))
+    request = ExportRequest(form=stage.what, step=workload.spec.train.steps)
+    return ExportRoute(trained=intended_training(intent), asked=request, to=stage.to)
 
 
 class ExportOnCluster(ClusterStage):
@@ -150,30 +123,23 @@ class ExportOnCluster(ClusterStage):
         return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
 
 
-class ServeHere:
+class ServeHere(Struct, frozen=True, kw_only=True):
     """The command that serves the export: a server would end with this process, so it is not started."""
 
+    workload: api.LoadedWorkload
+    run_name: str
     name: StageName = "serve"
 
-    def __init__(self, exported: ExportHere) -> None:
-        self._exported = exported
-        self.run_name = exported.run_name.removesuffix("export") + self.name
-
     def plan(self) -> StagePlan:
-        return StagePlan(
-            name=self.name,
-            run_name=self.run_name,
-            digest=None,
-            writes="http://127.0.0.1",
-            notes=("on this machine the server is started by hand, by the command that xsft run prints",),
-        )
+        how = "on this machine the server is started by hand, by the command that xsft run prints"
+        return StagePlan(name="serve", run_name=self.run_name, digest=None, writes="http://127.0.0.1", notes=(how,))
 
     def find(self) -> StageFound:
         return StageFound(state="missing", why="on this machine it is started by hand")
 
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress
-        command = shlex.join(("xsft", "serve", self._exported.folder))
+        command = shlex.join(("xsft", "serve", export_route(self.workload).plan().directory))
         return StageEnd(action="skipped", state="missing", why=f"start it by: {command}")
 
     def watch(self, timeout_s: float | None) -> None:

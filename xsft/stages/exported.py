@@ -11,6 +11,7 @@ from xsft.base.names import attempt_number, next_attempt, stage_name
 from xsft.checks.export import weights_problems, whole_weights
 from xsft.machine.objects import latest_step
 from xsft.machine.process import own_environment
+from xsft.machine.regular import open_regular
 from xsft.machine.storage import GcsStorage, Storage, storage_for
 from xsft.records.record_files import RecordStore
 from xsft.spec import conversion_record
@@ -30,6 +31,7 @@ from xsft.weights.exporter import (
     words_of,
 )
 from xsft.weights.read_checkpoint import read_checkpoint
+from xsft.workers.export_judging import ReadPart
 
 SMALL = (METADATA, SHARDING, OCDBT_MANIFEST)
 """The files that identify a save; the manifest of an OCDBT store has the time of the commit."""
@@ -210,3 +212,14 @@ def is_exported(directory: str, *, digest: str) -> bool:
 def sizes_in(folder: Path) -> dict[str, int]:
     """Return the bytes of each file of a model, without xsft's own."""
     return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
+
+
+def read_folder(folder: Path) -> tuple[dict[str, int], ReadPart]:
+    """Return the sizes of a folder's files, and the function that reads them."""
+
+    def read(name: str, start: int, count: int) -> bytes:
+        with open_regular(folder / name) as file:
+            file.seek(start)
+            return file.read(count)
+
+    return sizes_in(folder), read

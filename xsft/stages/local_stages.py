@@ -3,11 +3,15 @@ does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
-from xsft.base.errors import AlreadyRunning, TimedOut
+from xsft.base.errors import AlreadyRunning, SpecError, TimedOut, UsageError
 from xsft.base.names import stage_name
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.launch.listener import ActionListener
@@ -20,9 +24,8 @@ from xsft.machine.lock_holder import is_held
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.runs.local_runs import lock_of
-from xsft.stages.convert import ConversionResult
-from xsft.stages.convert_here import converted_here, look
-from xsft.weights.conversion_plan import ConversionPlan
+from xsft.stages.convert_here import conversion_of, converted_here, look
+from xsft.stages.once import JobResult, LocalJob, end_of_stage, find_job
 
 LOOK_EVERY_S = 1.0
 """Seconds between checks of a stage that another process is running."""
@@ -41,69 +44,55 @@ def watch_here(*, output: str, run_name: str, timeout_s: float | None) -> None:
         clock.pause(LOOK_EVERY_S)
 
 
-class ConvertHere:
-    """Conversion of the workload's weights on this machine."""
+class StageHere(Struct, frozen=True, kw_only=True):
+    """A stage that this process does: a conversion, an evaluation or an export."""
 
-    name: StageName = "convert"
-
-    def __init__(self, workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> None:
-        self._workload, self._listener = workload, listener
-        self.run_name = stage_name(run_name=training, stage=self.name)
-
-    def plan(self) -> StagePlan:
-        made = self._look()
-        return StagePlan(
-            name=self.name, run_name=made.run_name, digest=made.digest, writes=made.checkpoint, argv=made.argv
-        )
+    name: StageName
+    run_name: str
+    plan: Callable[[], StagePlan]
+    job: Callable[[ShowLine], LocalJob[Any]]
+    do: Callable[[ShowLine], JobResult[Any]]
+    """Do the job, as the verb of the stage does."""
 
     def find(self) -> StageFound:
-        made = self._look()
-        if is_held(lock_of(made.output, made.run_name)):
-            return StageFound(
-                state="running", why="another xsft process is converting these weights", digest=made.digest
-            )
-        return conversion_found(made)
+        try:
+            return find_job(self.job(hide_line))
+        except SpecError:
+            raise
+        except UsageError as unsaved:  # the training has no checkpoint yet
+            return StageFound(state="missing", why=unsaved.message)
 
     def perform(self, progress: ShowLine) -> StageEnd:
-        del progress  # the stage has a display of its own
         try:
-            return _conversion_end(converted_here(self._workload, self._listener))
+            return end_of_stage(self.do(progress), self.job(progress).fix)
         except AlreadyRunning as running:
             return StageEnd(action="adopted", state="running", why=running.message)
 
     def watch(self, timeout_s: float | None) -> None:
-        made = self._look()
-        watch_here(output=made.output, run_name=made.run_name, timeout_s=timeout_s)
-
-    def _look(self) -> ConversionPlan:
-        return look(self._workload)[0]
+        job = self.job(hide_line)
+        run = job.run_of(job.look())
+        watch_here(output=run.output, run_name=run.run_name, timeout_s=timeout_s)
 
 
-def conversion_found(made: ConversionPlan) -> StageFound:
-    """Return the state of a conversion that no process is running."""
-    if made.whole:
-        unsaid = made.recorded is not None and made.recorded.outcome != "completed"
-        if unsaid:
-            why = f"{made.whole} is complete, but its record does not say so"
-            return StageFound(state="torn", why=why, digest=made.digest)
-        return StageFound(state="done", why=f"{made.whole} is complete", result=made.whole, digest=made.digest)
-    if made.broken:
-        why = f"{', '.join(made.broken)} is not complete: {made.why_not}"
-        return StageFound(state="torn", why=why, digest=made.digest)
-    return StageFound(state="missing", why=made.why, digest=made.digest)
+def hide_line(_line: str) -> None:
+    """Show nothing."""
 
 
-def _conversion_end(result: ConversionResult) -> StageEnd:
-    is_done = result.outcome == "completed"
-    fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
-    return StageEnd(
-        action=stage_action(result.action),
-        state="done" if is_done else "failed",
-        why=result.why if is_done else result.reason or "it did not complete",
-        result=result.checkpoint,
-        fix="" if is_done else fix,
-        interrupted=result.outcome == "interrupted",
-        warnings=result.warnings,
+def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> StageHere:
+    """Return the conversion of the workload's weights."""
+
+    def plan() -> StagePlan:
+        made, _ = look(workload)
+        return StagePlan(
+            name="convert", run_name=made.run_name, digest=made.digest, writes=made.checkpoint, argv=made.argv
+        )
+
+    return StageHere(
+        name="convert",
+        run_name=stage_name(run_name=training, stage="convert"),
+        plan=plan,
+        job=lambda _progress: conversion_of(workload, listener),
+        do=lambda _progress: converted_here(workload, listener),  # it has a display of its own
     )
 
 

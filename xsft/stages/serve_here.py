@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from xsft.base.errors import RunFailed
 from xsft.environments import environments
-from xsft.launch.environments import maxtext_machine
 from xsft.launch.listener import ActionListener
 from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.machine.sockets import free_port
 from xsft.records.record_files import record_store
 from xsft.stages.engine_server import Server, serve
-from xsft.stages.export import ExportWork, export_here, stage_end
-from xsft.stages.export_upload import ExportRoute
+from xsft.stages.export import ExportRoute, export_work
 from xsft.stages.exported import training_of
+from xsft.stages.once import do_once, end_of_stage
 from xsft.stages.served_model import served_model
 from xsft.weights.exporter import ExportRequest
 
@@ -47,7 +45,8 @@ def _folder_to_serve(given: str, listener: ActionListener) -> Path:
     trained = training_of(given, record_store())
     with listener.working("export") as say:
         route = ExportRoute(trained=trained, asked=ExportRequest())
-        end = stage_end(export_here(ExportWork(look=route.here, machine=partial(maxtext_machine, listener), say=say)))
+        work = export_work(route, say=say, logits=False, listener=listener)
+        end = end_of_stage(do_once(work), work.fix)
     if end.interrupted:
         raise KeyboardInterrupt
     if end.result is None:

@@ -24,11 +24,10 @@ from xsft.records.record_files import record_store
 from xsft.runs.waiting import WaitLimits
 from xsft.spec.resolve import Run
 from xsft.stages.cluster_stages import ClusterCall, SharedIntent
-from xsft.stages.create_server import BegunServer, begin, plan_serving
+from xsft.stages.create_server import BegunServer, begin, confirm_server, plan_serving, stop_line, wait_for_server
 from xsft.stages.export_stage import ExportOnCluster
 from xsft.stages.serve_stage import exported_weights, weights_ahead
 from xsft.stages.server_record import ServerRecord
-from xsft.stages.wait_for_server import confirm_server, stop_line, wait_for_server
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")
 """Sections of a workload whose errors affect a server."""

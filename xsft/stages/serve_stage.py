@@ -18,9 +18,8 @@ from xsft.records.record_files import record_store
 from xsft.spec.export_inputs import HF_PREFIX
 from xsft.spec.resolve import Run
 from xsft.stages.cluster_stages import ClusterCall, SharedIntent
-from xsft.stages.create_server import begin, find_server, plan_serving
+from xsft.stages.create_server import begin, confirm_server, find_server, plan_serving, stop_line, wait_for_server
 from xsft.stages.server_record import ServerRecord
-from xsft.stages.wait_for_server import confirm_server, stop_line, wait_for_server
 
 
 def exported_weights(exported: Stage) -> str | None:

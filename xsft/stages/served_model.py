@@ -15,7 +15,7 @@ from msgspec import Struct
 from xsft.base.errors import UsageError
 from xsft.environments.installed import BuiltEnvironment
 from xsft.machine.regular import read_bytes
-from xsft.stages.export_verify import read_folder
+from xsft.stages.exported import read_folder
 from xsft.weights.engines import UNLOADED
 from xsft.workers.export_judging import read_headers
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from xsft.base.errors import XsftError
+from xsft.base.names import stage_name
 from xsft.base.stage import Stage, StageName, StagePlan
 from xsft.launch.listener import ActionListener
 from xsft.planning.api import LoadedWorkload
 from xsft.planning.steps import Intent
 from xsft.stages.cluster_stages import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
-from xsft.stages.evaluate_stage import EvaluateHere, EvaluateOnCluster
-from xsft.stages.export_stage import ExportHere, ExportOnCluster, ServeHere
-from xsft.stages.local_stages import ConvertHere, TrainHere
+from xsft.stages.evaluate_stage import EvaluateOnCluster, evaluate_stage
+from xsft.stages.export_stage import ExportOnCluster, ServeHere, export_stage
+from xsft.stages.local_stages import TrainHere, convert_stage
 from xsft.stages.serve_stage import ServeOnCluster
 
 
@@ -27,15 +28,15 @@ def stages_of(
 def _stage_here(name: StageName, workload: LoadedWorkload, run_name: str, listener: ActionListener) -> Stage:
     match name:
         case "convert":
-            return ConvertHere(workload, training=run_name, listener=listener)
+            return convert_stage(workload, training=run_name, listener=listener)
         case "train":
             return TrainHere(workload, run_name=run_name, listener=listener)
         case "evaluate":
-            return EvaluateHere(workload, training=run_name, listener=listener)
+            return evaluate_stage(workload, training=run_name, listener=listener)
         case "export":
-            return ExportHere(workload, training=run_name, listener=listener)
+            return export_stage(workload, training=run_name, listener=listener)
         case "serve":
-            return ServeHere(ExportHere(workload, training=run_name, listener=listener))
+            return ServeHere(workload=workload, run_name=stage_name(run_name=run_name, stage="serve"))
 
 
 def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: ClusterCall) -> Stage:

@@ -9,7 +9,7 @@ from xsft.catalog.releases import at_least
 from xsft.spec.conversion_inputs import ConversionInputs
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import argument
-from xsft.workers.sent import text_of
+from xsft.workers.delivery import text_of
 
 SIZED = "xsft.workers.sized_converter"
 """Program that runs the converter with the workload's sizes."""

@@ -14,7 +14,7 @@ from xsft.spec.conversion_inputs import ConversionSource
 from xsft.stages.claims import ConversionClaim
 from xsft.stages.convert import ConversionResult
 from xsft.stages.convert_here import converted_here, look_for_cluster
-from xsft.stages.convert_on_cluster import convert_cluster
+from xsft.stages.cpu_job import convert_cluster
 from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
 from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import print_to_stderr
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if workload.spec.on_cluster:
         return _on_cluster(workload, args)
     result = converted_here(workload, terminal())
-    print_problems(result.warnings)
-    match result.outcome:
+    print_problems(result.end.warnings)
+    match result.end.outcome:
         case "completed" if args.json:
             print_document(conversion_document(result))
             return 0
@@ -59,13 +59,17 @@ def run(args: argparse.Namespace) -> int:
             return INTERRUPTED
         case _:
             fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
-            raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix)
+            raise RunFailed(f"{result.plan.run_name}: {result.end.reason}", fix=fix)
 
 
 def conversion_document(result: ConversionResult) -> ConversionDocument:
     """Return the document of a conversion on this machine."""
     document = _document(
-        result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings
+        result.plan,
+        action=result.action,
+        why=result.end.why,
+        checkpoint=result.end.result,
+        problems=result.end.warnings,
     )
     record, log = (str(path) if path else None for path in (result.record, result.log))
     return replace(document, record=record, log=log)
@@ -91,8 +95,8 @@ def _document(
 def _conversion_lines(result: ConversionResult) -> Iterator[str]:
     plan = result.plan
     done = "found" if result.action == "finished" else "converted"
-    yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {done}; {result.why}"
-    yield f"checkpoint  {result.checkpoint}"
+    yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {done}; {result.end.why}"
+    yield f"checkpoint  {result.end.result}"
     for broken in plan.broken:
         yield f"incomplete  {broken} (kept; delete it if you like)"
     if result.record:

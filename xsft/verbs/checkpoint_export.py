@@ -12,10 +12,8 @@ from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
-from xsft.stages.export import ExportResult
-from xsft.stages.export_here import exported_here, intended_training
-from xsft.stages.export_on_cluster import export_cluster, no_logits, plan_for_pod
-from xsft.stages.export_upload import BUCKET
+from xsft.stages.cpu_job import export_cluster, no_logits, plan_for_pod
+from xsft.stages.export import BUCKET, ExportResult, exported_here, intended_training
 from xsft.stages.exported import training_of
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
@@ -115,7 +113,7 @@ def _document(
 def export_document(result: ExportResult) -> ExportDocument:
     """Return the document of an export on this machine."""
     document = _document(
-        result.plan, result.action, why=result.why, folder=result.folder, verification=result.verification
+        result.plan, result.action, why=result.end.why, folder=result.end.result, verification=result.end.verification
     )
     record, log = (str(path) if path else None for path in (result.record, result.log))
     return replace(document, record=record, log=log)
@@ -125,8 +123,8 @@ def _export_lines(result: ExportResult) -> Iterator[str]:
     plan = result.plan
     done = "found" if result.action == "finished" else "exported"
     yield f"{plan.training}, step {plan.inputs.step}, {plan.inputs.form}: {done}"
-    yield f"folder    {result.folder}"
-    yield f"verified  {result.why}"
+    yield f"folder    {result.end.result}"
+    yield f"verified  {result.end.why}"
     for broken in plan.broken:
         yield f"incomplete {broken} (kept; delete it if you like)"
     if result.record:
@@ -149,7 +147,7 @@ def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> Non
 def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
     logits = args.verify == "logits"
     result = exported_here(trained, request_of(args, ExportRequest), to=args.output, logits=logits, listener=terminal())
-    match result.outcome:
+    match result.end.outcome:
         case "completed" if args.json:
             print_document(export_document(result))
             return 0
@@ -162,4 +160,4 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
         case _:
             where = f"The whole output: {result.log}. " if result.log else ""
             fix = f"{where}{result.plan.directory} is kept, but is incomplete."
-            raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix, id="export-failed")
+            raise RunFailed(f"{result.plan.run_name}: {result.end.reason}", fix=fix, id="export-failed")

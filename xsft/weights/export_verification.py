@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -52,10 +52,6 @@ class LogitsVerdict(Struct, frozen=True, kw_only=True):
     def relative(self) -> float:
         return self.greatest_difference / self.greatest_logit if self.greatest_logit else float("inf")
 
-    @property
-    def agrees(self) -> bool:
-        return self.positions > 0 and not self.differing and not self.unloaded
-
 
 class Verification(Struct, frozen=True, kw_only=True):
     """The checks that were done, and the errors that they found."""
@@ -83,17 +79,6 @@ class Verification(Struct, frozen=True, kw_only=True):
     @property
     def passed(self) -> bool:
         return not self.problems
-
-
-def logits_problems(verdict: LogitsVerdict, *, bound: float) -> Iterator[str]:
-    if verdict.unloaded:
-        yield f"{verdict.engine} cannot load the export: {verdict.unloaded}"
-    elif not verdict.agrees:
-        yield (
-            f"logits differ from MaxText's at {verdict.differing} of {verdict.positions} positions by more than"
-            f" {bound:.1g} of the greatest logit there, which rounding does not explain: {', '.join(verdict.worst)};"
-            f" {verdict.same_argmax} positions choose the same token"
-        )
 
 
 def verification_text(verified: Verification | None) -> str:

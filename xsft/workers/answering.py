@@ -1,22 +1,24 @@
-"""A program that answers one question: a JSON object becomes another. Runs in the Python of MaxText, an engine or an
-image.
+"""How a program answers one question: `entry.py PROGRAM QUESTION ANSWER`, two files of JSON.
 
-Arguments: the JSON document of `workers.sent`, whose `notes` are the question, and the file that gets the answer.
+Lines of its output are its progress; libraries print there, too.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 
-def answer_notes(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Write what `answer` returns, or `{"error": "..."}` if it raises."""
+def answer_question(answer: Callable[[Any], Any]) -> None:
+    """Write what `answer` returns, or `{"error": "Type: message"}` if it raises."""
+    question, file = map(Path, sys.argv[1:])
     try:
-        found = answer(json.loads(sys.argv[1])["notes"])
+        reply = answer(json.loads(question.read_text(encoding="utf-8")))
     except (Exception, SystemExit) as problem:  # any error of a library is the answer
-        found = {"error": f"{type(problem).__name__}: {problem}"}
-    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
+        traceback.print_exc()
+        reply = {"error": f"{type(problem).__name__}: {problem}"}
+    file.write_text(json.dumps(reply), encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.workers.answering import answer_notes
+from xsft.workers.answering import answer_question
 from xsft.workers.name_tables import ExportedTensor, NameTables
 from xsft.workers.stored_weights import ExpectedSlice, Weights
 
@@ -146,4 +146,4 @@ class Comparison:
 
 
 if __name__ == "__main__":
-    answer_notes(answer)
+    answer_question(answer)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.workers.answering import answer_notes
+from xsft.workers.answering import answer_question
 
 SHOWN = 3
 """Positions that are described."""
@@ -60,4 +60,4 @@ def comparison(wanted: list[Any], held: list[Any], *, bound: float) -> dict[str,
 
 
 if __name__ == "__main__":
-    answer_notes(answer)
+    answer_question(answer)

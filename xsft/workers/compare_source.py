@@ -1,5 +1,5 @@
 """Compares a converted checkpoint with the Hugging Face weights it was made of. Runs as a program in MaxText's
-environment (`pod.answering`).
+environment (`workers.answering`).
 
 Each tensor goes through the hooks of MaxText's import with the workload's sizes, and is compared with its slice of the
 checkpoint, as an export is.
@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xsft.workers.answering import answer_notes
+from xsft.workers.answering import answer_question
 from xsft.workers.compare_export import answer as compare_folders
 from xsft.workers.export_judging import values_problems
 
@@ -22,7 +22,7 @@ INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Return `{"folder": of the source}`; if `compared`, with `problems`, and the tensors `compared` of `all`.
 
-    `source`: `{"repo", "revision"}`; `compared`: the question to `export_worker` without folders, or null.
+    `source`: `{"repo", "revision"}`; `compared`: the question to `compare_export` without folders, or null.
     """
     folder = source_folder(**job["source"])
     if job["compared"] is None:
@@ -45,4 +45,4 @@ def source_folder(*, repo: str, revision: str | None) -> str:
 
 
 if __name__ == "__main__":
-    answer_notes(answer)
+    answer_question(answer)

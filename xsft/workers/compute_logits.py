@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.workers.answering import answer_notes
+from xsft.workers.answering import answer_question
 from xsft.workers.maxtext_config import configured
 from xsft.workers.stored_weights import LORA
 
@@ -104,4 +104,4 @@ def update(left: Any, right: Any, *, shape: tuple[int, ...], axis: int) -> Any:
 
 
 if __name__ == "__main__":
-    answer_notes(answer)
+    answer_question(answer)

@@ -27,8 +27,7 @@ from xsft.workers.work import (
 )
 
 
-def main(sent: dict[str, Any], command: list[str]) -> int:
-    notes = sent["notes"]
+def main(notes: dict[str, Any], command: list[str]) -> int:
     if (host := os.environ.get("JOB_COMPLETION_INDEX", "0")) != "0":
         print_line(f"host {host} has nothing to do: host 0 converts")
         return 0
@@ -42,7 +41,7 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     whole = is_committed(place, checkpoint)
     end = outcome_of(status=status, stopped_by=stopped_by, whole=whole)
     if whole and not stopped_by:
-        end |= compared_with_source(sent)
+        end |= compared_with_source(notes)
     record_end(place, notes, record, end)
     if whole and status:
         print_line(f"the checkpoint is complete; afterwards the converter ended with exit status {status}")
@@ -52,15 +51,15 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     return 0 if whole else status_of(status)
 
 
-def compared_with_source(sent: dict[str, Any]) -> dict[str, Any]:
+def compared_with_source(notes: dict[str, Any]) -> dict[str, Any]:
     """Return how the checkpoint compares with its Hugging Face weights, as fields of the record."""
-    question = sent["notes"].get("comparison")
+    question = notes.get("comparison")
     if question is None:
         return {}
     print_line("comparing the checkpoint with its source")
     question["notes"]["compared"]["seed"] = int.from_bytes(os.urandom(4), "big")
     try:
-        answer = ask_program(question, sent["files"])
+        answer = ask_program(question)
     except WorkFailed as failed:
         return {"verified": f"it was not compared with its source: {failed}"}
     except WorkStopped as stopped:
@@ -90,4 +89,4 @@ def is_committed(place: BucketPlace | FolderPlace, checkpoint: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(json.loads(sys.argv[1])["notes"], sys.argv[2:]))

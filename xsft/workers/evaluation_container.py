@@ -1,7 +1,7 @@
 """Measures and judges weights in the pods of a training's slices, one process per host; the first one writes the report
 and the end of the run's attempt. Sent to the image's Python, which has no xsft.
 
-Arguments: a JSON document with the `notes`, and the path of the report. The notes are a job of `measure_worker`, with
+Arguments: a JSON document with the `notes`, and the path of the report. The notes are a job of `measure_weights`, with
 the rules, the other fields of the report (`noted`), and how the end is recorded (`launcher.pod_end`).
 """
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
+import traceback
 from dataclasses import asdict
 from typing import Any
 
 from xsft.workers.evaluation_verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge_evaluation
 from xsft.workers.expression import matching_texts
-from xsft.workers.measure_weights import ending, evaluated, print_progress
+from xsft.workers.measure_weights import evaluated, print_progress
 from xsft.workers.place import place_of
 from xsft.workers.work import now, record_attempt
 
@@ -36,7 +38,7 @@ def main(job: dict[str, Any], into: str) -> None:
 
 
 def judged(found: dict[str, Any], given: dict[str, Any]) -> Judgement:
-    """Return the verdict on the measurement of `measure_worker`. `given`: the rules."""
+    """Return the verdict on the measurement of `measure_weights`. `given`: the rules."""
     rules = EvaluationRules(**{**given, "require": tuple(AnswerPattern(**one) for one in given["require"])})
     base, tuned = found["models"]["base"], found["models"]["tuned"]
     losses = Losses(base=base["loss"], tuned=tuned["loss"])
@@ -62,5 +64,16 @@ def end_of(judgement: Judgement) -> dict[str, Any]:
     return {"outcome": "completed"}
 
 
+def main_or_exit(job: dict[str, Any], into: str) -> None:
+    """Do the work; after an error print it, and end with exit status 1."""
+    try:
+        main(job, into)
+    except (Exception, SystemExit) as problem:
+        traceback.print_exc()
+        sys.stderr.flush()
+        print_progress(f"failed: {type(problem).__name__}: {problem}")
+        os._exit(1)  # at a usual exit JAX waits for the other processes, which wait for this one
+
+
 if __name__ == "__main__":
-    ending(lambda: main(json.loads(sys.argv[1])["notes"], sys.argv[2]))
+    main_or_exit(json.loads(sys.argv[1])["notes"], sys.argv[2])

@@ -1,8 +1,7 @@
-"""Export in a pod: write the model to the pod's own disk, add the source model's files, verify it, and only then copy
-it to its destination. The record that makes it complete is written last. Sent to the image's Python, which has no xsft.
+"""Export, in a pod or on this machine: write the model to the machine's own disk, add the source model's files, verify
+it, and only then copy it to its destination, unless it is there. The record that makes it complete is written last.
 
-Arguments: a JSON document with the `notes` (`launcher.export_command`), then the exporter's command. Without a command
-the folder is written and verified already (on this machine), and is only copied.
+Arguments: a JSON document with the `notes` (`launcher.export_command`), then the exporter's command.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from xsft.workers.export_judging import judged
+from xsft.workers.export_judging import judged, logits_problems
 from xsft.workers.place import BucketPlace, FolderPlace, place_of
 from xsft.workers.work import (
     REFUSED,
@@ -39,8 +38,7 @@ AT_ONCE = 8
 IN_EVERY_REPOSITORY = frozenset({".gitattributes", "README.md"})
 
 
-def main(sent: dict[str, Any], command: list[str]) -> int:
-    notes = sent["notes"]
+def main(notes: dict[str, Any], command: list[str]) -> int:
     beside, directory = notes["record_path"], notes["directory"]
     place = place_of(beside)
     record = {**notes["record"], "started_at": now()}
@@ -49,7 +47,7 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
         return REFUSED
     end: dict[str, Any] = {"verification": None}
     try:
-        end |= exported(sent, command, place)
+        end |= exported(notes, command, place)
     except WorkStopped as stopped:
         end |= {"outcome": "interrupted", "reason": f"stopped by {stopped}"}
     except WorkFailed as failed:
@@ -61,29 +59,46 @@ def main(sent: dict[str, Any], command: list[str]) -> int:
     return 0 if end["outcome"] == "completed" else 1
 
 
-def exported(sent: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
+def exported(notes: dict[str, Any], command: list[str], place: BucketPlace | FolderPlace) -> dict[str, Any]:
     """Return the end of a complete export. Raises WorkFailed, WorkStopped."""
-    notes = sent["notes"]
     folder = Path(notes["folder"])
-    verification = written(folder, sent, command) if command else notes["verification"]
+    verification = written(folder, notes, command)
     sizes = sizes_in(folder)
-    with _stoppable():
-        commit = deliver(folder, sizes, notes, place)
+    commit = None
+    if notes["hub"] or notes["folder"] != notes["directory"]:
+        with _stoppable():
+            commit = deliver(folder, sizes, notes, place)
     return {"outcome": "completed", "files": sizes, "commit": commit, "verification": verification}
 
 
-def written(folder: Path, sent: dict[str, Any], command: list[str]) -> dict[str, Any]:
+def written(folder: Path, notes: dict[str, Any], command: list[str]) -> dict[str, Any]:
     """Write the model into the folder, and return its verification. Raises WorkFailed, WorkStopped."""
-    notes, files = sent["notes"], sent["files"]
     raise_unless_ended_well(run(command), "MaxText's exporter")
-    written_files = ask_program(notes["model_files"], files)
+    python = command[0]
+    written_files = ask_program(notes["model_files"], python=python)
     print_line("comparing the tensors with the checkpoint")
     job = {**notes["comparison"]["notes"], "seed": int.from_bytes(os.urandom(4), "big")}
-    answer = ask_program({**notes["comparison"], "notes": job}, files)
+    answer = ask_program({**notes["comparison"], "notes": job}, python=python)
     found = judged(sizes_in(folder), reader(folder), answer=answer, of=answer["folders"][0], dtype=job["dtype"])
     if found["problems"]:
         raise WorkFailed("; ".join(found["problems"]))
-    return {**found, "config": written_files["config"]}
+    return {**found, "config": written_files["config"], **logits_verdict(notes, python=python)}
+
+
+def logits_verdict(notes: dict[str, Any], *, python: str) -> dict[str, Any]:
+    """Return how the logits compare, or why they were not compared, as fields of the verification. Raises WorkFailed if
+    they differ."""
+    if "logits" not in notes:
+        return {"logits_skipped": notes.get("logits_skipped", "")}
+    print_line("comparing logits with the engine's")
+    logits = notes["logits"]
+    ask_program(logits["computed"], python=python)
+    answer = ask_program(logits["compared"], python=logits["python"])
+    verdict = {**answer["folders"][0], "engine": logits["engine"]}
+    problems = list(logits_problems(verdict, bound=logits["bound"]))
+    if problems:
+        raise WorkFailed("; ".join(problems))
+    return {"logits": verdict}
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
@@ -169,4 +184,4 @@ def _stoppable() -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(json.loads(sys.argv[1])["notes"], sys.argv[2:]))

@@ -115,6 +115,19 @@ def base_problems(answer: Mapping[str, Any]) -> Iterator[str]:
         yield "every tensor equals the initial model: the training changed nothing"
 
 
+def logits_problems(verdict: Mapping[str, Any], *, bound: float) -> Iterator[str]:
+    """Yield what is wrong with the logits. `verdict`: the answer of `compare_logits` about a folder, and the `engine`;
+    `bound`: greatest difference relative to the greatest logit of a position."""
+    if verdict.get("unloaded"):
+        yield f"{verdict['engine']} cannot load the export: {verdict['unloaded']}"
+    elif verdict["differing"] or not verdict["positions"]:
+        yield (
+            f"logits differ from MaxText's at {verdict['differing']} of {verdict['positions']} positions by more than"
+            f" {bound:.1g} of the greatest logit there, which rounding does not explain: {', '.join(verdict['worst'])};"
+            f" {verdict['same_argmax']} positions choose the same token"
+        )
+
+
 def _shown(names: list[str]) -> str:
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f", and {more} more" if more > 0 else "")

@@ -1,11 +1,11 @@
 """Measures weights with MaxText: greedy answers to prompts, and the loss over a held-out split. Runs as a program in
-MaxText's environment (`workers.sent`): on this machine as one process, on a cluster as one per host (`container`).
+MaxText's environment: on this machine as one process (`workers.answering`), on a cluster as one per host
+(`evaluation_container`).
 
-Arguments after the document: JOB and ANSWER, two files. JOB is `{"models": [{"name": "base", "argv": [...]}, …],
-"prompts": [[{"role", "content"}, …], …] or null, "most_prompts": n, "max_new_tokens": n, "rows": n}`. Each argv is a
-trainer's command line. Prompts of null: the first user turns of the held-out split. `rows` of 0: no loss. ANSWER
-becomes `{"prompts": [...], "models": {name: {"answers": [...], "loss": x, "targets": n, "rows": n}}}`. After an error
-it is not written, and the exit status is 1.
+The question is `{"models": [{"name": "base", "argv": [...]}, …], "prompts": [[{"role", "content"}, …], …] or null,
+"most_prompts": n, "max_new_tokens": n, "rows": n}`. Each argv is a trainer's command line. Prompts of null: the first
+user turns of the held-out split. `rows` of 0: no loss. The answer is `{"prompts": [...], "models": {name: {"answers":
+[...], "loss": x, "targets": n, "rows": n}}}`.
 
 The model and its loss are MaxText's own: maxtext@0.2.5 trainers/post_train/sft/train_sft.py setup_trainer_state and
 trainers/pre_train/train.py loss_fn. MaxText's evaluation is not used: it fails for models with experts (common/
@@ -15,16 +15,12 @@ together.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import traceback
-from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
+from xsft.workers.answering import answer_question
 from xsft.workers.maxtext_config import configured
 
 SHAPE_STEP = 128
@@ -291,20 +287,5 @@ def loss_sums(model: LoadedModel) -> Any:
     return lambda batch: compiled(model.state, {key: placed(one, by_row) for key, one in batch.items()})
 
 
-def main(job: str, into: str) -> None:
-    Path(into).write_text(json.dumps(evaluated(json.loads(Path(job).read_text(encoding="utf-8")))), encoding="utf-8")
-
-
-def ending(work: Callable[[], None]) -> None:
-    """Do the work; after an error print it, and end with exit status 1."""
-    try:
-        work()
-    except (Exception, SystemExit) as problem:
-        traceback.print_exc()
-        sys.stderr.flush()
-        print_progress(f"failed: {type(problem).__name__}: {problem}")
-        os._exit(1)  # at a usual exit JAX waits for the other processes, which wait for this one
-
-
 if __name__ == "__main__":
-    ending(lambda: main(*sys.argv[2:]))
+    answer_question(evaluated)

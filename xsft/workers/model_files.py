@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from xsft.workers.answering import answer_notes
+from xsft.workers.answering import answer_question
 from xsft.workers.rope_spellings import TEXT, with_both_spellings
 
 CONFIG, GENERATION, ADAPTER = "config.json", "generation_config.json", "adapter_config.json"
@@ -199,4 +199,4 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    answer_notes(answer)
+    answer_question(answer)

@@ -1,8 +1,8 @@
 """Passes command lines to MaxText's own parser. Runs as a program in MaxText's environment.
 
-usage: parse_arguments.py. Reads `[{"argv": [...], "slices": {...}, "file": path}, ...]` from stdin and prints
-`[{"refused": text, "ignored": [text, ...]}, ...]` as its last line; MaxText prints above it. Each answer is
-also written to its file: if a submission does not wait for it, the next one reads it.
+The question (`workers.answering`) is `[{"argv": [...], "slices": {...}, "file": path}, ...]`, the answer `[{"refused":
+text, "ignored": [text, ...]}, ...]`. Each part of it is also written to its file: if a submission does not wait for the
+answer, the next one reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import unittest  # noqa: F401 - MaxText ends the process on an error of the configuration unless it sees this module
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ PARENT = os.getppid()
 
 from maxtext.configs import pyconfig  # type: ignore[import-not-found]  # noqa: E402 - takes seconds
 from maxtext.utils.globals import MAXTEXT_PKG_DIR  # type: ignore[import-not-found]  # noqa: E402
+
+from xsft.workers.answering import answer_question  # noqa: E402
 
 HERE = ("skip_jax_distributed_system=True", "log_config=False")
 """Keys for a machine without a slice: no wait for a coordinator, and no page of settings in the log."""
@@ -41,8 +42,8 @@ MAX_S = 180
 """Time after which it ends, even if a process waits for it."""
 
 
-def main(asked: list[dict[str, Any]], *, parent: int) -> list[dict[str, Any]]:
-    return [write_answer(answer(one["argv"], one["slices"]), one["file"], parent=parent) for one in asked]
+def answer(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [write_answer(parser_answer(one["argv"], one["slices"]), one["file"], parent=PARENT) for one in questions]
 
 
 def write_answer(found: dict[str, Any], file: str, *, parent: int) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def write_answer(found: dict[str, Any], file: str, *, parent: int) -> dict[str, 
     return found
 
 
-def answer(argv: list[str], slices: dict[str, Any]) -> dict[str, Any]:
+def parser_answer(argv: list[str], slices: dict[str, Any]) -> dict[str, Any]:
     heard, refused = Listener(), ""
     logging.getLogger().addHandler(heard)
     try:
@@ -83,5 +84,4 @@ def script_of(module: str) -> str:
 
 if __name__ == "__main__":
     signal.alarm(MAX_S)
-    found = main(json.load(sys.stdin), parent=PARENT)
-    sys.stdout.write(json.dumps(found) + "\n")
+    answer_question(answer)

@@ -1,10 +1,10 @@
 """Counts, checks and writes the rows of a data set. Runs as a program in MaxText's environment, which has `datasets`.
 
-usage: prepare_rows.py JOB ANSWER. JOB names an action and what its function reads, e.g. `{"action": "count",
-"sources": [{"load": {...}, "columns": {old: new}, "splits": [name, ...], "share": x}], "rule": ..., "sharegpt": bool}`;
-a source of two splits gives the share `x` of its rows to the second. ANSWER becomes what the function returns, or
-`{"error": "..."}`, or `{"missing": [column, ...], "there": [...]}`. `{"rows": n, "seconds": s}` goes to stdout every
-two seconds, `{"fetched": bytes, "seconds": s}` while no row arrives, and each whole shard.
+The question (`workers.answering`) names an action and what its function reads, e.g. `{"action": "count", "sources":
+[{"load": {...}, "columns": {old: new}, "splits": [name, ...], "share": x}], "rule": ..., "sharegpt": bool}`; a source
+of two splits gives the share `x` of its rows to the second. The answer is what the function returns, or
+`{"missing": [column, ...], "there": [...]}`. `{"rows": n, "seconds": s}` goes to stdout every two seconds, `{"fetched":
+bytes, "seconds": s}` while no row arrives, and each whole shard.
 
 Rows are streamed, in their order: what is held at a time is a batch, and a part of a shard.
 """
@@ -19,10 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
+
+from xsft.workers.answering import answer_question
+from xsft.workers.row_rules import RowRules, unfit
 
 BATCH = 1000
 """Rows read and written at a time."""
@@ -35,25 +37,11 @@ SHAREGPT = {"human": "user", "gpt": "assistant", "system": "system", "user": "us
 DatasetRow = dict[str, Any]
 
 
-def loaded_rules() -> Any:
-    """Return xsft's module of rules, loaded by its path: this environment has no xsft."""
-    path = Path(__file__).with_name("row_rules.py")
-    spec = spec_from_file_location("xsft_rules", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be loaded")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses looks for the types of fields
-    spec.loader.exec_module(module)
-    return module
-
-
 def rule_of(rule: str, columns: Iterable[str]) -> Callable[[DatasetRow], str]:
     """Return a function that states why a row is not prepared; an empty text if it is."""
     if rule == "none":
         return lambda _row: ""
-    module = loaded_rules()
-    rules = module.RowRules(columns=tuple(columns), texts=rule == "texts")
-    return partial(module.unfit, rules=rules)
+    return partial(unfit, rules=RowRules(columns=tuple(columns), texts=rule == "texts"))
 
 
 def from_sharegpt(value: Any) -> Any:
@@ -333,23 +321,19 @@ def resolve(job: Mapping[str, Any]) -> DatasetRow:
     return {"commits": [HfApi().dataset_info(path).sha for path in job["paths"]]}
 
 
-ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], DatasetRow]] = {
-    "resolve": resolve,
-    "count": count,
-    "write": write_shards,
-}
-
-
-def main(job: Path, into: Path) -> None:
-    asked = json.loads(job.read_text())
+def answer(job: Mapping[str, Any]) -> DatasetRow:
     try:
-        answer = ACTIONS[asked["action"]](asked)
+        match job["action"]:
+            case "resolve":
+                return resolve(job)
+            case "count":
+                return count(job)
+            case action:
+                assert action == "write", action
+                return write_shards(job)
     except MissingColumns as missing:
-        answer = missing.answer
-    except Exception as problem:
-        answer = {"error": f"{type(problem).__name__}: {problem}"}
-    into.write_text(json.dumps(answer))
+        return missing.answer
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    answer_question(answer)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from xsft.workers.answering import answer_notes
+from xsft.workers.answering import answer_question
 from xsft.workers.maxtext_config import configured
 
 EVERY_S = 2.0
@@ -188,4 +188,4 @@ def length_of(inputs: list[int], trained: list[bool], segments: list[int], *, pa
 
 
 if __name__ == "__main__":
-    answer_notes(answer)
+    answer_question(answer)

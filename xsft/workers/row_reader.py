@@ -1,30 +1,35 @@
 """Reads the first rows of files as JSON. Runs as a program in MaxText's environment.
 
-usage: row_reader.py FORMAT ROWS BYTES FILE…. FORMAT: parquet, arrayrecord, or a loader of datasets. Prints one JSON
-object a file: `{"rows": [...], "counted": n}` (null: there are more rows), with `"group": bytes` if the first row group
-is too large to read, or `{"error": "…"}`. BYTES: number of bytes at the beginning of a file whose rest is a hole or
-missing, except the footer of parquet files and array records; 0 for whole files.
+The question (`workers.answering`) is `{"format", "rows", "bytes", "files"}`. `format`: parquet, arrayrecord, or a
+loader of datasets; `bytes`: at the beginning of a file whose rest is a hole or missing, except the footer of parquet
+files and array records; 0 for whole files. The answer has an object a file: `{"rows": [...], "counted": n}` (null:
+there are more rows), with `"group": bytes` if the first row group is too large to read, or `{"error": "…"}`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
+
+from xsft.workers.answering import answer_question
 
 MAX_BYTES = 128 * 2**20
 """Maximum bytes of a file's first row group, decompressed; a larger one is not read."""
 
 
-def main(form: str, most: int, there: int, files: list[str]) -> None:
-    for file in files:
-        try:
-            found = first_rows(form, file, most, there)
-        except Exception as failed:
-            found = {"error": f"{type(failed).__name__}: {failed}"}
-        sys.stdout.write(f"{json.dumps(found, default=str)}\n")
+def answer(question: dict[str, Any]) -> list[dict[str, Any]]:
+    return [rows_or_error(file, question) for file in question["files"]]
+
+
+def rows_or_error(file: str, question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        rows = first_rows(question["format"], file, question["rows"], question["bytes"])
+    except Exception as failed:
+        return {"error": f"{type(failed).__name__}: {failed}"}
+    as_json: dict[str, Any] = json.loads(json.dumps(rows, default=str))
+    return as_json
 
 
 def first_rows(form: str, file: str, most: int, there: int) -> dict[str, Any]:
@@ -107,4 +112,4 @@ def readable(rows: Iterable[dict[str, Any]], there: int) -> list[dict[str, Any]]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    answer_question(answer)

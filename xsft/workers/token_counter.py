@@ -1,26 +1,27 @@
 """Counts the tokens of texts. Runs as a program in MaxText's environment, which has the tokenizers' libraries.
 
-usage: token_counter.py. Reads `{"tokenizer": folder, "texts": [[[prompt, answer], ...], ...]}` from stdin and prints
+The question (`workers.answering`) is `{"tokenizer": folder, "texts": [[[prompt, answer], ...], ...]}`, the answer
 `[[[n, n], ...], ...]`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tokenizers  # type: ignore[import-not-found]
 
+from xsft.workers.answering import answer_question
+
 GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use tokenizer.json as it is; importing transformers takes seconds."""
 
 
-def main(asked: dict[str, Any]) -> list[Any]:
-    count = counter(Path(asked["tokenizer"]))
-    return [[[count(prompt), count(answer)] for prompt, answer in rounds] for rounds in asked["texts"]]
+def answer(question: dict[str, Any]) -> list[Any]:
+    count = counter(Path(question["tokenizer"]))
+    return [[[count(prompt), count(answer)] for prompt, answer in rounds] for rounds in question["texts"]]
 
 
 def counter(folder: Path) -> Callable[[str], int]:
@@ -43,4 +44,4 @@ def _of_transformers(folder: Path) -> Callable[[str], int]:
 
 
 if __name__ == "__main__":
-    json.dump(main(json.load(sys.stdin)), sys.stdout)
+    answer_question(answer)

@@ -13,7 +13,7 @@ from typing import Any
 
 from xsft.workers.place import BucketPlace, FolderPlace
 
-BOOT = "xsft/workers/boot.py"
+ENTRY = Path(__file__).with_name("entry.py")
 """File that starts another program of those that were sent."""
 REFUSED = 4
 """Exit status if another process began to write the folder."""
@@ -55,19 +55,22 @@ def run(command: list[str]) -> tuple[int, str]:
     return child.wait(), "".join(stopped_by[:1])
 
 
-def ask_program(question: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    """Return the answer of one of the programs that were sent. `question`: `{"module", "notes"}`, as `pod.answering`
-    takes it. Raises WorkFailed, WorkStopped."""
-    program = question["module"]
+def ask_program(asked: dict[str, Any], *, python: str = sys.executable) -> dict[str, Any]:
+    """Return the answer of another program. `asked`: its `module`, and its question as `notes`. Raises WorkFailed,
+    WorkStopped."""
+    program = asked["module"]
     with tempfile.TemporaryDirectory() as scratch:
-        answer = Path(scratch, "answer.json")
+        question, answer = Path(scratch, "question.json"), Path(scratch, "answer.json")
+        question.write_text(json.dumps(asked["notes"]), encoding="utf-8")
         # -I: no module of this folder shadows a library.
-        ended = run([sys.executable, "-I", "-c", files[BOOT], json.dumps({**question, "files": files}), str(answer)])
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
-    if "error" in found:
-        raise WorkFailed(f"{program}: {found['error']}")
+        ended = run([python, "-I", str(ENTRY), program, str(question), str(answer)])
+        reply: dict[str, Any] = {}
+        if answer.exists():
+            reply = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in reply:
+        raise WorkFailed(f"{program}: {reply['error']}")
     raise_unless_ended_well(ended, program)
-    return found
+    return reply
 
 
 def raise_unless_ended_well(ended: tuple[int, str], what: str) -> None:

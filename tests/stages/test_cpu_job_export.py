@@ -21,9 +21,16 @@ from xsft.planning import api
 from xsft.planning.steps import Intent
 from xsft.records.record_files import record_store
 from xsft.runs.waiting import WaitLimits
-from xsft.stages.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, ResultFound
-from xsft.stages.export_here import intended_training
-from xsft.stages.export_on_cluster import ExportedByJob, export_cluster, plan_for_pod
+from xsft.stages.cpu_job import (
+    CpuJobPlanned,
+    CpuJobRequest,
+    CpuJobSubmitted,
+    ExportedByJob,
+    ResultFound,
+    export_cluster,
+    plan_for_pod,
+)
+from xsft.stages.export import intended_training
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.servers import NAME, server
 from xsft.base.errors import Refused
-from xsft.stages.wait_for_server import confirm_server
+from xsft.stages.create_server import confirm_server
 
 
 def test_the_question_names_the_machine_and_any_answer_but_yes_creates_nothing() -> None:

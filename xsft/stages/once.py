@@ -1,0 +1,279 @@
+"""Does a stage's job on this machine, once: the only way in which a conversion, an evaluation or an export runs here.
+
+Of two concurrent callers one works, and the other waits and uses the result. Nothing is ever deleted or overwritten: an
+interrupted attempt keeps its folder, and the next one gets another. Whether a result is complete is told by its files;
+records that a killed process left open are closed by the next caller.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.base.amounts import size_text
+from xsft.base.problems import Problem
+from xsft.base.stage import StageEnd, StageFound, StageState, StageVerdict, stage_action
+from xsft.launch.local_machine import Machine
+from xsft.launch.stage_record import (
+    StageRun,
+    begin_attempt,
+    check_usable,
+    read_stage,
+    run_recorded,
+    save_record,
+    stage_record,
+    with_end,
+)
+from xsft.machine import clock
+from xsft.machine.lock_holder import is_held
+from xsft.machine.memory import memory_bytes
+from xsft.machine.pid_namespace import refuse_where_harmful
+from xsft.records.record import Outcome, Record
+from xsft.weights.export_verification import Verification
+
+P = TypeVar("P")
+"""Plan of a job."""
+
+
+class JobEnd(Struct, frozen=True, kw_only=True):
+    """The end of a job, judged by its files."""
+
+    outcome: Outcome
+    reason: str | None = None
+    """Why it did not complete; None if it did."""
+    status: int | None = None
+    """Exit status of the program."""
+    result: str | None = None
+    """Path of a complete result; None without one."""
+    why: str = ""
+    """Evidence that it is complete."""
+    verdict: StageVerdict | None = None
+    verified: str = ""
+    """How a conversion was compared with its source."""
+    verification: Verification | None = None
+    """What an export compared; None for other jobs."""
+    warnings: tuple[Problem, ...] = ()
+
+
+class JobResult(Struct, Generic[P], frozen=True, kw_only=True):
+    """The result of one call."""
+
+    action: Literal["finished", "created", "attempt"]
+    """`finished`: it existed. `created`, `attempt`: done now, by the first or a later attempt of this run."""
+    plan: P
+    end: JobEnd
+    record: Path | None = None
+    log: Path | None = None
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """The attempt that runs now."""
+
+    argv: tuple[str, ...]
+    """Its command, with the machine's interpreter."""
+    machine: Machine
+    log: Path
+
+
+class LocalJob(Protocol[P]):
+    """How one kind of stage is done on this machine."""
+
+    @property
+    def fix(self) -> str:
+        """Return the next step after a failure; `{log}` is the path of the whole output."""
+        ...
+
+    @property
+    def look(self) -> Callable[[], P]:
+        """Return the function that reads the files again and returns the plan."""
+        ...
+
+    @property
+    def machine(self) -> Callable[[], Machine]:
+        """Return the function that returns the machine; called once there is something to do, and room for it."""
+        ...
+
+    def run_of(self, plan: P) -> StageRun:
+        """Return the job's own run, whose record `status` reads."""
+        ...
+
+    def whole(self, plan: P) -> JobEnd | None:
+        """Return the end of the attempt whose result is complete, by its files; None without one."""
+        ...
+
+    def left(self, plan: P) -> str:
+        """Return what is left to do for a complete result, as `its … was not …`; empty if nothing is."""
+        ...
+
+    def finish(self, plan: P, end: JobEnd) -> JobEnd:
+        """Do what is left for a complete result, record it beside the result, and return its end."""
+        ...
+
+    def unfinished(self, plan: P) -> StageFound:
+        """Return the state of a job without a complete result that no process does."""
+        ...
+
+    def hold(self, plan: P) -> AbstractContextManager[None]:
+        """Hold the locks of the work."""
+        ...
+
+    def admit(self, plan: P) -> tuple[Problem, ...]:
+        """Return warnings. Raises XsftError if this machine cannot do the job."""
+        ...
+
+    def command(self, plan: P) -> tuple[str, ...]: ...
+
+    def save_beside(self, plan: P, record: Record, end: JobEnd | None) -> None:
+        """Write the record beside the result. `end`: None while the job runs."""
+        ...
+
+    def work(self, plan: P, attempt: Attempt) -> JobEnd:
+        """Do the job, and return how it ended, judged by the files."""
+        ...
+
+
+def do_once(job: LocalJob[P]) -> JobResult[P]:
+    """Return the existing result, else do the job. One that fails or is interrupted gives a result that says so. Raises
+    Refused, EnvironmentMissing.
+    """
+    plan = job.look()
+    end = job.whole(plan)
+    if end and _is_closed(job, plan, end):
+        return JobResult(action="finished", plan=plan, end=end)
+    warnings: tuple[Problem, ...] = ()
+    if end is None:
+        warnings = job.admit(plan)
+    with check_usable(job.run_of(plan).folder.own), job.hold(plan):
+        plan = job.look()  # another process may have finished it
+        end = job.whole(plan)
+        if end:
+            return JobResult(action="finished", plan=plan, end=_close(job, plan, end))
+        return _attempt(job, plan, warnings)
+
+
+def find_job(job: LocalJob[P]) -> StageFound:
+    """Return what exists of the job; reads small files only."""
+    plan = job.look()
+    run = job.run_of(plan)
+    end = job.whole(plan)
+    if end and _is_closed(job, plan, end):
+        return StageFound(state="done", why=end.why, result=end.result, verdict=end.verdict, digest=run.digest)
+    if is_held(run.folder.lock):
+        return StageFound(state="running", why=f"another xsft is doing {run.run_name}", digest=run.digest)
+    if end:
+        left = job.left(plan) or "its run's record does not say so"
+        why = f"{end.result} is complete, but {left}"
+        return StageFound(state="torn", why=why, digest=run.digest)
+    return replace(job.unfinished(plan), digest=run.digest)
+
+
+def end_of_stage(done: JobResult[Any], fix: str) -> StageEnd:
+    """Return the end of a pipeline's stage. `fix`: as `LocalJob.fix`."""
+    end = done.end
+    if end.result is not None:
+        return StageEnd(
+            action=stage_action(done.action),
+            state="done",
+            why=end.why,
+            result=end.result,
+            verdict=end.verdict,
+            warnings=end.warnings,
+        )
+    is_stopped = end.outcome == "interrupted"
+    state: StageState = "failed"
+    if is_stopped:
+        state = "torn"
+    return StageEnd(
+        action=stage_action(done.action),
+        state=state,
+        why=end.reason or "it did not complete",
+        fix=fix.format(log=done.log),
+        interrupted=is_stopped,
+        warnings=end.warnings,
+    )
+
+
+def _attempt(job: LocalJob[P], plan: P, warnings: tuple[Problem, ...]) -> JobResult[P]:
+    run = job.run_of(plan)
+    before = stage_record(run)
+    machine = job.machine()
+    contained = machine.contain()
+    refuse_where_harmful(contained)
+
+    def save(record: Record, end: JobEnd | None = None) -> None:
+        # The record beside the result first: it may decide whether the result is complete.
+        job.save_beside(plan, record, end)
+        save_record(record, run.folder)
+
+    record = begin_attempt(before, job.command(plan), folder=run.folder, machine=machine, save=save)
+    attempt = Attempt(argv=record.last.argv, machine=machine, log=Path(record.last.log))
+
+    def ended(end: JobEnd) -> JobResult[P]:
+        save(with_end(record, outcome=end.outcome, reason=end.reason, status=end.status, at=clock.now()), end)
+        return JobResult(
+            action="created" if len(record.attempts) == 1 else "attempt",
+            plan=plan,
+            end=replace(end, warnings=(*contained.warnings, *warnings, *end.warnings)),
+            record=run.folder.record,
+            log=attempt.log,
+        )
+
+    return run_recorded(
+        lambda: ended(job.work(plan, attempt)),
+        record=lambda outcome, why: ended(JobEnd(outcome=outcome, reason=why)),
+    )
+
+
+def _is_closed(job: LocalJob[P], plan: P, end: JobEnd) -> bool:
+    """Return whether a complete result needs nothing more, and its run's record agrees with it."""
+    return not job.left(plan) and _differing_record(job.run_of(plan), end) is None
+
+
+def _differing_record(run: StageRun, end: JobEnd) -> Record | None:
+    """Return the run's record if its last attempt has these inputs and another outcome, as after a kill."""
+    record = read_stage(run.folder, key=run.key)
+    if record is None or record.last.spec_digest != run.digest or record.outcome == end.outcome:
+        return None
+    return record
+
+
+def _close(job: LocalJob[P], plan: P, end: JobEnd) -> JobEnd:
+    """Finish a complete result whose process was killed before it could record that."""
+    if job.left(plan):
+        end = job.finish(plan, end)
+    run = job.run_of(plan)
+    record = _differing_record(run, end)
+    if record is not None:
+        status = record.last.exit_status
+        done = with_end(record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
+        save_record(done, run.folder)
+    return end
+
+
+Shortage = tuple[Literal["memory", "disk"], str]
+"""What is missing, and the sentence about it."""
+
+
+def shortages(work: str, *, memory: int, disk: Sequence[tuple[Path, int]] = ()) -> Iterator[Shortage]:
+    """Yield what this machine lacks for the work. `memory`: bytes; `disk`: bytes at each path, added up by file
+    system."""
+    available = memory_bytes()
+    if available is not None and available < memory:
+        takes = f"{work} takes about {size_text(memory)} of memory"
+        yield "memory", f"{takes}; this machine has {size_text(available)}."
+    needed: dict[int, tuple[Path, int]] = {}
+    for path, size in disk:
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
+        device = existing.stat().st_dev
+        needed[device] = (existing, needed.get(device, (existing, 0))[1] + size)
+    for existing, size in needed.values():
+        free = shutil.disk_usage(existing).free
+        if free < size:
+            takes = f"{work} takes about {size_text(size)} of disk space at {existing}"
+            yield "disk", f"{takes}; {size_text(free)} is free."
