@@ -75,7 +75,7 @@ def flagship(**how: Any) -> str:
     return plan_text(make_plan(intent_of(spec_of("deepseek_ultrachat")), rendered=manifest, file="a.yaml"), **how)
 
 
-def test_a_plan_begins_with_a_dozen_lines_that_say_whether_it_is_ready() -> None:
+def test_all_of_a_plan_begins_with_a_dozen_lines_that_say_whether_it_is_ready() -> None:
     head = flagship().partition("\n\n")[0].splitlines()
     assert len(head) <= 15
     labels = [line.split()[0] for line in head[1:]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,7 +12,7 @@ from xsft.base.problems import Problem
 from xsft.machine.parallel import all_answers
 from xsft.planning import api
 from xsft.planning.steps import Intent
-from xsft.verbs.document import VerbDocument, print_document, problem_documents, status_of
+from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents, status_of
 from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import show_progress
 
@@ -37,8 +36,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_document(CheckDocument(ok=status == 0, problems=problem_documents(problems), exit_status=status))
         return status
-    print_problems(p for p in problems if args.notes or p.severity != "note" or (args.offline and p.kind == "unread"))
-    sys.stdout.write(_summary(files=len(args.files), problems=problems))
+    shown = [p for p in problems if args.notes or p.severity != "note" or (args.offline and p.kind == "unread")]
+    print_problems(shown)
+    hidden = "; --notes shows them" if len(shown) < len(problems) else ""
+    print_lines((f"{_summary(files=len(args.files), problems=problems)}{hidden}",))
     return status
 
 
@@ -51,4 +52,4 @@ def _check_deeply(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tup
 def _summary(*, files: int, problems: Sequence[Problem]) -> str:
     severities = [problem.severity for problem in problems]
     counts = (counted_text(severities.count(word), word) for word in ("error", "warning", "note"))
-    return f"{counted_text(files, 'file')}: {', '.join(counts)}\n"
+    return f"{counted_text(files, 'file')}: {', '.join(counts)}"

@@ -3,15 +3,20 @@ draws reach the terminal; the texts in it are screened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.text import Text
 
 from xsft.base.terminal_text import safe_text
 from xsft.machine.streams import with_controls
+from xsft.verbs.document import wrap_line
+
+STYLES = {"error:": "bold red", "warning:": "bold yellow", "note:": "bold", "fix:": "green", "Unknown:": "green"}
+"""First word of a line of a message -> its style."""
 
 
 def console(stream: TextIO) -> Console:
@@ -42,3 +47,17 @@ def training_bar(stream: TextIO) -> Progress:
 
 def _description() -> TextColumn:
     return TextColumn("{task.description}", markup=False)
+
+
+def draw_messages(messages: Iterable[Sequence[str]], stream: TextIO) -> None:
+    """Draw messages with a blank line between two, each line wrapped with a hanging indent."""
+    screen = console(stream)
+    for number, lines in enumerate(messages):
+        if number:
+            screen.print()
+        for line in lines:
+            text = Text("\n".join(wrap_line(line, width=screen.width)))
+            first = line.split()[0]
+            text.stylize(STYLES.get(first, ""), 0, line.index(first) + len(first))
+            text.highlight_regex(r"\[[a-z0-9-]+\]$", "cyan")
+            screen.print(text, soft_wrap=True, highlight=False)

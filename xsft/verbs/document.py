@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterable
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
@@ -85,3 +86,18 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print the lines at once: the next one may take minutes, and the log of a nightly job is read while it waits."""
     sys.stdout.writelines([f"{line}\n" for line in lines])
     sys.stdout.flush()
+
+
+def wrap_line(line: str, *, width: int | None, indent: int = 4) -> list[str]:
+    """Return the line wrapped for reading, its continuations indented; commands in it stay whole. None: not a
+    terminal, which gets whole lines."""
+    if width is None or len(line) <= width:
+        return [line]
+    return textwrap.wrap(
+        line.strip(),
+        width=max(width, 40),
+        initial_indent=line[: len(line) - len(line.lstrip())],
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

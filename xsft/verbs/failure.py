@@ -6,12 +6,17 @@ import errno
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
+from xsft.base.amounts import counted_text
 from xsft.base.errors import EnvironmentMissing, UsageError, XsftError
-from xsft.base.problems import Problem, error
+from xsft.base.problems import Problem, Severity, error
 from xsft.machine.streams import silence_stdout
 from xsft.spec.keypath import printable
 from xsft.verbs.document import ErrorDocument, print_document, problem_documents
+
+SEVERITIES: tuple[Severity, ...] = ("note", "warning", "error")
+"""From the least serious to the most serious."""
 
 
 def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
@@ -30,11 +35,27 @@ def _print_error(problems: tuple[Problem, ...], arguments: Sequence[str], *, exi
         fields = problem_documents(problems)
         print_document(ErrorDocument(schema_=f"xsft.{verb}/1", problems=fields, exit_status=exit_status))
     print_problems(problems)
+    if len(problems) > 1:
+        sys.stderr.write(f"{counts_text(problems)}\n")
 
 
-def print_problems(problems: Iterable[Problem]) -> None:
-    for p in problems:
-        sys.stderr.write("\n".join(problem_lines(p)) + "\n")
+def print_problems(problems: Iterable[Problem], *, stream: TextIO | None = None) -> None:
+    """Print the problems, the most serious last, nearest to the prompt; on a terminal with colour, wrapped."""
+    ordered = sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
+    messages = [problem_lines(problem) for problem in ordered]
+    stream = stream or sys.stderr
+    if messages and stream.isatty():
+        from xsft.verbs.console import draw_messages
+
+        draw_messages(messages, stream)
+        return
+    stream.writelines([f"{line}\n" for lines in messages for line in lines])
+
+
+def counts_text(problems: Iterable[Problem]) -> str:
+    """Return e.g. `1 error, 2 warnings`, without severities that no problem has."""
+    severities = [problem.severity for problem in problems]
+    return ", ".join(counted_text(severities.count(word), word) for word in reversed(SEVERITIES) if word in severities)
 
 
 def problem_lines(p: Problem) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from xsft.spec.placestext import render_place
 from xsft.verbs.arguments import request_of
 from xsft.verbs.console import console
 from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
+from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import choose, print_to_stderr, show_spinner
 from xsft.verbs.terminal import terminal
 from xsft.world.discovery import ClusterView, ProjectView
@@ -203,6 +204,7 @@ def _add_place(args: argparse.Namespace) -> None:
     if args.json:
         print_document(_added_document(new, entry=entry, written=request.write))
         return
+    print_problems(new.problems)
     for line in _added_lines(new):
         print_to_stderr(line)
     sys.stdout.write(f"{new.file}: added the place {new.name}\n{entry}" if request.write else entry)
@@ -227,7 +229,6 @@ def _added_lines(new: NewPlace) -> Iterator[str]:
         yield f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in view.slices.items())}"
     if view.priority_classes:
         yield f"priority classes: {', '.join(view.priority_classes)}"
-    yield from (f"{problem.severity}: {problem.message}\n  fix: {problem.fix}" for problem in new.problems)
     yield from (f"note: {note}" for note in new.notes)
 
 

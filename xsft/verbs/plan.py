@@ -5,20 +5,13 @@ from __future__ import annotations
 import argparse
 
 from xsft.stages.stage_plans import plan_files
-from xsft.verbs.plans import PlanFormat, print_plans
+from xsft.verbs.plans import print_plans
 from xsft.verbs.progress import show_progress
 
 
 def run(args: argparse.Namespace) -> int:
-    form: PlanFormat = "text"
-    if args.json:
-        form = "json"
-    elif args.manifest:
-        form = "manifests"
-    elif args.audit:
-        form = "audit"
     with show_progress("xsft") as progress:
         planned = plan_files(
             args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
         )
-    return print_plans(planned, form)
+    return print_plans(planned, args.part, json=args.json)

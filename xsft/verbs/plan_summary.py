@@ -32,11 +32,10 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of each line."""
     run = plan.run
     yield "ready", ready_text(plan.problems)
-    yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
-    yield (
-        "model",
-        f"{run.spec.model.name}, {_weights_text(plan)}; MaxText {run.release.version}, {run.release.layout} layout",
-    )
+    layout = " in its legacy layout" if run.release.layout == "legacy" else ""
+    yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}, MaxText {run.release.version}{layout}"
+    weights = f"from {run.checkpoint}" if run.checkpoint else "from random weights"
+    yield "model", f"{run.spec.model.name}, {weights}"
     yield "data", _data_text(plan)
     yield "steps", f"{run.spec.train.steps} of {_tokens_per_step(plan)}, a checkpoint every {run.checkpoint_period}"
     yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
@@ -62,12 +61,6 @@ def ready_text(problems: tuple[Problem, ...]) -> str:
 
 def _ids(problems: tuple[Problem, ...]) -> str:
     return ", ".join(dict.fromkeys(p.id for p in problems))
-
-
-def _weights_text(plan: Plan) -> str:
-    if plan.run.checkpoint is None:
-        return "from random weights"
-    return f"from {plan.run.checkpoint}"
 
 
 def _data_text(plan: Plan) -> str:
@@ -111,23 +104,27 @@ def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _restarts_text(plan: Plan) -> str:
-    most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
+    most = f"at most {plan.run.spec.restarts.max}, " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
-    return f"{most}each reads the rows again {order}"
+    return f"{most}rows again {order}"
 
 
 def _compiled_text(plan: Plan) -> str:
     """Return where compiled programs are kept, so that a restart need not compile again, as text."""
     if plan.mode.single_controller:
-        return f"Pathways keeps compiled programs in {plan.run.servers.scratch or 'its scratch bucket'}"
+        return f"compiled programs: {plan.run.servers.scratch or 'the scratch bucket of Pathways'}"
     if folder := trainer_of(plan.run).trainer_keys(plan.run).get("jax_cache_dir"):
-        return f"compiled programs are kept in {folder}"
-    kept = plan.on_this_machine and "jax_cache_dir" not in plan.run.spec.overrides.maxtext
-    return "compiled programs are kept in xsft's cache folder" if kept else "it compiles again (jax_cache_dir is empty)"
+        return f"compiled programs: {folder}"
+    if plan.on_this_machine and "jax_cache_dir" not in plan.run.spec.overrides.maxtext:
+        return "compiled programs: xsft's cache folder"
+    return "it compiles again (jax_cache_dir is empty)"
 
 
 def secrets_text(run: Run) -> str:
     """Return the Secrets that the run's pods read."""
-    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
-    named = [f"{token.secret} (Hugging Face token, key {token.key})"] if token else []
-    return ", ".join((*named, *([f"{pull} (image)"] if pull else []))) or "none"
+    secrets = []
+    if token := run.spec.secrets.hf_token:
+        secrets.append(f"{token.secret} (Hugging Face token, key {token.key})")
+    if run.spec.image.pull_secret:
+        secrets.append(f"{run.spec.image.pull_secret} (image)")
+    return ", ".join(secrets) or "none"

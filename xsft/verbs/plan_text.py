@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from xsft.base.problems import Problem
+from xsft.base.acceptance import for_submission
+from xsft.base.problems import Problem, errors_in
+from xsft.base.stage import StagePlan
 from xsft.launcher.audit import AuditRow
 from xsft.planning.steps import Plan
 from xsft.trainer.shuffling import SEED, Seeds, restarts_in_place
-from xsft.verbs.failure import problem_lines
+from xsft.verbs.document import wrap_line
+from xsft.verbs.failure import counts_text, problem_lines
 from xsft.verbs.plan_summary import summary
 
 
@@ -36,7 +38,7 @@ def shell_line(argv: Iterable[str]) -> str:
 def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
     yield f"# {plan.file}"
     for label, text in summary(plan):
-        yield from _wrap_line(f"{label:<12}{text}", width=width, indent=12)
+        yield from wrap_line(f"{label:<12}{text}", width=width, indent=12)
     if plan.conversion_argv:
         yield from block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
     if plan.xpk_argv:
@@ -47,35 +49,56 @@ def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[st
     if plan.seeds is not None:
         yield from block("seeds", _seeds(plan, plan.seeds))
     if plan.by_hand:
-        reasons = (line for reason in plan.by_hand for line in _wrap_line(f"- {reason}", width=width, indent=2))
+        reasons = (line for reason in plan.by_hand for line in wrap_line(f"- {reason}", width=width, indent=2))
         yield from block("if you run this xpk line by hand", "\n".join(reasons))
     if plan.audit:
         yield from audit_lines(plan.audit, whole=audit)
     yield from problems_block(plan.problems, width=width)
 
 
+def screen_lines(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | None) -> Iterator[str]:
+    """Yield the decisions of a plan, which fit one screen; its parts are printed by options."""
+    rows = [row for row in summary(plan) if row[0] != "ready" and row != ("secrets", "none")]
+    if stages:
+        rows.append(("stages", f"{', '.join(stage.name for stage in stages)}: xsft run does them; --all shows them"))
+    if plan.xpk_argv:
+        rows.append(("xpk", _xpk_text(plan, plan.xpk_argv)))
+    for label, text in rows:
+        yield from wrap_line(f"{label:<12}{text}", width=width, indent=12)
+
+
+def _xpk_text(plan: Plan, argv: tuple[str, ...]) -> str:
+    """Return the verb of xpk's line, and what a run by hand would lack: the patched fields of the manifest."""
+    patched = [row for row in plan.audit if row.outcome == "patched"]
+    of_identity = [row for row in patched if "/labels/" in row.where or "/annotations/" in row.where]
+    fields = [row.field.removeprefix("place.").partition(".")[0] for row in patched if row not in of_identity]
+    lacks = ", ".join(dict.fromkeys((*fields, *("labels" for _ in of_identity))))
+    by_hand = f"; by hand it lacks {lacks}" if lacks else ""
+    return f"{shlex.join(argv[:3])} …: --xpk prints it{by_hand}"
+
+
+def verdict_text(plan: Plan) -> str:
+    """Return whether `submit` would accept the plan, the ids of the problems that forbid it, and how many there are."""
+    verdict = "ready"
+    if refused := errors_in(for_submission(plan.problems)):
+        verdict = f"not ready: {', '.join(dict.fromkeys(problem.id for problem in refused))}"
+    counts = counts_text(plan.problems)
+    if any(problem.severity == "note" for problem in plan.problems):
+        counts += "; --all shows the notes"
+    return f"{verdict} ({counts})" if counts else verdict
+
+
+def trainer_line(plan: Plan) -> str:
+    """Return the trainer's command with its environment, to be copied."""
+    variables = [f"{name}={shlex.quote(text)} \\\n" for name, text in plan.trainer_env.items()]
+    return "".join((*variables, shell_line(plan.trainer_argv)))
+
+
 def problems_block(problems: tuple[Problem, ...], *, width: int | None = None) -> Iterator[str]:
     """Yield the block of problems; nothing without problems."""
     if problems:
         lines = (line for p in problems for line in problem_lines(p))
-        yield from block(
-            "checks", "\n".join(part for line in lines for part in _wrap_line(line, width=width, indent=4))
-        )
-
-
-def _wrap_line(line: str, *, width: int | None, indent: int) -> list[str]:
-    """Return the line wrapped for reading; lines to copy are never wrapped."""
-    if width is None or len(line) <= width:
-        return [line]
-    first = line[: len(line) - len(line.lstrip())]
-    return textwrap.wrap(
-        line.strip(),
-        width=max(width, 40),
-        initial_indent=first,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+        yield from block("checks", "\n".join(part for line in lines for part in wrap_line(line, width=width, indent=4)))
 
 
 def _seeds(plan: Plan, seeds: Seeds) -> str:

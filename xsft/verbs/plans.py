@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import yaml
@@ -22,14 +23,26 @@ from xsft.verbs.document import (
     VerbDocument,
     document_of,
     print_document,
+    print_lines,
     problem_documents,
     status_of,
+    wrap_line,
 )
 from xsft.verbs.failure import print_problems
-from xsft.verbs.plan_text import block, plan_text, shell_line
+from xsft.verbs.plan_text import (
+    audit_lines,
+    block,
+    plan_text,
+    screen_lines,
+    shell_line,
+    trainer_line,
+    verdict_text,
+)
+from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.run_time import RunTimeDocument, time_document
 
-PlanFormat = Literal["text", "audit", "manifests", "json"]
+PlanPart = Literal["screen", "xpk", "trainer", "audit", "manifest", "all"]
+"""What is printed of a plan: one screen, one part to copy, or all parts."""
 
 
 class StageOutline(StagePlan, frozen=True, kw_only=True):
@@ -84,18 +97,16 @@ class PlanDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", 
     """One per file that could be read, in the order given."""
 
 
-def print_plans(planned: PlannedFiles, form: PlanFormat) -> int:
-    """Print the plans and return the exit status of their checks."""
-    match form:
-        case "json":
-            print_document(_plan_document(planned))
-            print_problems(planned.unread)
-        case "manifests":
-            print_manifests(planned.plans)
-            print_problems(planned.problems)
-        case "text" | "audit":
-            _print_text(planned, audit=form == "audit")
-            print_problems(planned.unread)
+def print_plans(planned: PlannedFiles, part: PlanPart, *, json: bool) -> int:
+    """Print the plans, or a part of each, and return the exit status of their checks."""
+    if json:
+        print_document(_plan_document(planned))
+    elif part == "manifest":
+        print_manifests(planned.plans)
+    else:
+        _print_texts(planned, part)
+    is_complete = json or part in ("screen", "all")
+    print_problems(planned.unread if is_complete else planned.problems)
     return status_of(planned.problems)
 
 
@@ -117,14 +128,38 @@ def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
     )
 
 
-def _print_text(planned: PlannedFiles, *, audit: bool) -> None:
-    """Print the plans, wrapped to the terminal's width; a pipe gets whole lines."""
+def _print_texts(planned: PlannedFiles, part: PlanPart) -> None:
+    """Print the plans, wrapped to the terminal's width; a pipe gets whole lines, and so do lines to copy."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    texts = (
-        plan_text(plan, audit=audit, width=width) + "".join(f"{line}\n" for line in stage_lines(its))
-        for plan, its in zip(planned.plans, planned.stages, strict=True)
-    )
-    sys.stdout.write("\n".join(texts))
+    for number, (plan, stages) in enumerate(zip(planned.plans, planned.stages, strict=True)):
+        if number:
+            print_lines(("",))
+        if part == "screen" and len(planned.plans) > 1:
+            print_lines((f"# {plan.file}",))
+        match part:
+            case "screen":
+                _print_screen(plan, stages, width=width)
+            case "xpk" if plan.xpk_argv:
+                print_lines((shell_line(plan.xpk_argv),))
+            case "trainer":
+                print_lines((trainer_line(plan),))
+            case "audit":
+                print_lines(audit_lines(plan.audit, whole=True))
+            case "all":
+                sys.stdout.write(plan_text(plan, width=width))
+                print_lines(stage_lines(stages))
+            case "xpk" | "manifest":
+                print_to_stderr(f"{plan.file}: no xpk line")
+
+
+def _print_screen(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | None) -> None:
+    """Print the decisions, then what is wrong, and last whether the plan can be submitted."""
+    print_lines(screen_lines(plan, stages, width=width))
+    problems = [replace(problem, file="") for problem in plan.problems if problem.severity != "note"]
+    if problems:
+        print_lines(("",))
+    print_problems(problems, stream=sys.stdout)
+    print_lines(wrap_line(verdict_text(plan), width=width))
 
 
 def print_manifests(plans: Sequence[Plan]) -> None:

@@ -25,7 +25,7 @@ from xsft.verbs.arguments import request_of
 from xsft.verbs.document import print_document, problem_documents
 from xsft.verbs.failure import print_problems
 from xsft.verbs.local_text import show_result
-from xsft.verbs.plans import PlanFormat, print_plans
+from xsft.verbs.plans import print_plans
 from xsft.verbs.progress import asker, print_to_stderr, show_progress
 from xsft.verbs.submission import Result, SubmitDocument, report_submission, submission_document
 from xsft.verbs.terminal import terminal
@@ -49,12 +49,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_plan(args: argparse.Namespace) -> int:
-    form: PlanFormat = "json" if args.json else "text"
     with show_progress("xsft") as progress:
         planned = plan_files(
             [args.file], settings=args.settings, run_name=args.run_name, offline=False, progress=progress
         )
-    return print_plans(planned, form)
+    return print_plans(planned, "screen", json=args.json)
 
 
 def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace) -> int:

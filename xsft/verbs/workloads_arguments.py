@@ -11,20 +11,25 @@ from xsft.verbs.runs_arguments import add_timing
 
 BUDGET_S = 1800.0
 DEFAULT_FILE = "workload.yaml"
+PLAN_PARTS = {
+    "xpk": "print only the xpk command, to copy",
+    "trainer": "print only the trainer's command with its environment, to copy",
+    "audit": "print only the position of each field in the manifest",
+    "manifest": "print only the objects that will be created, as YAML",
+    "all": "print all commands, notes and counts of the audit",
+}
 
 
 def plan_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "Exit status: 0 no error · 2 a check found an error. You can copy the command under `## xpk` into a shell."
-    )
+    parser.epilog = "Exit status: 0 no error · 2 a check found an error. The last line says whether submit accepts it."
     add_files(parser)
     add_settings(parser)
     add_json(parser)
     add_offline(parser)
-    parser.add_argument(
-        "--audit", action="store_true", help="show the position of each field in the manifest, not only the counts"
-    )
-    parser.add_argument("--manifest", action="store_true", help="print the objects that will be created, as YAML")
+    parts = parser.add_mutually_exclusive_group()
+    parser.set_defaults(part="screen")
+    for part, what in PLAN_PARTS.items():
+        parts.add_argument(f"--{part}", dest="part", action="store_const", const=part, help=what)
 
 
 def fit_arguments(parser: argparse.ArgumentParser) -> None:
