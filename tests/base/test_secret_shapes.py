@@ -65,6 +65,7 @@ AROUND = {
     "Authorization: Bearer": "authorization: bearer {}",
     "a header in JSON": '{{"Authorization": "Token {}"}}',
     "a login": "https://user:{}@host/path",
+    "a login without a scheme": "proxy=me:{}@proxy:3128",
     "a login with @ in it": "https://user:{}@w@host/path",
     "a login with / in it": "postgres://user:{}/w@host/path",
     "a login without a user": "redis://:{}@host:6379/0",
@@ -97,6 +98,8 @@ ORDINARY = (
     *("docker://ubuntu:22.04@sha256:" + "ab" * 32, "e2c1d3f0-1111-4222-8333-abcdefabcdef", "0123456789" * 4),
     *("ssh://git@github.com/org/repository", "git+https://git@github.com/org/repository@main", "user@example.com"),
     *("https://host:8080/path@v1", "grpc://127.0.0.1:29000", "gs://my-bucket/a@b", "http://[::1]:8080/a@b"),
+    *("serviceAccount:train@my-project.iam.gserviceaccount.com", "user:me@example.com", "python:3.12@sha256:ab"),
+    *("proxy=me:<password>@host", "git@github.com:org/repository", "12:30:01 host@x", "me:$PW@host"),
     *("https://$(USER):$(PASSWORD)@host", "https://user:${PASSWORD}@host", "https://user:<password>@host"),
     *("https://host/path?page=3&key=name", "https://hub.example/page?sig=", "pad_token=<|fim_pad|>"),
     *("task-specific-instructiontuningdataset", "sk-learn", "risk-assessmentsofeverything", "npm_config_registry=x"),
@@ -210,7 +213,18 @@ def test_files_of_this_repository_hold_no_token() -> None:
 
 ALMOST = (
     *("://a:", "://a:b@", "https://a", "-ey" + "J", "ey" + "Ja.", "authorization: ", "bearer ", "xapp" + "-1-"),
-    *("password=", "a='", "machine a ", "default password ", 'a_token=\\"', "token=a,", "\x1b[", "a\\"),
+    *(
+        "a:b@",
+        "a:bcd",
+        "password=",
+        "a='",
+        "machine a ",
+        "default password ",
+        'a_token=\\"',
+        "token=a,",
+        "\x1b[",
+        "a\\",
+    ),
     *("hf" + "_", "&sig=", f"{PEM.format('BEGIN')}\\n", "npm" + "_", "q~", "rdme" + "_", "s" + "k-"),
 )
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.base.test_secret_shapes import PEM, random
 from tests.until import until
 from xsft.machine.streams import ScreenedStream, prepare_streams, print_if_slow
 
@@ -28,6 +29,19 @@ def test_a_secret_that_colours_cut_is_hidden(*, controls: bool) -> None:
     under = io.StringIO()
     ScreenedStream(under, controls=controls).write(f"a \x1b[1;31m{TOKEN[:3]}\x1b[m\x1b[K{TOKEN[3:]} b\n")
     assert under.getvalue() == "a … b\n"
+
+
+def test_a_key_that_is_printed_line_by_line_between_other_lines_is_hidden() -> None:
+    under = io.StringIO()
+    stream = ScreenedStream(under)
+    body = [random(64), random(64), f"{random(20)}=="]
+    for line in ("worker 0: " + PEM.format("BEGIN"), *body, PEM.format("END"), f"step 1 of {'a' * 20}"):
+        print(line, file=stream)
+        print("worker 1: completed step: 12", file=stream)
+    shown = under.getvalue()
+    assert shown.count("worker 1: completed step: 12") == len(body) + 3
+    assert "a" * 20 in shown
+    assert not any(part in shown for part in body)
 
 
 def test_a_screened_stream_has_all_attributes_of_the_stream() -> None:

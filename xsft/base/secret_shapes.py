@@ -34,6 +34,9 @@ REFERENCE = r"(?:\$\(\w+\)|\$\{?\w+(?::?[-?+=])?\}?|\{+ ?[\w.]* ?\}+|<[^>]*>|\*+
 """Placeholders for secrets in examples, shells and manifests, and the text of a redaction."""
 
 _PEM = r"[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+KEY_MARK = re.compile(rf"-----(BEGIN|END){_PEM}")
+KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{16,}")
+"""Pattern of a part of a private key, between its marks."""
 _GAP = r"(?:\s|\\+[nrt]){1,20}"
 
 OWN = (
@@ -78,6 +81,11 @@ ENVELOPES = (
         (":/",),  # a path library makes `https:/` of `https://`
         rf"(?<=:/)/?([^\s/@:'\"\\<>\[]{{0,256}}:(?![0-9]*/|{REFERENCE}@)"
         r"(?:[^\s/'\"\\]{1,512}|[^\s'\"\\]{1,512}?))@(?!sha(?:256|512):)",
+    ),
+    Shape(  # without a scheme, as proxies are written; a member of IAM, `serviceAccount:NAME@PROJECT`, is no login
+        ("@",),
+        r"(?<![\w.+/@:-])(?!(?i:user|group|serviceaccount|domain|mailto|e?-?mail|from|to|cc|author|owner|account):)"
+        rf"[\w.%+-]{{1,64}}:(?!{REFERENCE}@)([^\s/@:'\"\\,;()\[\]{{}}<>=…]{{3,256}})@(?!sha(?:256|512):)\w[\w-]{{0,62}}",
     ),
     Shape(("http:/", "https:/"), r"(?:(?<=http:/)|(?<=https:/))/?(?!git@)([^\s/@:'\"\\<>\[{$*…]{1,512})@"),
     Shape(

@@ -9,8 +9,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-from xsft.base.secrets import redact
+from xsft.base.secret_shapes import KEY_LINE, KEY_MARK
+from xsft.base.secrets import HIDDEN, redact
 from xsft.base.terminal_text import safe_text
+
+MAX_KEY_LINES = 256
+"""A key of 16,384 bits has 200 lines."""
 
 
 class ScreenedStream:
@@ -21,11 +25,24 @@ class ScreenedStream:
     def __init__(self, stream: TextIO, *, controls: bool = False) -> None:
         self.stream = stream
         self._controls = controls
+        self._key_lines = 0
+        """Number of further texts that may hold a part of a private key."""
 
     def write(self, text: str) -> int:
-        shown = redact(text)
+        shown = self._without_key(text, redact(text))
         self.stream.write(shown if self._controls else safe_text(shown))
         return len(text)
+
+    def _without_key(self, text: str, shown: str) -> str:
+        """Return `shown` without the lines of a key that began in an earlier text; lines of other processes may lie
+        between them.
+        """
+        if self._key_lines:
+            self._key_lines -= 1
+            shown = KEY_LINE.sub(HIDDEN, shown)
+        if marks := KEY_MARK.findall(text):
+            self._key_lines = MAX_KEY_LINES if marks[-1] == "BEGIN" else 0
+        return shown
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
