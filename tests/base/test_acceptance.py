@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from tests.checks.idscan import PACKAGE, late_calls, late_problems
-from xsft.base.acceptance import accept_problems, for_submission
+from xsft.base.acceptance import WITHDRAWN, accept_problems, for_submission
 from xsft.base.problems import ProblemKind, error, note, warning
 from xsft.checks.subjects import late_ids
 
@@ -105,3 +106,12 @@ def test_submission_turns_an_unaccepted_warning_of_an_open_kind_into_an_error(ki
 def test_an_error_can_be_accepted_only_if_it_is_disputable(kind: ProblemKind) -> None:
     (found, *_) = accept_problems((error("a", "x", "wrong", "Mend it.", kind=kind),), {"a": "it is right"})
     assert (found.severity == "note") == (kind == "disputable")
+
+
+def test_a_withdrawn_id_is_a_note() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checks.md").read_text(encoding="utf-8")
+    rows = page.partition("### Withdrawn")[2]
+    assert set(re.findall(r"^\| `([\w-]+)` \|", rows, re.MULTILINE)) == WITHDRAWN
+    for name in WITHDRAWN:
+        (problem,) = accept_problems((), {name: "as before"})
+        assert (problem.severity, problem.where) == ("note", f"checks.{name}")

@@ -12,7 +12,7 @@ from tests.cluster.test_cluster import planned
 from tests.control_plane.api import Cluster
 from tests.control_plane.rest import MERGE
 from tests.control_plane.test_cpu_jobs import mend
-from tests.fakes.clusters import V6E_256, ClusterApi
+from tests.fakes.clusters import ClusterApi
 from tests.launch.test_admission import plan
 from xsft.base.problems import Problem
 from xsft.checks.controllers import unmanaged_problems
@@ -200,52 +200,3 @@ def test_a_dry_run_reports_a_jobset_that_kueue_does_not_manage(
 
     real_cluster.wait(problems, what="the server to call its webhooks anew")
     assert [p.id for p in problems()] == ["kueue-not-managing"]
-
-
-LEVEL = {"nodeLabel": "cloud.google.com/gce-topology-block"}
-KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
-
-
-@pytest.fixture
-def lent(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
-    """A LocalQueue with quota for a slice, below two Cohorts that add one each; its nodes lack its topology."""
-    name = cluster_namespace
-    group = {
-        "coveredResources": ["google.com/tpu"],
-        "flavors": [{"name": name, "resources": [{"name": "google.com/tpu", "nominalQuota": 256}]}],
-    }
-    made = (
-        ("Topology", "topologies", {"levels": [LEVEL]}),
-        ("ResourceFlavor", "resourceflavors", {"nodeLabels": V6E_256, "topologyName": name}),
-        ("Cohort", "cohorts", {"resourceGroups": [group], "parentName": f"{name}-org"}),
-        ("ClusterQueue", "clusterqueues", {"cohort": name, "namespaceSelector": {}, "resourceGroups": [group]}),
-    )
-    above = f"{KUEUE}/cohorts"
-    real_cluster.api("POST", above, _object("Cohort", f"{name}-org", {"resourceGroups": [group]}))
-    for kind, plural, spec in made:
-        real_cluster.api("POST", f"{KUEUE}/{plural}", _object(kind, name, spec))
-    local = _object("LocalQueue", "lent", {"clusterQueue": name})
-    real_cluster.api("POST", f"{KUEUE}/namespaces/{cluster_namespace}/localqueues", local)
-    yield "lent"
-    for _, plural, _ in reversed(made):
-        real_cluster.api("DELETE", f"{KUEUE}/{plural}/{name}")
-    real_cluster.api("DELETE", f"{above}/{name}-org")
-
-
-def _object(kind: str, name: str, spec: Json) -> Json:
-    return {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def test_quota_of_a_cohort_and_a_topology_without_labels_are_reported(
-    cluster_namespace: str, connected: Connected, lent: str
-) -> None:
-    def ids(slices: int) -> set[str]:
-        asked = asking(slices, namespace=cluster_namespace)
-        assert asked.manifest is not None
-        labels = {**asked.manifest["metadata"]["labels"], "kueue.x-k8s.io/queue-name": lent}
-        metadata = {**asked.manifest["metadata"], "labels": labels}
-        problems = examine(connected, replace(asked, manifest={**asked.manifest, "metadata": metadata}))[1]
-        return {p.id for p in problems if p.severity != "note"} - {"quota-uncovered", "queue-inactive"}
-
-    assert ids(3) == {"topology-labels"}
-    assert ids(4) == {"topology-labels", "quota-too-small"}

@@ -17,7 +17,6 @@ from tests.checks.test_namespace_quota import quota
 from tests.checks.test_node_pools import TAINT, pools, spoilt
 from tests.checks.test_node_pools import said as nodes_said
 from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
-from tests.checks.test_topology import with_blocks
 from tests.checks.test_weights import full
 from tests.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
@@ -428,7 +427,6 @@ CASES: Mapping[str, Case] = {
     "data.columns-of-known": workload(data={"columns": ["question", "answer"]}),
     "cluster.unmanaged": an_unmanaged_jobset,
     "cluster.versions": an_old_jobset,
-    "cluster.topology": lambda _folder: printed(said(cluster_facts(**with_blocks(0)))),
     "cluster.taint": lambda _folder: printed(
         said(cluster_facts(flavors={"2xv6e-256": TAINTED, "cpu-user": CPU_FLAVOR}))
     ),

@@ -32,7 +32,6 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "kueue.x-k8s.io/localqueues": (("v1beta1", "v1beta2"), "LocalQueue", True),
     "kueue.x-k8s.io/clusterqueues": (("v1beta1", "v1beta2"), "ClusterQueue", False),
     "kueue.x-k8s.io/resourceflavors": (("v1beta1", "v1beta2"), "ResourceFlavor", False),
-    "kueue.x-k8s.io/cohorts": (("v1beta1", "v1beta2"), "Cohort", False),
     "kueue.x-k8s.io/workloads": (("v1beta1", "v1beta2"), "Workload", True),
     "visibility.kueue.x-k8s.io/localqueues": (("v1beta1", "v1beta2"), "PendingWorkloadsSummary", True),
 }

@@ -23,7 +23,6 @@ GROUPS = {
     "pods": "",
     "serviceaccounts": "",
     "deployments": "apps",
-    "cohorts": "kueue.x-k8s.io",
     "workloads": "kueue.x-k8s.io",
 }
 """API group of each kind that xsft touches."""

@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from xsft.base.problems import Problem, error, warning
+from xsft.base.problems import Problem, error, note, warning
+
+WITHDRAWN = frozenset({"image-base-differs", "quota-in-use", "repository-not-docker", "topology-labels"})
+"""Ids that no check raises any more; docs/checks.md says what became of them."""
 
 
 class LateProblem(Struct, frozen=True, kw_only=True):
@@ -64,6 +67,8 @@ def _not_accepted(problem: Problem) -> Problem:
 
 
 def unused_acceptance_problem(name: str) -> Problem:
+    if name in WITHDRAWN:
+        return note("checks-unused", f"checks.{name}", f"{name} is withdrawn (docs/checks.md).", "Remove it.")
     return warning(
         "checks-unused",
         f"checks.{name}",

@@ -20,8 +20,6 @@ from xsft.checks.namespace_quota import namespace_quota_problems
 from xsft.checks.node_pools import node_pool_problems
 from xsft.checks.pod_identity import PodRights, identity_problems
 from xsft.checks.quota import quota_problems
-from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
-from xsft.checks.topology import topology_problems
 
 QUEUE_INACTIVE = LateProblem(id="queue-inactive")
 QUEUE_IN_ORDER = LateProblem(id="queue-in-order")
@@ -62,16 +60,10 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
     occupied: Mapping[str, str] | UnreadFact = {}
     """By node on which a pod of a JobSet without a queue runs: namespace/name of that JobSet."""
-    cohort: tuple[JsonObject, ...] | UnreadFact | None = None
-    """The ClusterQueues in cohorts, and all Cohorts; the queue alone if it is in none; None if they are not known."""
-    holders: tuple[QuotaHolder, ...] | None = None
-    """The Workloads that hold quota; read only if the run would wait. None if the user may not list them."""
     resource_quotas: tuple[JsonObject, ...] = ()
     """The namespace's ResourceQuotas that could be read."""
     controllers: Mapping[str, JsonObject] = {}
     """The Deployments of CONTROLLERS that could be read."""
-    topologies: Mapping[str, JsonObject] = {}
-    """Kueue's Topologies that the flavors name, by name; only those that could be read."""
     service_account: JsonObject | UnreadFact | None = None
     """The ServiceAccount of the pods."""
     rights: PodRights | None = None
@@ -86,7 +78,6 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_check_priority_class(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
         *_node_pools(facts, demand),
-        *_topologies(facts, demand),
         *namespace_quota_problems(facts.resource_quotas, demand, context=facts.context),
         *controller_problems(facts.controllers, context=facts.context),
         *version_problems(facts.controllers, facts.flavors, context=facts.context),
@@ -95,12 +86,6 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_check_unread_facts(facts),
         *_not_established(facts),
     )
-
-
-def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
-    """Return what the queue lacks now but could give later; empty if unknown."""
-    state = _quota_state(facts)
-    return shortages(state, facts.flavors, demand) if state else ()
 
 
 def _check_identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
@@ -113,20 +98,6 @@ def _node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     occupied = {} if isinstance(facts.occupied, UnreadFact) else facts.occupied
     nodes = read_nodes(facts)
     yield from node_pool_problems(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
-
-
-def _topologies(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
-    if isinstance(facts.cluster_queue, dict) and facts.topologies:
-        nodes = read_nodes(facts)
-        yield from topology_problems(
-            facts.cluster_queue, facts.flavors, facts.topologies, nodes, demand, context=facts.context
-        )
-
-
-def _quota_state(facts: ClusterFacts) -> QuotaState | None:
-    if isinstance(facts.cluster_queue, dict) and isinstance(facts.cohort, tuple):
-        return QuotaState(queue=facts.cluster_queue, cohort=facts.cohort)
-    return None
 
 
 def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[JsonObject, ...]]:
@@ -158,19 +129,10 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
         yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
         yield from _in_order(facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
-        yield from _quota(facts, demand, facts.cluster_queue)
-
-
-def _quota(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
-    if demand.asks_chips:
-        cohort = facts.cohort if isinstance(facts.cohort, tuple) else None
-        yield from quota_problems(queue, facts.flavors, demand, cohort=cohort)
-        state = _quota_state(facts)
-        short = shortages_in(facts, demand)
-        if state:
-            yield from in_use_problems(short, state, facts.holders, context=facts.context)
-        return
-    yield from cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
+        if demand.asks_chips:
+            yield from quota_problems(facts.cluster_queue, facts.flavors, demand)
+        else:
+            yield from cpu_quota_problems(facts.cluster_queue, facts.flavors, demand, context=facts.context)
 
 
 def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
@@ -296,9 +258,6 @@ def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
     account = facts.service_account
     known["which account the pods use to reach the run's buckets"] = (
         account if isinstance(account, UnreadFact) else None
-    )
-    known["whether quota is left in the queue's cohort"] = (
-        facts.cohort if isinstance(facts.cohort, UnreadFact) else None
     )
     for what, unseen in known.items():
         if unseen is not None:

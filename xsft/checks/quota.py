@@ -16,8 +16,7 @@ from msgspec import Struct
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
 from xsft.base.problems import Problem, error
-from xsft.checks.cohort_tree import FlavorResource, QuotaNode, cohort_name, most_usable, path_to
-from xsft.checks.demand import TPU, Demand, PodSet, decimal_text
+from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 
 QUOTA_UNCOVERED = LateProblem(id="quota-uncovered")
 
@@ -49,16 +48,11 @@ class Group(Struct, frozen=True, kw_only=True):
         )
 
 
-def quota_problems(
-    queue: JsonObject,
-    flavors: Mapping[str, JsonObject],
-    demand: Demand,
-    *,
-    cohort: tuple[JsonObject, ...] | None = None,
-) -> Iterator[Problem]:
+def quota_problems(queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand) -> Iterator[Problem]:
     """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
-    checked. `cohort`: as for `groups_of`."""
-    groups = groups_of(queue, flavors, cohort=cohort)
+    checked.
+    """
+    groups = groups_of(queue, flavors)
     known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
     name = queue["metadata"]["name"]
     for pods in demand.pod_sets:
@@ -167,36 +161,42 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
 
 
-def groups_of(
-    queue: JsonObject, flavors: Mapping[str, JsonObject], *, cohort: tuple[JsonObject, ...] | None = None
-) -> tuple[Group, ...]:
-    """Return the resource groups of the queue, with the flavors that could be read. `cohort`: as for `path_to`; None if
-    it is unknown: the queue then counts as able to borrow without limit.
-    """
+def groups_of(queue: JsonObject, flavors: Mapping[str, JsonObject]) -> tuple[Group, ...]:
+    """Return the resource groups of the queue, with the flavors that could be read."""
+    spec = queue.get("spec") or {}
+    in_cohort = bool(spec.get("cohort") or spec.get("cohortName"))  # v1beta1, v1beta2
     return tuple(
         Group(
             resources=tuple(group.get("coveredResources") or ()),
-            flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {}), cohort) for f in group.get("flavors") or ()),
+            flavors=tuple(
+                _flavor(quotas, flavors.get(quotas["name"], {}), in_cohort=in_cohort)
+                for quotas in group.get("flavors") or ()
+            ),
         )
-        for group in queue.get("spec", {}).get("resourceGroups") or ()
+        for group in spec.get("resourceGroups") or ()
     )
 
 
-def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject, cohort: tuple[JsonObject, ...] | None) -> Flavor:
+def _flavor(quotas: JsonObject, flavor: JsonObject, *, in_cohort: bool) -> Flavor:
     spec = flavor.get("spec") or {}
-    names = [str(resource["name"]) for resource in quotas.get("resources") or ()]
+    resources = quotas.get("resources") or ()
     return Flavor(
         name=quotas["name"],
         labels=spec.get("nodeLabels") or {},
         taints=tuple(spec.get("nodeTaints") or ()),
         tolerations=tuple(spec.get("tolerations") or ()),
-        capacity={name: _quota_capacity(queue, cohort, (quotas["name"], name)) for name in names},
+        capacity={str(resource["name"]): _capacity(resource, in_cohort=in_cohort) for resource in resources},
     )
 
 
-def _quota_capacity(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: FlavorResource) -> Decimal:
-    if cohort is not None or cohort_name(queue) is None:
-        return most_usable(path_to(queue, cohort or ()), key)
-    alone = QuotaNode(name=queue["metadata"]["name"], own=queue)
-    borrowing = alone.limit(key, "borrowingLimit")
-    return UNBOUNDED if borrowing is None else alone.quota(key) + borrowing
+def _capacity(resource: JsonObject, *, in_cohort: bool) -> Decimal:
+    """Return the most that the queue can ever use. What a cohort lends is Kueue's arithmetic: it counts as unlimited
+    unless the queue itself sets a limit.
+    """
+    nominal = quantity(resource.get("nominalQuota") or 0)
+    borrowing = resource.get("borrowingLimit")
+    if not in_cohort:
+        return nominal
+    if borrowing is None:
+        return UNBOUNDED
+    return nominal + quantity(borrowing)

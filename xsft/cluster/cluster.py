@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xsft.base.aliases import JsonObject
-from xsft.base.errors import EnvironmentMissing, XsftError
+from xsft.base.errors import XsftError
 from xsft.base.lenient import mapping, rows, text
 from xsft.base.problems import Problem
 from xsft.cluster import dry_run
@@ -146,20 +146,6 @@ class Cluster:
 
     def resource_quotas(self, *, namespace: str) -> tuple[JsonObject, ...]:
         return self._api.items(kinds.RESOURCE_QUOTAS, namespace=namespace)
-
-    def cohorts(self) -> tuple[JsonObject, ...]:
-        """Return Kueue's objects of cohorts, which need not have one; none also if this Kueue knows no such kind."""
-        try:
-            return self._api.items(self._kueue("cohorts", namespaced=False))
-        except EnvironmentMissing:
-            return ()
-
-    def topology(self, name: str) -> JsonObject | None:
-        """Return Kueue's Topology; None also if this Kueue knows no such kind."""
-        try:
-            return self._api.get(self._kueue("topologies", namespaced=False), name=name)
-        except EnvironmentMissing:
-            return None
 
     def cluster_queues(self) -> tuple[JsonObject, ...]:
         return self._api.items(self._kueue("clusterqueues", namespaced=False))

@@ -9,13 +9,10 @@ from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
 from xsft.base.problems import Problem
-from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, read_nodes, shortages_in
-from xsft.checks.cohort_tree import cohort_name
+from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, read_nodes
 from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, rights_source
-from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
-from xsft.checks.topology import topology_of
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.jobset_fields import jobset_of
 from xsft.cluster.pod_fields import pod_of
@@ -45,8 +42,6 @@ def examine(
     nodes = read_nodes(facts)
     if isinstance(facts.service_account, dict) and (source := rights_source(facts.service_account, nodes, demand)):
         facts = replace(facts, rights=rights(source, demand))
-    if shortages_in(facts, demand):
-        facts = replace(facts, holders=_holders(cluster))
     return facts, admission_problems(facts, demand)
 
 
@@ -57,7 +52,6 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     namespace = demand.namespace
     local_queue = start(lambda: unless_forbidden(cluster.local_queue, name=demand.queue, namespace=namespace))
     queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
-    flavors = start(lambda: _flavors(cluster, queue.result()))
     classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
     selected = start(lambda: _selected_nodes(cluster, demand, queue.result()) if demand.asks_chips else {})
     looks: dict[str, Callable[[], Any]] = {
@@ -65,8 +59,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         "local_queue": local_queue.result,
         "known_queues": lambda: _known_queues(cluster, namespace) if local_queue.result() is None else (),
         "cluster_queue": queue.result,
-        "flavors": flavors.result,
-        "topologies": lambda: _topologies(cluster, flavors.result()),
+        "flavors": lambda: _flavors(cluster, queue.result()),
         "priority_classes": classes.result,
         "known_priorities": lambda: (
             _names(unless_forbidden(cluster.priority_classes)) if False in classes.result().values() else ()
@@ -75,7 +68,6 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
         "selected": selected.result,
         "occupied": lambda: _occupied_nodes(cluster, selected.result()),
-        "cohort": lambda: _cohort(cluster, queue.result()),
         "controllers": lambda: _controllers(cluster),
         "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
         "resource_quotas": lambda: _quotas(cluster, namespace),
@@ -124,25 +116,6 @@ def _occupied_nodes(
     return {str(node): "/".join(one) for node, one in held.items() if one in without}
 
 
-def _cohort(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> tuple[JsonObject, ...] | UnreadFact | None:
-    """Return the queues that are in a cohort, and all Cohorts, which add quota and may be below others."""
-    if not isinstance(queue, dict):
-        return None
-    if cohort_name(queue) is None:
-        return (queue,)
-    queues = start(lambda: unless_forbidden(cluster.cluster_queues))
-    cohorts = unless_forbidden(cluster.cohorts)
-    found = queues.result()
-    if isinstance(found, UnreadFact) or isinstance(cohorts, UnreadFact):
-        return found if isinstance(found, UnreadFact) else cohorts
-    return (*filter(cohort_name, found), *cohorts)
-
-
-def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
-    found = unless_forbidden(cluster.workloads)
-    return None if isinstance(found, UnreadFact) else tuple(filter(None, map(quota_holder_of, found)))
-
-
 def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
     """Return the controllers' Deployments that exist and may be read."""
     found = {
@@ -170,13 +143,6 @@ def _flavors(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> dict[st
     names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
     found = {name: unless_forbidden(cluster.resource_flavor, name) for name in names}
     return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
-
-
-def _topologies(cluster: Cluster, flavors: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
-    """Return the Topologies that the flavors name, as far as they exist and may be read."""
-    names = dict.fromkeys(name for flavor in flavors.values() if (name := topology_of(flavor)))
-    found = {name: unless_forbidden(cluster.topology, name) for name in names}
-    return {name: topology for name, topology in found.items() if isinstance(topology, dict)}
 
 
 def _has_class(cluster: Cluster, name: str) -> bool | UnreadFact:
