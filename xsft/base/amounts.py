@@ -32,12 +32,12 @@ def seconds_of(text: str) -> float:
 
 def duration_text(seconds: float) -> str:
     """Return the seconds as a duration of at most two units, rounded down: `45s`, `12m`, `3h20m`, `5d`."""
-    whole = max(0, int(seconds))
-    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    total = max(0, int(seconds))
+    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
     if days:
         return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
     if hours:
         return f"{hours}h{minutes}m" if minutes else f"{hours}h"
-    if whole >= 60:
-        return f"{minutes}m{whole % 60}s" if minutes < 10 and whole % 60 else f"{minutes}m"
-    return f"{whole}s"
+    if total >= 60:
+        return f"{minutes}m{total % 60}s" if minutes < 10 and total % 60 else f"{minutes}m"
+    return f"{total}s"

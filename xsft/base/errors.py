@@ -54,8 +54,8 @@ class XsftError(Exception):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        own = Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix, again=self.again)
-        return (own, *self._beside)
+        problem = Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix, again=self.again)
+        return (problem, *self._beside)
 
 
 def _problems_text(problems: tuple[Problem, ...]) -> str:

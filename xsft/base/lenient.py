@@ -21,10 +21,10 @@ def parse_json(text: str | bytes) -> Any:
 
 def mapping(value: Any, *keys: str) -> JsonObject:
     """Return the mapping under these keys; empty if there is none."""
-    found = value
+    node = value
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        node = node.get(key) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
 
 
 def rows(value: Any) -> tuple[JsonObject, ...]:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 def moment(text: str | None) -> datetime | None:
     """Return the time, or None if the text is not a time; without an offset it is UTC."""
     try:
-        found = datetime.fromisoformat(text or "")
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        parsed = datetime.fromisoformat(text or "")
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):  # year 1 or 9999 with an offset
         return None
 
@@ -22,28 +22,28 @@ def seconds_between(earlier: str | None, later: str | None) -> float | None:
 
 def earliest(*texts: str | None) -> str | None:
     """Return the earliest of the texts that are times."""
-    times = sorted((found, text) for text in texts if text and (found := moment(text)))
+    times = sorted((parsed, text) for text in texts if text and (parsed := moment(text)))
     return times[0][1] if times else None
 
 
 def latest(*texts: str | None) -> str | None:
-    times = sorted((found, text) for text in texts if text and (found := moment(text)))
+    times = sorted((parsed, text) for text in texts if text and (parsed := moment(text)))
     return times[-1][1] if times else None
 
 
 def with_z(text: str) -> str:
     """Return the time in UTC with a Z, as Kubernetes writes it. Text that is not a time, or already has this form (with
     nanoseconds), is returned unchanged."""
-    found = None if text.endswith("Z") else moment(text)
-    return text if found is None else found.isoformat().removesuffix("+00:00") + "Z"
+    parsed = None if text.endswith("Z") else moment(text)
+    return text if parsed is None else parsed.isoformat().removesuffix("+00:00") + "Z"
 
 
 def before(now: str, seconds: float) -> str:
     """Return the time `seconds` before; UTC, RFC 3339 with a Z. Raises ValueError if `now` is not a time."""
-    found = moment(now)
-    if found is None:
+    parsed = moment(now)
+    if parsed is None:
         raise ValueError(f"{now!r} is not a valid time")
     try:
-        return (found - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (parsed - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     except OverflowError:
         return "0001-01-01T00:00:00Z"

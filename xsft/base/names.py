@@ -82,7 +82,7 @@ def attempt_number(name: str, *, first: str) -> int | None:
 
 def next_attempt(first: str, *, taken: Collection[str]) -> str:
     """Return the name of the first attempt that is not taken: an interrupted one keeps its folder."""
-    return next(one for number in count(1) if (one := attempt_name(first, number)) not in taken)
+    return next(name for number in count(1) if (name := attempt_name(first, number)) not in taken)
 
 
 MISREAD_NAMES = frozenset({"none", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
@@ -95,7 +95,7 @@ def _pod_suffix(*, num_slices: int, hosts: int) -> int:
     return len("-slice-job-") + len(str(num_slices - 1)) + 1 + len(str(hosts - 1)) + len("-abcde")
 
 
-def list_names(names: Sequence[str], most: int = 3) -> str:
+def list_names(names: Sequence[str], limit: int = 3) -> str:
     """Return the first names, and how many more there are."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    shown = ", ".join(names[:limit])
+    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

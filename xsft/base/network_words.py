@@ -55,8 +55,8 @@ def plain_words(message: str) -> str:
 def meaning(message: str) -> str:
     """Return the meaning of a text that is known to be a library's."""
     for pattern, words in _MEANINGS:
-        if found := re.search(pattern, message, re.IGNORECASE):
-            return words.format(**found.groupdict())
+        if match := re.search(pattern, message, re.IGNORECASE):
+            return words.format(**match.groupdict())
     return "connection closed or reset"
 
 

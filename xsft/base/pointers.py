@@ -60,19 +60,19 @@ def put(document: JsonValue, path: Pointer, value: JsonValue) -> JsonValue:
     """
     if not path:
         return value
-    key, rest = path[0], path[1:]
+    key, deeper = path[0], path[1:]
     match key:
         case str() if isinstance(document, Mapping | None):
             mapping = dict(document or {})
-            mapping[key] = put(mapping.get(key), rest, value)
+            mapping[key] = put(mapping.get(key), deeper, value)
             return mapping
         case NamedEntry() if isinstance(document, list | None):
-            return _put_named(list(document or ()), key, rest, value)
+            return _put_named(list(document or ()), key, deeper, value)
         case _:
             position = _position(document, key)
             if position is None:
                 raise LookupError(f"{_label(key)} cannot be put into {type(document).__name__}")
-            return [put(item, rest, value) if i == position else item for i, item in enumerate(document)]
+            return [put(item, deeper, value) if i == position else item for i, item in enumerate(document)]
 
 
 def remove(document: JsonValue, path: Pointer) -> JsonValue:
@@ -83,17 +83,17 @@ def remove(document: JsonValue, path: Pointer) -> JsonValue:
     parent: JsonValue = find_pointer(document, parent_path)[1]
     position = _position(parent, last)
     if isinstance(parent, Mapping):
-        left: JsonValue = {k: v for k, v in parent.items() if k != position}
+        remaining: JsonValue = {k: v for k, v in parent.items() if k != position}
     else:
-        left = [v for i, v in enumerate(parent) if i != position]
-    return put(document, parent_path, left)
+        remaining = [v for i, v in enumerate(parent) if i != position]
+    return put(document, parent_path, remaining)
 
 
-def _put_named(items: list[JsonValue], key: NamedEntry, rest: Pointer, value: JsonValue) -> list[JsonValue]:
+def _put_named(items: list[JsonValue], key: NamedEntry, deeper: Pointer, value: JsonValue) -> list[JsonValue]:
     position = _position(items, key)
     if position is None:
-        return [*items, put({"name": key.name} if rest else None, rest, value)]
-    return [put(item, rest, value) if i == position else item for i, item in enumerate(items)]
+        return [*items, put({"name": key.name} if deeper else None, deeper, value)]
+    return [put(item, deeper, value) if i == position else item for i, item in enumerate(items)]
 
 
 def _position(value: JsonValue, key: PointerKey) -> str | int | None:

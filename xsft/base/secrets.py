@@ -146,12 +146,12 @@ def redact(text: str) -> str:
 def _hide(text: str) -> str:
     for value in sorted(_HELD, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    kept, after = [], 0
+    shown, after = [], 0
     for start, end in sorted(_secret_spans(text)):
         if start >= after:
-            kept.append(text[after:start])
+            shown.append(text[after:start])
         after = max(after, end)
-    return HIDDEN.join((*kept, text[after:]))
+    return HIDDEN.join((*shown, text[after:]))
 
 
 def _secret_spans(text: str) -> Iterator[SecretSpan]:
@@ -164,11 +164,11 @@ def _secret_spans(text: str) -> Iterator[SecretSpan]:
 
 
 def _named_secrets(text: str) -> Iterator[SecretSpan]:
-    known = 0
+    done = 0
     for named in _NAMED_VALUE.finditer(text):
-        if named.start() < known or not _names_secret_in_text(named["name"]):
+        if named.start() < done or not _names_secret_in_text(named["name"]):
             continue
         match = _QUOTED_VALUE.match(text, named.end()) or _PLAIN_VALUE.match(text, named.end())
         if match and not _reveals_nothing(named["name"], match["value"]):
-            known = match.end()
+            done = match.end()
             yield SecretSpan(*match.span("value"))

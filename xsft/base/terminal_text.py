@@ -32,5 +32,5 @@ def without_sequences(text: str) -> str:
     return _SEQUENCES.sub("", text)
 
 
-def _escape_character(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape_character(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

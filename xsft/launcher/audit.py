@@ -79,12 +79,12 @@ def _audit_row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonV
     )
 
 
-def _outcome(wanted: Any, *, final: Any, before: Any) -> ArgumentOutcome:
+def _outcome(requested: Any, *, final: Any, before: Any) -> ArgumentOutcome:
     if isinstance(final, MissingValue):
         return "dropped"
-    if not _is_same_json(final, wanted):
+    if not _is_same_json(final, requested):
         return "altered"
-    return "landed" if _is_same_json(before, wanted) else "patched"
+    return "landed" if _is_same_json(before, requested) else "patched"
 
 
 def _is_same_json(a: Any, b: Any) -> bool:

@@ -20,5 +20,5 @@ def command(run: Run) -> str:
 def proxy_args(run: Run) -> tuple[str, ...]:
     """Return the arguments of the Pathways proxy: XLA flags act there (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py
     _get_pathways_proxy_flags)."""
-    own = run.spec.pathways.proxy_args if run.spec.pathways else ()
-    return (*own, *run.spec.xla_flags)
+    flags = run.spec.pathways.proxy_args if run.spec.pathways else ()
+    return (*flags, *run.spec.xla_flags)

@@ -52,21 +52,21 @@ NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn",
 
 def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
-    at = places(job.run.mode.value)
-    place = _slice_changes(job, at) if job.on_tpu else _node_changes(job, at)
-    return (*job_identity(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
+    paths = places(job.run.mode.value)
+    place = _slice_changes(job, paths) if job.on_tpu else _node_changes(job, paths)
+    return (*job_identity(job, paths), *place, *token_changes(job.run, paths), *pull_secret_changes(job.run, paths))
 
 
 def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     """Return what the job's manifest must hold."""
-    at = places(job.run.mode.value)
+    paths = places(job.run.mode.value)
     return (
-        *expected_identity(job, at),
-        *process_expectations(job.run, at, argv=job.process, command=job.command, env=job.env),
-        *_expected_scratch(job, at),
-        *(slice_expectations(job.run, at) if job.on_tpu else _expected_node(job, at)),
-        *_expected_policies(job, at),
-        *secret_expectations(job.run, at),
+        *expected_identity(job, paths),
+        *process_expectations(job.run, paths, argv=job.process, command=job.command, env=job.env),
+        *_expected_scratch(job, paths),
+        *(slice_expectations(job.run, paths) if job.on_tpu else _expected_node(job, paths)),
+        *_expected_policies(job, paths),
+        *secret_expectations(job.run, paths),
     )
 
 
@@ -83,41 +83,41 @@ def _annotations(job: Job) -> dict[str, str]:
     }
 
 
-def job_identity(job: Job, at: JobSetPaths) -> Iterator[Change]:
+def job_identity(job: Job, paths: JobSetPaths) -> Iterator[Change]:
     """Return the changes that identify a run that does not train."""
-    return identity_changes(job.run, at, labels=_job_labels(job), annotations=_annotations(job), whose="job")
+    return identity_changes(job.run, paths, labels=_job_labels(job), annotations=_annotations(job), whose="job")
 
 
-def _node_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+def _node_changes(job: CpuJob, paths: JobSetPaths) -> Iterator[Change]:
     alone = "xpk reserves a whole node pool for a CPU job, so no second one and no Pathways head could start"
     yield Change(path=EXCLUSIVE, action="remove", why=alone)
     asks = "xpk limits the CPUs to those of the machine type and requests no memory"
-    resources = (*at.trainer, "resources")
+    resources = (*paths.trainer, "resources")
     yield Change(path=(*resources, "requests"), value=_cpu_job_requests(job), why=asks)
     yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
-    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
-    yield from _scratch(job, at)
+    yield Change(path=(*paths.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
+    yield from _scratch(job, paths)
     if job.disk > NODE_DISK:
         disk = "a disk of its own belongs to root, and an image's user may be another"
-        yield Change(path=(*at.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
+        yield Change(path=(*paths.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
 
 
-def _slice_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+def _slice_changes(job: CpuJob, paths: JobSetPaths) -> Iterator[Change]:
     """Yield the changes of a job on a slice, which it takes whole: Kueue counts all its chips, and no memory."""
-    yield from _scratch(job, at)
-    yield from capacity_changes(job.run, at)
+    yield from _scratch(job, paths)
+    yield from capacity_changes(job.run, paths)
 
 
-def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+def _scratch(job: CpuJob, paths: JobSetPaths) -> Iterator[Change]:
     yield Change(
-        path=(*at.trainer, "securityContext"),
+        path=(*paths.trainer, "securityContext"),
         action="remove",
         why="xpk makes it privileged, which only TPU containers need",
     )
     disk = "xpk has no volume for downloads, and no queue has quota for ephemeral-storage"
     mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
-    yield Change(path=(*at.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME)), value=_volume(job), why=disk)
-    yield Change(path=(*at.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME)), value=mount, why=disk)
+    yield Change(path=(*paths.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME)), value=_volume(job), why=disk)
+    yield Change(path=(*paths.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME)), value=mount, why=disk)
 
 
 def _cpu_job_requests(job: CpuJob) -> dict[str, JsonValue]:
@@ -127,7 +127,7 @@ def _cpu_job_requests(job: CpuJob) -> dict[str, JsonValue]:
 def _node_terms(job: CpuJob) -> list[JsonValue]:
     """Return node selector terms that exclude TPU hosts and nodes that are too small. The scheduler counts memory too;
     auto-provisioning reads these terms."""
-    small = [one.machine for one in cpu_types() if one.memory_gib < job.machine.memory_gib]
+    small = [machine_type.machine for machine_type in cpu_types() if machine_type.memory_gib < job.machine.memory_gib]
     too_small = [{"key": INSTANCE_TYPE, "operator": "NotIn", "values": small}] if small else []
     chips = {"key": TPU_NODE, "operator": "DoesNotExist"}
     return [{"matchExpressions": [NOT_DEFAULT_POOL, chips, *too_small]}]
@@ -145,10 +145,10 @@ def _volume(job: CpuJob) -> JsonValue:
     return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
 
 
-def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
+def expected_identity(job: Job, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield what identifies a run that does not train."""
     labels: Pointer = ("metadata", "labels")
-    run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
+    run, pod = job.run, (*paths.trainer_pod[:-1], "metadata", "labels")
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
     for key, value in (_job_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
         yield Expectation(field="name", path=(*labels, key), value=value)
@@ -159,29 +159,29 @@ def expected_identity(job: Job, at: JobSetPaths) -> Iterator[Expectation]:
         yield Expectation(field="name", path=("metadata", "annotations", key), value=value)
 
 
-def _expected_scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
-    volume = (*at.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
-    mount = (*at.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
+def _expected_scratch(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
+    volume = (*paths.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
+    mount = (*paths.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
     yield Expectation(field="disk", path=volume, value=_volume(job))
     yield Expectation(field="disk", path=mount, value=SCRATCH)
 
 
-def _expected_node(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
-    resources = (*at.trainer, "resources")
-    yield Expectation(field="replicas", path=(*at.slices, "replicas"), value=1)
-    yield Expectation(field="replicas", path=(*at.trainer_job, "parallelism"), value=1)
+def _expected_node(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
+    resources = (*paths.trainer, "resources")
+    yield Expectation(field="replicas", path=(*paths.slices, "replicas"), value=1)
+    yield Expectation(field="replicas", path=(*paths.trainer_job, "parallelism"), value=1)
     yield Expectation(field="memory", path=(*resources, "requests"), value=_cpu_job_requests(job))
     yield Expectation(field="memory", path=(*resources, "limits"), value={"memory": job.memory_quantity})
-    yield Expectation(field="nodes", path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job))
+    yield Expectation(field="nodes", path=(*paths.trainer_pod, *NODE_TERMS), value=_node_terms(job))
 
 
-def _expected_policies(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+def _expected_policies(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield the policies of a job that is never restarted in place: files of an earlier start would conflict, so the
     next call begins a new attempt."""
     spec, policy = job.run.spec, ("spec", "failurePolicy")
     yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
     yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
-    yield Expectation(field="restarts", path=(*at.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))
+    yield Expectation(field="restarts", path=(*paths.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))
     ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
-    yield Expectation(field="priority", path=(*at.trainer_pod, "priorityClassName"), value=spec.priority)
+    yield Expectation(field="priority", path=(*paths.trainer_pod, "priorityClassName"), value=spec.priority)

@@ -89,7 +89,9 @@ def encode_command(
     if counted and argv.count(counted.argument) != 1:
         raise ValueError(f"{counted.argument} is not in the command exactly once")
     words = [f"{name}={_bash_word(value, mode)}" for name, value in env]
-    arguments = (counted.word if counted and one == counted.argument else _bash_word(one, mode) for one in argv)
+    arguments = (
+        counted.word if counted and argument == counted.argument else _bash_word(argument, mode) for argument in argv
+    )
     line = " ".join([*words, "exec", *arguments])
     # Last, because a `$` that quoting put there ($'…') is expanded by Kubernetes like any other.
     encoded = escape_expansion(line)
@@ -162,10 +164,10 @@ def command_in_wrapper(script: str) -> str:
     """Return COMMAND of the script that xpk wrapped around it in a manifest; ValueError for another script."""
     lines = [line.strip() for line in script.split("\n")]
     shape = [line for line in lines if line]
-    at = len(_WRAPPER_BEFORE)
-    command = shape[at] if len(shape) > at else ""
+    position = len(_WRAPPER_BEFORE)
+    command = shape[position] if len(shape) > position else ""
     ends = command.startswith("(") and command.endswith(_WRAPPER_END)
-    if not ends or shape[:at] != _WRAPPER_BEFORE or shape[at + 1 :] != _WRAPPER_AFTER:
+    if not ends or shape[:position] != _WRAPPER_BEFORE or shape[position + 1 :] != _WRAPPER_AFTER:
         raise ValueError("the container's script is not the one that the pinned xpk writes")
     return command[1 : -len(_WRAPPER_END)]
 
@@ -206,8 +208,8 @@ def _require_encodable(argv: tuple[str, ...], env: EnvPairs) -> None:
 
 
 def _require_text(text: str, *, what: str) -> None:
-    if found := _NOT_TEXT.search(text):
-        raise ValueError(f"{what} cannot hold the character U+{ord(found.group()):04X}: {text[:40]!r}")
+    if refused := _NOT_TEXT.search(text):
+        raise ValueError(f"{what} cannot hold the character U+{ord(refused.group()):04X}: {text[:40]!r}")
 
 
 def _bash_word(text: str, mode: ModeName) -> str:

@@ -34,24 +34,24 @@ from xsft.trainer.trainer import HF_TOKEN_DIRECTORY, trainer_of
 
 
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
-    at = places(run.mode.value)
+    paths = places(run.mode.value)
     return (
-        *_expect_identity(run, at, digest=digest),
-        *slice_expectations(run, at),
+        *_expect_identity(run, paths, digest=digest),
+        *slice_expectations(run, paths),
         *process_expectations(
             run,
-            at,
+            paths,
             argv=trainer_of(run).trainer_argv(run),
             command=command(run),
             env=trainer_of(run).container_env(run),
         ),
-        *_policies(run, at),
-        *secret_expectations(run, at),
-        *(_expect_pathways(run, at) if run.mode.single_controller else ()),
+        *_policies(run, paths),
+        *secret_expectations(run, paths),
+        *(_expect_pathways(run, paths) if run.mode.single_controller else ()),
     )
 
 
-def _expect_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expectation]:
+def _expect_identity(run: Run, paths: JobSetPaths, *, digest: str) -> Iterator[Expectation]:
     labels: Pointer = ("metadata", "labels")
     annotations: Pointer = ("metadata", "annotations")
     steps = run.spec.train.steps
@@ -59,7 +59,7 @@ def _expect_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expe
     yield Expectation(field="name", path=(*labels, RUN_LABEL), value=run.run_name)
     yield Expectation(field="name", path=(*labels, JOBSET_LABEL), value=run.jobset)
     yield Expectation(field="name", path=(*labels, "xpk.google.com/workload"), value=run.jobset)
-    for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
+    for pod in dict.fromkeys((paths.trainer_pod, paths.slice_pod)):
         yield Expectation(field="name", path=(*pod[:-1], *labels, RUN_LABEL), value=run.run_name)
         yield Expectation(field="name", path=(*pod[:-1], *labels, "xpk.google.com/workload"), value=run.jobset)
     yield Expectation(field="mode", path=(*labels, MODE_LABEL), value=run.mode.value)
@@ -72,13 +72,13 @@ def _expect_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expe
     yield Expectation(field="spec_digest", path=(*annotations, DIGEST_ANNOTATION), value=digest)
 
 
-def slice_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def slice_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield what the manifest must hold for the slices; nothing for a run without any."""
-    tpu, job = run.slice, (*at.slices, "template", "spec")
+    tpu, job = run.slice, (*paths.slices, "template", "spec")
     if tpu is None:
         return
-    selector = (*at.slice_pod, "nodeSelector")
-    yield Expectation(field="tpu.num_slices", path=(*at.slices, "replicas"), value=run.num_slices)
+    selector = (*paths.slice_pod, "nodeSelector")
+    yield Expectation(field="tpu.num_slices", path=(*paths.slices, "replicas"), value=run.num_slices)
     yield Expectation(field="tpu.type", path=(*job, "parallelism"), value=tpu.hosts)
     yield Expectation(field="tpu.type", path=(*job, "completions"), value=tpu.hosts)
     yield Expectation(
@@ -86,18 +86,18 @@ def slice_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     )
     yield Expectation(field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-topology"), value=tpu.topology)
     chips: int | str = tpu.chips_per_host if not run.mode.single_controller else str(tpu.chips_per_host)
-    yield Expectation(field="tpu.type", path=at.chips, value=chips, requested=tpu.chips_per_host)
-    yield from _expect_capacity(run, at, selector)
+    yield Expectation(field="tpu.type", path=paths.chips, value=chips, requested=tpu.chips_per_host)
+    yield from _expect_capacity(run, paths, selector)
 
 
-def _expect_capacity(run: Run, at: JobSetPaths, selector: Pointer) -> Iterator[Expectation]:
+def _expect_capacity(run: Run, paths: JobSetPaths, selector: Pointer) -> Iterator[Expectation]:
     tpu = run.spec.tpu
     if tpu and tpu.capacity == "spot":
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
-        tolerations = (*at.slice_pod, "tolerations")
+        tolerations = (*paths.slice_pod, "tolerations")
         yield Expectation(field="tpu.capacity", path=tolerations, value=list(SPOT_TOLERATIONS), requested="spot")
     if tpu and tpu.capacity == "on-demand":
-        terms = (*at.slice_pod, *NODE_TERMS)
+        terms = (*paths.slice_pod, *NODE_TERMS)
         yield Expectation(field="tpu.capacity", path=terms, value=list(ON_DEMAND_TERMS), requested="on-demand")
     if tpu and tpu.reservation:
         name = reservation_name(tpu.reservation)
@@ -106,18 +106,18 @@ def _expect_capacity(run: Run, at: JobSetPaths, selector: Pointer) -> Iterator[E
 
 
 def process_expectations(
-    run: Run, at: JobSetPaths, *, argv: Sequence[str], command: str, env: Mapping[str, str]
+    run: Run, paths: JobSetPaths, *, argv: Sequence[str], command: str, env: Mapping[str, str]
 ) -> Iterator[Expectation]:
     """Yield what the manifest must hold for the process of the trainer's container. `command`: `argv`, encoded."""
-    path = (*at.trainer, "command")
-    yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=run.spec.image.ref)
+    path = (*paths.trainer, "command")
+    yield Expectation(field="image.ref", path=(*paths.trainer, "image"), value=run.spec.image.ref)
     yield Expectation(field="command", path=path, value=command, requested=list(argv), reads="command")
     for name, value in env.items():
-        path = (*at.trainer, "env", NamedEntry(name), "value")
+        path = (*paths.trainer, "env", NamedEntry(name), "value")
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 
 
-def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def _policies(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     spec = run.spec
     policy: Pointer = ("spec", "failurePolicy")
     ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
@@ -125,17 +125,17 @@ def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="restarts.on_exit_codes", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
     yield Expectation(
         field="restarts.on_exit_codes",
-        path=(*at.trainer_job, "podFailurePolicy"),
+        path=(*paths.trainer_job, "podFailurePolicy"),
         value=pod_failure_policy(spec.restarts.on_exit_codes),
         requested=spec.restarts.on_exit_codes,
     )
     data: Pointer = ("metadata", "annotations", DATA_ANNOTATION)
     yield Expectation(field="restarts.data", path=data, value="reshuffle" if reshuffles(run) else "repeat")
     if counted_seeds(run):
-        count: Pointer = (*at.trainer, "env", NamedEntry(RESTARTS), "valueFrom")
+        count: Pointer = (*paths.trainer, "env", NamedEntry(RESTARTS), "valueFrom")
         yield Expectation(field="restarts.data", path=count, value=RESTARTS_FROM, requested="reshuffle")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
-    for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
+    for pod in dict.fromkeys((paths.trainer_pod, paths.slice_pod)):
         yield Expectation(field="priority", path=(*pod, "priorityClassName"), value=spec.priority)
         yield from _grace(run, pod)
 
@@ -146,24 +146,24 @@ def _grace(run: Run, pod: Pointer) -> Iterator[Expectation]:
         yield Expectation(field="restarts.grace_period_s", path=path, value=run.spec.restarts.grace_period_s)
 
 
-def secret_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def secret_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield what the manifest must hold for the Secrets that the workload names."""
     token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
     if token:
-        volume = (*at.trainer_pod, "volumes", NamedEntry(HF_VOLUME), "secret", "secretName")
-        mount = (*at.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "mountPath")
+        volume = (*paths.trainer_pod, "volumes", NamedEntry(HF_VOLUME), "secret", "secretName")
+        mount = (*paths.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "mountPath")
         yield Expectation(field="secrets.hf_token", path=volume, value=token.secret)
         yield Expectation(field="secrets.hf_token", path=mount, value=HF_TOKEN_DIRECTORY)
     if pull:
-        for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
+        for pod in dict.fromkeys((paths.trainer_pod, paths.slice_pod)):
             yield Expectation(field="image.pull_secret", path=(*pod, "imagePullSecrets"), value=[{"name": pull}])
 
 
-def _expect_pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def _expect_pathways(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     images, own = run.servers, run.spec.pathways
-    sidecars = (*at.trainer_pod, "initContainers")
+    sidecars = (*paths.trainer_pod, "initContainers")
     proxy, manager = (*sidecars, NamedEntry("pathways-proxy")), (*sidecars, NamedEntry("pathways-rm"))
-    worker = (*at.slice_pod, "containers", NamedEntry("pathways-worker"))
+    worker = (*paths.slice_pod, "containers", NamedEntry("pathways-worker"))
     requested = (
         ("pathways.proxy_image", proxy, images.proxy_image),
         ("pathways.server_image", manager, images.server_image),

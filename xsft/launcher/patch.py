@@ -70,25 +70,25 @@ def apply(changes: Iterable[Change], manifest: JsonValue) -> JsonValue:
 
 
 def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
-    at = places(run.mode.value)
+    paths = places(run.mode.value)
     return (
-        *_change_identity(run, at, digest=digest),
-        *token_changes(run, at),
-        *pull_secret_changes(run, at),
-        *capacity_changes(run, at),
-        *_change_restarts_env(run, at),
-        *(_change_pathways(run, at) if run.mode.single_controller else ()),
+        *_change_identity(run, paths, digest=digest),
+        *token_changes(run, paths),
+        *pull_secret_changes(run, paths),
+        *capacity_changes(run, paths),
+        *_change_restarts_env(run, paths),
+        *(_change_pathways(run, paths) if run.mode.single_controller else ()),
     )
 
 
-def _change_identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Change]:
+def _change_identity(run: Run, paths: JobSetPaths, *, digest: str) -> Iterator[Change]:
     annotations = {
         DIGEST_ANNOTATION: digest,
         STEPS_ANNOTATION: str(run.spec.train.steps),
         OUTPUT_ANNOTATION: run.output or "",
         DATA_ANNOTATION: "reshuffle" if reshuffles(run) else "repeat",
     }
-    return identity_changes(run, at, labels=identity_labels(run), annotations=annotations, whose="run")
+    return identity_changes(run, paths, labels=identity_labels(run), annotations=annotations, whose="run")
 
 
 def identity_labels(run: Run) -> dict[str, str]:
@@ -103,7 +103,7 @@ def identity_labels(run: Run) -> dict[str, str]:
 
 
 def identity_changes(
-    run: Run, at: JobSetPaths, *, labels: Mapping[str, str], annotations: Mapping[str, str], whose: str
+    run: Run, paths: JobSetPaths, *, labels: Mapping[str, str], annotations: Mapping[str, str], whose: str
 ) -> Iterator[Change]:
     """Yield the changes that identify a JobSet. `whose`: the word for it."""
     why = f"the {whose}'s identity: xpk has no flag for labels and annotations"
@@ -113,13 +113,13 @@ def identity_changes(
         yield Change(path=("metadata", "labels", key), value=value, why=why)
     for key, value in annotations.items():
         yield Change(path=("metadata", "annotations", key), value=value, why=why)
-    for pod in sorted({at.slice_pod[:-1], at.trainer_pod[:-1]}, key=str):
+    for pod in sorted({paths.slice_pod[:-1], paths.trainer_pod[:-1]}, key=str):
         yield Change(path=(*pod, "metadata", "labels", RUN_LABEL), value=run.run_name, why=why)
     queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
     yield Change(path=queue, value=run.queue, why="xpk supports only one queue, multislice-queue")
 
 
-def token_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def token_changes(run: Run, paths: JobSetPaths) -> Iterator[Change]:
     """Yield the changes that give the trainer's container the hub's token."""
     token = run.spec.secrets.hf_token
     if token is None:
@@ -128,15 +128,15 @@ def token_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
     # Readable by all: root owns the file, the image's user may be another one, and the pod has no other users.
     volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o444}}
     mount = {"name": HF_VOLUME, "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True}
-    yield Change(path=(*at.trainer_pod, "volumes", NamedEntry(HF_VOLUME)), value=volume, why=why)
-    yield Change(path=(*at.trainer, "volumeMounts", NamedEntry(HF_VOLUME)), value=mount, why=why)
+    yield Change(path=(*paths.trainer_pod, "volumes", NamedEntry(HF_VOLUME)), value=volume, why=why)
+    yield Change(path=(*paths.trainer, "volumeMounts", NamedEntry(HF_VOLUME)), value=mount, why=why)
 
 
-def pull_secret_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def pull_secret_changes(run: Run, paths: JobSetPaths) -> Iterator[Change]:
     """Yield the changes for the pull Secret: xpk writes `imagePullSecrets: [{name: None}]` without one, and nothing at
     all under Pathways."""
     secret = run.spec.image.pull_secret
-    for pod in dict.fromkeys((at.slice_pod, at.trainer_pod)):
+    for pod in dict.fromkeys((paths.slice_pod, paths.trainer_pod)):
         if secret is None:
             yield Change(path=(*pod, "imagePullSecrets"), action="remove", why="xpk refers to a Secret called None")
         else:
@@ -144,35 +144,35 @@ def pull_secret_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
             yield Change(path=(*pod, "imagePullSecrets"), value=[{"name": secret}], why=why)
 
 
-def capacity_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def capacity_changes(run: Run, paths: JobSetPaths) -> Iterator[Change]:
     """Yield the changes that put the slices on nodes of the requested capacity."""
     tpu = run.spec.tpu
     if tpu is None:
         return
     why = "xpk uses capacity flags only on clusters with node auto-provisioning; the node selector has it instead"
-    selector = (*at.slice_pod, "nodeSelector")
+    selector = (*paths.slice_pod, "nodeSelector")
     if tpu.capacity == "spot":
         yield Change(path=(*selector, SPOT_LABEL), value="true", why=why)
         taint = "spot nodes may carry GKE's taint, which xpk's pods do not tolerate"
-        yield Change(path=(*at.slice_pod, "tolerations"), value=list(SPOT_TOLERATIONS), why=taint)
+        yield Change(path=(*paths.slice_pod, "tolerations"), value=list(SPOT_TOLERATIONS), why=taint)
     if tpu.capacity == "on-demand":
         absent = "xpk ignores --on-demand: the run could land on spot or reserved nodes"
-        yield Change(path=(*at.slice_pod, *NODE_TERMS), value=list(ON_DEMAND_TERMS), why=absent)
+        yield Change(path=(*paths.slice_pod, *NODE_TERMS), value=list(ON_DEMAND_TERMS), why=absent)
     if tpu.capacity == "reservation" and tpu.reservation:
         yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
 
 
-def _change_restarts_env(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def _change_restarts_env(run: Run, paths: JobSetPaths) -> Iterator[Change]:
     if counted_seeds(run):
         why = (
             "xpk does not pass the number of JobSet restarts to a container, so each restart would read the same "
             "rows again"
         )
         value = {"name": RESTARTS, "valueFrom": RESTARTS_FROM}
-        yield Change(path=(*at.trainer, "env", NamedEntry(RESTARTS)), value=value, why=why)
+        yield Change(path=(*paths.trainer, "env", NamedEntry(RESTARTS)), value=value, why=why)
 
 
-def _change_pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def _change_pathways(run: Run, paths: JobSetPaths) -> Iterator[Change]:
     """Yield the changes for what xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
     spec = run.spec
     policy: Pointer = ("spec", "failurePolicy")
@@ -182,14 +182,14 @@ def _change_pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
     head = "xpk sets no failure policy for the Pathways head: a typo would restart every slice"
     yield Change(path=(*policy, "rules"), value=[FAIL_JOBSET_RULE], why=head)
     failure = pod_failure_policy(spec.restarts.on_exit_codes)
-    yield Change(path=(*at.trainer_job, "podFailurePolicy"), value=failure, why=head)
+    yield Change(path=(*paths.trainer_job, "podFailurePolicy"), value=failure, why=head)
     ttl = "xpk ignores --ttl-seconds-after-finished under Pathways: finished JobSets would keep their names"
     yield Change(path=("spec", "ttlSecondsAfterFinished"), value=spec.ttl_seconds_after_finished, why=ttl)
     priority = "xpk sets --priority only for the workers"
-    yield Change(path=(*at.trainer_pod, "priorityClassName"), value=spec.priority, why=priority)
+    yield Change(path=(*paths.trainer_pod, "priorityClassName"), value=spec.priority, why=priority)
     if spec.restarts.grace_period_s is not None:
         grace = "xpk sets the grace period only for the workers; the trainer runs on the head"
-        path = (*at.trainer_pod, "terminationGracePeriodSeconds")
+        path = (*paths.trainer_pod, "terminationGracePeriodSeconds")
         yield Change(path=path, value=spec.restarts.grace_period_s, why=grace)
-    label = (*at.trainer_pod[:-1], "metadata", "labels", "xpk.google.com/workload")
+    label = (*paths.trainer_pod[:-1], "metadata", "labels", "xpk.google.com/workload")
     yield Change(path=label, value=run.jobset, why="xpk labels only the workers")

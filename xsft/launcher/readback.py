@@ -13,22 +13,30 @@ OF_KUEUE = frozenset({"/spec/suspend"})
 """Fields that Kueue sets: it suspends what it queues, and resumes it."""
 
 
-def missing_values(sent: Any, held: Any, at: str = "") -> list[str]:
-    """Return `pointer: sent -> held` for each value of `held` that differs from `sent`.
+def missing_values(sent: Any, stored: Any, pointer: str = "") -> list[str]:
+    """Return `pointer: sent -> stored` for each value of `stored` that differs from `sent`.
 
     Additions of the cluster are ignored: further keys, also for xpk's nulls, and further items at the end of a list.
     """
-    if at in OF_KUEUE or sent is None:
+    if pointer in OF_KUEUE or sent is None:
         return []
-    if isinstance(sent, dict) and isinstance(held, dict):
+    if isinstance(sent, dict) and isinstance(stored, dict):
         return [
-            d for key, value in sent.items() for d in missing_values(value, held.get(key), f"{at}/{escape_token(key)}")
+            d
+            for key, value in sent.items()
+            for d in missing_values(value, stored.get(key), f"{pointer}/{escape_token(key)}")
         ]
-    if isinstance(sent, list) and isinstance(held, list) and len(sent) <= len(held):
-        return [d for i, (a, b) in enumerate(zip(sent, held, strict=False)) for d in missing_values(a, b, f"{at}/{i}")]
-    empty = not held and sent in ([], {})
-    same = sent == held or empty or (_quantity_text(sent) is not None and _quantity_text(sent) == _quantity_text(held))
-    return [] if same else [f"{at}: {json.dumps(sent)[:80]} -> {json.dumps(held)[:80]}"]
+    if isinstance(sent, list) and isinstance(stored, list) and len(sent) <= len(stored):
+        return [
+            d
+            for i, (a, b) in enumerate(zip(sent, stored, strict=False))
+            for d in missing_values(a, b, f"{pointer}/{i}")
+        ]
+    empty = not stored and sent in ([], {})
+    same = (
+        sent == stored or empty or (_quantity_text(sent) is not None and _quantity_text(sent) == _quantity_text(stored))
+    )
+    return [] if same else [f"{pointer}: {json.dumps(sent)[:80]} -> {json.dumps(stored)[:80]}"]
 
 
 def lost_by_xpk(rows: Iterable[AuditRow], *, asked: Iterable[str]) -> tuple[AuditRow, ...]:
@@ -52,7 +60,9 @@ def _is_identity(row: AuditRow) -> bool:
 
 
 def _is_asked(field: str, asked: tuple[str, ...]) -> bool:
-    return any(f"{field}.".startswith(f"{one}.") or f"{one}.".startswith(f"{field}.") for one in asked)
+    return any(
+        f"{field}.".startswith(f"{requested}.") or f"{requested}.".startswith(f"{field}.") for requested in asked
+    )
 
 
 def _value_at(document: Any, pointer: str) -> Any:

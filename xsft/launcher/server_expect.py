@@ -19,8 +19,8 @@ SERVER: Pointer = (*POD, "containers", NamedEntry(CONTAINER))
 
 def audit_server(plan: ServingPlan, run: Run) -> tuple[AuditRow, ...]:
     """Return one row per field of the workload that the Deployment must hold."""
-    wanted = (*_expect_server_identity(plan, run), *_server(run), *_expect_weights(plan, run))
-    return audit(wanted, rendered=plan.manifest, manifest=plan.manifest)
+    expectations = (*_expect_server_identity(plan, run), *_server(run), *_expect_weights(plan, run))
+    return audit(expectations, rendered=plan.manifest, manifest=plan.manifest)
 
 
 def _expect_server_identity(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
@@ -50,16 +50,16 @@ def _server(run: Run) -> Iterator[Expectation]:
         yield Expectation(field="health", path=(*SERVER, probe, "httpGet", "path"), value=HEALTH)
 
 
-def _accelerators(run: Run, wanted: str) -> Iterator[Expectation]:
+def _accelerators(run: Run, requested: str) -> Iterator[Expectation]:
     shape, field = shape_of(run), "stages.serve.type"
     if shape is None:
         return
     flag = f"--tensor-parallel-size={shape.count}"
     limit = (*SERVER, "resources", "limits", shape.resource)
-    yield Expectation(field=field, path=(*SERVER, "args", Item(flag)), value=flag, requested=wanted)
-    yield Expectation(field=field, path=limit, value=str(shape.count), requested=wanted)
+    yield Expectation(field=field, path=(*SERVER, "args", Item(flag)), value=flag, requested=requested)
+    yield Expectation(field=field, path=limit, value=str(shape.count), requested=requested)
     for label, value in shape.node_selector.items():
-        yield Expectation(field=field, path=(*POD, "nodeSelector", label), value=value, requested=wanted)
+        yield Expectation(field=field, path=(*POD, "nodeSelector", label), value=value, requested=requested)
 
 
 def _expect_weights(plan: ServingPlan, run: Run) -> Iterator[Expectation]:

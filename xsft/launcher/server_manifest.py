@@ -52,8 +52,8 @@ def serving_plan(
     inputs: ServingInputs, *, run_name: str, training: str, target: str, namespace: str, output: str, priority: str
 ) -> ServingPlan:
     """Return the plan with all three objects. `target`, `output`: the training's launcher and base_output_directory."""
-    own = {"app.kubernetes.io/managed-by": "xsft", **_selector(run_name)}
-    labels = {**own, **target_label(target)}
+    pod_labels = {"app.kubernetes.io/managed-by": "xsft", **_selector(run_name)}
+    labels = {**pod_labels, **target_label(target)}
     annotations = {
         DIGEST_ANNOTATION: inputs.digest,
         OUTPUT_ANNOTATION: output,
@@ -61,7 +61,7 @@ def serving_plan(
         SERVES_ANNOTATION: inputs.weights,
     }
     metadata = {"name": run_name, "namespace": namespace, "labels": labels, "annotations": annotations}
-    pod = {"metadata": _pod_metadata(inputs, own), "spec": _pod(inputs, priority=priority)}
+    pod = {"metadata": _pod_metadata(inputs, pod_labels), "spec": _pod(inputs, priority=priority)}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
     return ServingPlan(
         run_name=run_name,
@@ -214,7 +214,9 @@ def _token_volume(inputs: ServingInputs) -> list[JsonValue]:
 
 
 def _token_mount(inputs: ServingInputs) -> list[JsonValue]:
-    return [{"name": one["name"], "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True} for one in _token_volume(inputs)]
+    return [
+        {"name": volume["name"], "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True} for volume in _token_volume(inputs)
+    ]
 
 
 def _shared_memory() -> JsonValue:
@@ -225,8 +227,8 @@ def _service(inputs: ServingInputs, metadata: JsonValue) -> JsonValue:
     ports = [{"name": "http", "port": PORT, "targetPort": "http"}]
     kind, annotations = _exposed_service(inputs)
     spec = {"type": kind, "selector": _selector(metadata["name"]), "ports": ports}
-    own = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": own, "spec": spec}
+    service_metadata = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": service_metadata, "spec": spec}
 
 
 def _exposed_service(inputs: ServingInputs) -> tuple[str, dict[str, str]]:

@@ -86,5 +86,5 @@ def weights_bytes(run: Run) -> int | None:
 
 def attention_heads(run: Run) -> int:
     """Return the query heads of a layer; 0, which any number divides, if they are unknown."""
-    known = sizes(run.spec.model.name, run.spec.overrides.maxtext) if run.model else None
-    return known["base_num_query_heads"] if known else 0
+    model_sizes = sizes(run.spec.model.name, run.spec.overrides.maxtext) if run.model else None
+    return model_sizes["base_num_query_heads"] if model_sizes else 0

@@ -22,38 +22,38 @@ RULES: Pointer = ("spec", "failurePolicy", "rules")
 
 def slice_changes(job: SliceJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
-    at, run = places(job.run.mode.value), job.run
+    paths, run = places(job.run.mode.value), job.run
     limit = "xpk has no time limit for a workload"
     return (
-        *job_identity(job, at),
-        *token_changes(run, at),
-        *pull_secret_changes(run, at),
-        *capacity_changes(run, at),
-        Change(path=(*at.trainer_job, *DEADLINE), value=job.limit_s, why=limit),
+        *job_identity(job, paths),
+        *token_changes(run, paths),
+        *pull_secret_changes(run, paths),
+        *capacity_changes(run, paths),
+        Change(path=(*paths.trainer_job, *DEADLINE), value=job.limit_s, why=limit),
         Change(path=RULES, value=[FAIL_RULE], why=limit),
     )
 
 
 def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
     """Return what the job's manifest must hold."""
-    at = places(job.run.mode.value)
+    paths = places(job.run.mode.value)
     return (
-        *expected_identity(job, at),
-        *process_expectations(job.run, at, argv=job.argv, command=job.command, env=job.env),
-        *slice_expectations(job.run, at),
-        *_policies(job, at),
-        *secret_expectations(job.run, at),
+        *expected_identity(job, paths),
+        *process_expectations(job.run, paths, argv=job.argv, command=job.command, env=job.env),
+        *slice_expectations(job.run, paths),
+        *_policies(job, paths),
+        *secret_expectations(job.run, paths),
     )
 
 
-def _policies(job: SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
+def _policies(job: SliceJob, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield the policies of a job that starts again from its beginning after a preemption."""
     spec = job.run.spec
     yield Expectation(field="restarts.max", path=("spec", "failurePolicy", "maxRestarts"), value=spec.restarts.max)
     yield Expectation(field="restarts.on_exit_codes", path=RULES, value=[FAIL_RULE])
     failure = pod_failure_policy(spec.restarts.on_exit_codes)
-    yield Expectation(field="restarts.on_exit_codes", path=(*at.trainer_job, "podFailurePolicy"), value=failure)
-    yield Expectation(field="stages.evaluate.limit_s", path=(*at.trainer_job, *DEADLINE), value=job.limit_s)
+    yield Expectation(field="restarts.on_exit_codes", path=(*paths.trainer_job, "podFailurePolicy"), value=failure)
+    yield Expectation(field="stages.evaluate.limit_s", path=(*paths.trainer_job, *DEADLINE), value=job.limit_s)
     ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
-    yield Expectation(field="priority", path=(*at.trainer_pod, "priorityClassName"), value=spec.priority)
+    yield Expectation(field="priority", path=(*paths.trainer_pod, "priorityClassName"), value=spec.priority)

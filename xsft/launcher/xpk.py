@@ -107,14 +107,14 @@ def _cleanup_arguments(run: Run) -> Iterator[str]:
 
 
 def _pathways_flags(run: Run) -> Iterator[str]:
-    images, own = run.servers, run.spec.pathways
+    images, section = run.servers, run.spec.pathways
     flags = {
         "--proxy-server-image": images.proxy_image,
         "--server-image": images.server_image,
         "--pathways-gcs-location": images.scratch,
-        "--custom-pathways-server-args": " ".join(own.server_args) if own else "",
+        "--custom-pathways-server-args": " ".join(section.server_args) if section else "",
         "--custom-pathways-proxy-server-args": " ".join(proxy_args(run)),
-        "--custom-pathways-worker-args": " ".join(own.worker_args) if own else "",
+        "--custom-pathways-worker-args": " ".join(section.worker_args) if section else "",
     }
     yield from (f"{flag}={value}" for flag, value in flags.items() if value)
 

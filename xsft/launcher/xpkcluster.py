@@ -123,17 +123,17 @@ def _split_command(text: str) -> Iterator[Command]:
 
 
 def _cluster_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    made = next((one for one in commands if _creates(one, "clusters")), ())
-    name = made[made.index("create") + 1] if made else None
-    yield _argument_row("place.cluster", line.place.cluster, name, made)
-    yield _argument_row("place.project", line.place.project, _option(made, "--project"), made)
+    create = next((command for command in commands if _creates(command, "clusters")), ())
+    name = create[create.index("create") + 1] if create else None
+    yield _argument_row("place.cluster", line.place.cluster, name, create)
+    yield _argument_row("place.project", line.place.project, _option(create, "--project"), create)
     zone = line.place.zone or ""
     is_zone = zone.count("-") > 1
-    yield _argument_row("place.zone", zone, _option(made, "--node-locations" if is_zone else "--region"), made)
+    yield _argument_row("place.zone", zone, _option(create, "--node-locations" if is_zone else "--region"), create)
 
 
 def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    pools = [one for one in commands if _creates(one, "node-pools") and HEAD_POOL not in one]
+    pools = [command for command in commands if _creates(command, "node-pools") and HEAD_POOL not in command]
     yield _argument_row("tpu.num_slices", line.slices, len(pools), pools[0] if pools else ())
     for pool in pools:
         yield _argument_row("tpu.type", line.shape.machine_type, _option(pool, "--machine-type"), pool)
@@ -144,7 +144,7 @@ def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[Aud
 
 
 def _head_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    heads = [one for one in commands if _creates(one, "node-pools") and HEAD_POOL in one]
+    heads = [command for command in commands if _creates(command, "node-pools") and HEAD_POOL in command]
     if line.pathways or heads:
         yield _argument_row("mode", int(line.pathways), len(heads), heads[0] if heads else ())
 

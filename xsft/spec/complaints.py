@@ -89,34 +89,39 @@ class Complaint(Struct, frozen=True, kw_only=True):
 def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem:
     """Return one problem for one or, for a union, several complaints about one value."""
     first = complaints[0]
-    at = key_path(first.where.path)
+    where = key_path(first.where.path)
     kind = first.error["type"]
-    written = None if first.where.is_key else raw.get(at)
+    written = None if first.where.is_key else raw.get(where)
     if len(complaints) > 1 or first.is_type_error:
-        return _wrong_type(complaints, at, written)
+        return _wrong_type(complaints, where, written)
     if kind == "extra_forbidden":
-        return _unknown_key(first, at)
+        return _unknown_key(first, where)
     if kind == "missing":
-        return error("missing-key", at, f"{at} is required{_hint(first.where.annotation)}", f"Add {at}.")
+        return error("missing-key", where, f"{where} is required{_hint(first.where.annotation)}", f"Add {where}.")
     if kind == "literal_error":
-        return _not_an_option(first, at, written)
+        return _not_an_option(first, where, written)
     if kind in _BOUNDS:
         allowed = _BOUNDS[kind](first.context)
-        return error("out-of-range", at, f"{_given_text(first, at, written)}; allowed: {allowed}", f"Give {allowed}.")
-    return _by_its_own_words(first, at, written)
+        return error(
+            "out-of-range", where, f"{_given_text(first, where, written)}; allowed: {allowed}", f"Give {allowed}."
+        )
+    return _by_its_own_words(first, where, written)
 
 
-def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -> Problem:
+def _wrong_type(complaints: Sequence[Complaint], where: str, written: str | None) -> Problem:
     first = complaints[0]
     value = first.error["input"]
     expected = tuple(dict.fromkeys(e for c in complaints for e in _expected_values(c)))
-    given = _given_text(first, at, written)
-    if surprise := _surprise(value, expected, "" if names_secret(at) else written):
+    given_text = _given_text(first, where, written)
+    if surprise := _surprise(value, expected, "" if names_secret(where) else written):
         read_as, fix = surprise
         return error(
-            "yaml-surprise", at, f"{given}, which YAML reads as {read_as}; allowed: {_join_with_or(expected)}", fix
+            "yaml-surprise",
+            where,
+            f"{given_text}, which YAML reads as {read_as}; allowed: {_join_with_or(expected)}",
+            fix,
         )
-    return error("wrong-type", at, f"{given}; allowed: {_join_with_or(expected)}", _type_fix(value, expected))
+    return error("wrong-type", where, f"{given_text}; allowed: {_join_with_or(expected)}", _type_fix(value, expected))
 
 
 def _expected_values(complaint: Complaint) -> tuple[str, ...]:
@@ -162,27 +167,36 @@ def _type_fix(value: object, expected: Sequence[str]) -> str:
 
 def without_misspelt(complaints: Sequence[Complaint]) -> list[Complaint]:
     """Return the complaints without those of a missing key that is given misspelt: its unknown key is one problem."""
-    meant = {path for one in complaints if one.error["type"] == "extra_forbidden" for path in _meant_paths(one)}
-    return [one for one in complaints if one.error["type"] != "missing" or key_path(one.where.path) not in meant]
+    meant = {
+        path
+        for complaint in complaints
+        if complaint.error["type"] == "extra_forbidden"
+        for path in _meant_paths(complaint)
+    }
+    return [
+        complaint
+        for complaint in complaints
+        if complaint.error["type"] != "missing" or key_path(complaint.where.path) not in meant
+    ]
 
 
 def _meant_paths(complaint: Complaint) -> Iterator[str]:
     keys = _keys_beside(complaint)
-    for near in _meant_keys(str(complaint.where.path[-1]), keys, complaint.model):
-        yield key_path((*complaint.where.path[:-1], near)) if near in keys else near
+    for key in _meant_keys(str(complaint.where.path[-1]), keys, complaint.model):
+        yield key_path((*complaint.where.path[:-1], key)) if key in keys else key
 
 
 def _keys_beside(complaint: Complaint) -> tuple[str, ...]:
     return keys_of(complaint.where.parent) if complaint.where.parent is not None else ()
 
 
-def _unknown_key(complaint: Complaint, at: str) -> Problem:
+def _unknown_key(complaint: Complaint, where: str) -> Problem:
     key = str(complaint.where.path[-1])
     keys = _keys_beside(complaint)
-    near = _meant_keys(key, keys, complaint.model)
+    similar = _meant_keys(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
-    fix = f"Did you mean {_join_with_or(near)}?" if near else "Remove the key."
-    return error("unknown-key", at, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
+    fix = f"Did you mean {_join_with_or(similar)}?" if similar else "Remove the key."
+    return error("unknown-key", where, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
 
 
 def _meant_keys(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[str]:
@@ -200,18 +214,20 @@ def _hint(annotation: Any) -> str:
     return f"; it takes: {_words_text(keys)}" if keys else ""
 
 
-def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Problem:
+def _not_an_option(complaint: Complaint, where: str, written: str | None) -> Problem:
     options = _allowed_values(complaint)
     value = complaint.error["input"]
-    given = _shown_value(value, at, written)
+    given_text = _shown_value(value, where, written)
     if written is not None and written in options:
-        return error("yaml-surprise", at, f"given {given}, which YAML reads as a number", f'Quote it: "{written}".')
-    near = get_close_matches(str(value), options, n=1)
-    fix = f"Did you mean {near[0]}?" if near else f"Give {_join_with_or(options)}."
+        return error(
+            "yaml-surprise", where, f"given {given_text}, which YAML reads as a number", f'Quote it: "{written}".'
+        )
+    similar = get_close_matches(str(value), options, n=1)
+    fix = f"Did you mean {similar[0]}?" if similar else f"Give {_join_with_or(options)}."
     return error(
         "unknown-key" if complaint.where.is_key else "not-allowed",
-        at,
-        f"given {given}; allowed: {_words_text(options)}",
+        where,
+        f"given {given_text}; allowed: {_words_text(options)}",
         fix,
     )
 
@@ -219,11 +235,11 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
 def _allowed_values(complaint: Complaint) -> tuple[str, ...]:
     """Return the allowed values from the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
     expected = str(complaint.context.get("expected") or "")
-    own = () if complaint.where.is_key else options_of(complaint.where.annotation)
-    return own or tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
+    annotated = () if complaint.where.is_key else options_of(complaint.where.annotation)
+    return annotated or tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
 
 
-def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Problem:
+def _by_its_own_words(complaint: Complaint, where: str, written: str | None) -> Problem:
     """Return a problem with pydantic's message. Pydantic's own errors are `not-allowed`; a PydanticCustomError's type
     is the id, its context may hold the fix."""
     kind = complaint.error["type"]
@@ -231,10 +247,10 @@ def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Pro
     if kind == "string_pattern_mismatch":
         pattern = _pattern(complaint)
         return error(
-            "wrong-form", at, f"{_given_text(complaint, at, written)}; allowed: {pattern}", "Change the value."
+            "wrong-form", where, f"{_given_text(complaint, where, written)}; allowed: {pattern}", "Change the value."
         )
     message = printable(complaint.error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), at, message, fix)
+    return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), where, message, fix)
 
 
 def _pattern(complaint: Complaint) -> str:
@@ -242,11 +258,11 @@ def _pattern(complaint: Complaint) -> str:
     return WORDS.get(str(pattern), f"text of the form {pattern}") if pattern else ""
 
 
-def _given_text(complaint: Complaint, at: str, written: str | None) -> str:
-    return f"given {_shown_value(complaint.error['input'], at, written)}"
+def _given_text(complaint: Complaint, where: str, written: str | None) -> str:
+    return f"given {_shown_value(complaint.error['input'], where, written)}"
 
 
-def _shown_value(value: object, at: str, written: str | None) -> str:
+def _shown_value(value: object, where: str, written: str | None) -> str:
     if value is None:
         return "no value (null)"
     if isinstance(value, Mapping):
@@ -254,7 +270,7 @@ def _shown_value(value: object, at: str, written: str | None) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"a list of {len(value)}"
     text = written if written is not None else str(value).lower() if isinstance(value, bool) else str(value)
-    if names_secret(at) or looks_secret(text):
+    if names_secret(where) or looks_secret(text):
         return "a value that is not shown (it may be a secret)"
     return f"'{shown_text(text)}'" if isinstance(value, str) else shown_text(text)
 

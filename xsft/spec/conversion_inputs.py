@@ -73,10 +73,10 @@ class ConversionInputs(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """Return 64 hex digits over the inputs that decide the result, without the hub's answer."""
-        known = {name: getattr(self, name) for name in self.__struct_fields__ if name != "source"}
+        inputs = {name: getattr(self, name) for name in self.__struct_fields__ if name != "source"}
         if not self.sized:
-            del known["sized"]
-        text = json.dumps({**known, "source": self.source.identity}, sort_keys=True, separators=(",", ":"))
+            del inputs["sized"]
+        text = json.dumps({**inputs, "source": self.source.identity}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -26,8 +26,8 @@ class ConversionRecord(ResultRecord, frozen=True, kw_only=True):
     @property
     def commit(self) -> str | None:
         source = self.inputs.get("source")
-        found = source.get("commit") if isinstance(source, dict) else None
-        return found if isinstance(found, str) else None
+        commit = source.get("commit") if isinstance(source, dict) else None
+        return commit if isinstance(commit, str) else None
 
 
 _RECORD = msgspec.json.Decoder(ConversionRecord)

@@ -89,7 +89,7 @@ def stated_values(
     section: Section, *, leave_out: Collection[str], neutral: JsonMapping, at: str = ""
 ) -> dict[str, Any]:
     """Return the values of a section by name, without neutral ones and without the paths in `leave_out`."""
-    found: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     for name, field in type(section).model_fields.items():
         path, value = f"{at}{name}", getattr(section, name)
         if path in leave_out or value in (None, [], {}):
@@ -100,8 +100,8 @@ def stated_values(
         else:
             left_out = path in neutral and value == neutral[path]
         if not left_out:
-            found[name] = value
-    return found
+            stated[name] = value
+    return stated
 
 
 def as_text(document: JsonMapping) -> str:
@@ -127,12 +127,12 @@ def _decided_values(run: Run) -> dict[str, Any]:
 
 
 def _pathways_part(run: Run) -> dict[str, Any]:
-    own = stated_values(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
+    stated = stated_values(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
     if not run.mode.single_controller:
-        return own
+        return stated
     servers = run.servers
     images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image, "scratch": servers.scratch}
-    return {**own, **{name: value for name, value in images.items() if value is not None}}
+    return {**stated, **{name: value for name, value in images.items() if value is not None}}
 
 
 WHERE = ("project", "zone", "cluster", "context")

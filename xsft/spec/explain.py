@@ -62,16 +62,16 @@ def explain_validation(
 
     `refused`: paths of keys that are reported already, without problems of their sections or of keys below them.
     """
-    given = parsed.data if data is None else data
+    values = parsed.data if data is None else data
     errors = invalid.errors(include_url=False)
-    found = [(locate(model_cls, e["loc"], given), e) for e in errors[:MAX_LOCATED]]
-    complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in found]
+    located = [(locate(model_cls, e["loc"], values), e) for e in errors[:MAX_LOCATED]]
+    complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in located]
     groups = [group for group in _groups(without_misspelt(complaints), level=0) if not _is_refused(group[0], refused)]
     problems = tuple(_with_line(describe(group, parsed.raw), parsed) for group in groups[:MAX_PROBLEMS])
-    rest = len(groups) - len(problems) + len(errors) - len(found)
-    if rest == 0:
+    hidden = len(groups) - len(problems) + len(errors) - len(located)
+    if hidden == 0:
         return problems
-    more = error("more-problems", "", f"{rest} more problems are not shown", "Fix these first.")
+    more = error("more-problems", "", f"{hidden} more problems are not shown", "Fix these first.")
     return (*problems, more)
 
 
@@ -92,18 +92,18 @@ def _groups(complaints: Sequence[Complaint], *, level: int) -> list[tuple[Compla
 def _of_union(group: Sequence[Complaint], level: int) -> list[tuple[Complaint, ...]]:
     """Return the complaints of the union's member that the user meant: of those whose shape fits, the one with the
     fewest."""
-    at = group[0].where.unions[level][0]
+    depth = group[0].where.unions[level][0]
     by_label: dict[str, list[Complaint]] = {}
     for complaint in group:
         by_label.setdefault(complaint.where.unions[level][1], []).append(complaint)
-    fitting = [c for c in by_label.values() if not _wrong_shape(c, at)]
+    fitting = [c for c in by_label.values() if not _wrong_shape(c, depth)]
     if fitting:
         return _groups(min(fitting, key=len), level=level + 1)
     return [tuple(group)]
 
 
-def _wrong_shape(complaints: Iterable[Complaint], at: int) -> bool:
-    return any(len(c.where.path) == at and c.is_type_error for c in complaints)
+def _wrong_shape(complaints: Iterable[Complaint], depth: int) -> bool:
+    return any(len(c.where.path) == depth and c.is_type_error for c in complaints)
 
 
 def _union_key(where: LocatedError, level: int) -> tuple[object, ...] | None:
@@ -120,9 +120,9 @@ def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
 
 def _refused_keys(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
     keys = ((key.partition("="), refusal) for key, refusal in refusals.items())
-    found = [(path, why) for (path, _, value), why in keys if _has_value(data, path.split("."), value=value)]
+    present = [(path, why) for (path, _, value), why in keys if _has_value(data, path.split("."), value=value)]
     fix = "Remove it."
-    return tuple(_with_line(error(name, path, reason, fix), parsed) for path, (name, reason) in found)
+    return tuple(_with_line(error(name, path, reason, fix), parsed) for path, (name, reason) in present)
 
 
 def _has_value(data: object, parts: Sequence[str], *, value: str = "") -> bool:
@@ -132,10 +132,12 @@ def _has_value(data: object, parts: Sequence[str], *, value: str = "") -> bool:
     if not isinstance(data, Mapping):
         return False
     heads = ((".".join(parts[:n]), parts[n:]) for n in range(1, len(parts) + 1))
-    return any(head in data and _has_value(data[head], rest, value=value) for head, rest in heads)
+    return any(head in data and _has_value(data[head], deeper, value=value) for head, deeper in heads)
 
 
 def _is_refused(complaint: Complaint, refused: Sequence[str]) -> bool:
     """Return whether it is about a refused key, a key below one, or an unknown section that holds one."""
-    at = f"{key_path(complaint.where.path)}."
-    return any(at.startswith(f"{path}.") or (complaint.is_unknown_key and path.startswith(at)) for path in refused)
+    prefix = f"{key_path(complaint.where.path)}."
+    return any(
+        prefix.startswith(f"{path}.") or (complaint.is_unknown_key and path.startswith(prefix)) for path in refused
+    )

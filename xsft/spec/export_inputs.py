@@ -86,8 +86,8 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
         """Return 64 hex digits over the inputs that decide the result, without paths, because folders may move. The
         training's digest covers its source."""
         paths = ("weights", "base", "source")
-        known = {name: value for name, value in msgspec.to_builtins(self).items() if name not in paths}
-        return _sha256(known if self.hub else {name: value for name, value in known.items() if name != "hub"})
+        inputs = {name: value for name, value in msgspec.to_builtins(self).items() if name not in paths}
+        return _sha256(inputs if self.hub else {name: value for name, value in inputs.items() if name != "hub"})
 
 
 def destination(to: str | None) -> tuple[str | None, str | None]:

@@ -37,7 +37,7 @@ class Overrides(Section):
 
 def _known_target(name: str) -> str:
     if name not in targets():
-        raise PydanticKnownError("literal_error", {"expected": " or ".join(repr(one) for one in targets())})
+        raise PydanticKnownError("literal_error", {"expected": " or ".join(repr(target) for target in targets())})
     return name
 
 
@@ -45,16 +45,16 @@ TargetName = Annotated[str, AfterValidator(_known_target), WithJsonSchema({"type
 
 
 def _known_priority(name: object, workload: ValidationInfo) -> object:
-    known = registered_launcher(workload.data.get("target", FIRST)).priorities
-    if known and name not in known:
-        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, known))})
+    allowed = registered_launcher(workload.data.get("target", FIRST)).priorities
+    if allowed and name not in allowed:
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, allowed))})
     return name
 
 
 def _priority_schema() -> dict[str, object]:
     """Return the schema: the priorities of all launchers, or any text if one of them takes every PriorityClass."""
-    known = [one.priorities for one in LAUNCHERS.values()]
-    return {"type": "string", **({"enum": list(dict.fromkeys(chain(*known)))} if all(known) else {})}
+    priorities = [launcher.priorities for launcher in LAUNCHERS.values()]
+    return {"type": "string", **({"enum": list(dict.fromkeys(chain(*priorities)))} if all(priorities) else {})}
 
 
 PriorityName = Annotated[
@@ -67,11 +67,11 @@ PriorityName = Annotated[
 
 def _known_trainer(name: str) -> str:
     if name not in trainers():
-        known = " or ".join(trainers())
+        allowed = " or ".join(trainers())
         raise PydanticCustomError(
             "trainer_unknown",
             "no registered trainer has this name; allowed: {known}",
-            {"known": known, "fix": f"Give {known}."},
+            {"known": allowed, "fix": f"Give {allowed}."},
         )
     return name
 

@@ -91,10 +91,10 @@ def _paths_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(_all_paths(model, ""))
 
 
-def _all_paths(annotation: Any, at: str) -> Iterator[str]:
+def _all_paths(annotation: Any, above: str) -> Iterator[str]:
     for member in members(annotation):
         for key, field in _fields_by_key(member).items():
-            path = f"{at}.{key}" if at else key
+            path = f"{above}.{key}" if above else key
             yield path
             yield from _all_paths(field, path)
 

@@ -64,20 +64,22 @@ def split_path(name: str) -> tuple[str, ...]:
 def _typed_setting(path: tuple[str, ...], text: str) -> _Setting:
     """Return the setting with its typed value. Only brackets and quotes go to the YAML parser: `--set env.X=a: b #c` is
     that text, as a shell user expects."""
-    at = key_path(path)
+    where = key_path(path)
     if text.startswith(("[", "{", '"', "'")):
-        return _flow(path, at, text)
+        return _flow(path, where, text)
     value = resolve_plain(text)
     if isinstance(value, Surprise):
-        raise SpecError((error("yaml-surprise", at, f"--set: {value.message}", value.fix),))
-    return _Setting(path, value, {} if isinstance(value, str) else {at: text})
+        raise SpecError((error("yaml-surprise", where, f"--set: {value.message}", value.fix),))
+    return _Setting(path, value, {} if isinstance(value, str) else {where: text})
 
 
-def _flow(path: tuple[str, ...], at: str, text: str) -> _Setting:
+def _flow(path: tuple[str, ...], where: str, text: str) -> _Setting:
     try:
-        parsed = parse_value(text, at)
+        parsed = parse_value(text, where)
     except SpecError as bad:
-        problems = tuple(error(p.id, p.where or at, f"value of --set {at}: {p.message}", p.fix) for p in bad.problems)
+        problems = tuple(
+            error(p.id, p.where or where, f"value of --set {where}: {p.message}", p.fix) for p in bad.problems
+        )
     else:
         return _Setting(path, parsed.value, parsed.raw)
     raise SpecError(problems)
@@ -85,14 +87,14 @@ def _flow(path: tuple[str, ...], at: str, text: str) -> _Setting:
 
 def _apply_setting(parsed: ParsedYaml, setting: _Setting) -> ParsedYaml:
     data = _place_value(parsed.data, setting.path, setting)
-    at = key_path(setting.path)
-    raw = {path: text for path, text in parsed.raw.items() if not _is_at_or_below(path, at)}
-    lines = {path: line for path, line in parsed.lines.items() if not _is_at_or_below(path, at)}
+    where = key_path(setting.path)
+    raw = {path: text for path, text in parsed.raw.items() if not _is_at_or_below(path, where)}
+    lines = {path: line for path, line in parsed.lines.items() if not _is_at_or_below(path, where)}
     return ParsedYaml(data=data, lines=lines, raw=raw | dict(setting.raw))
 
 
-def _place_value(node: Mapping[str, object], rest: tuple[str, ...], setting: _Setting) -> dict[str, object]:
-    key, deeper = rest[0], rest[1:]
+def _place_value(node: Mapping[str, object], keys: tuple[str, ...], setting: _Setting) -> dict[str, object]:
+    key, deeper = keys[0], keys[1:]
     if deeper:
         return {**node, key: _set_in_child(node.get(key), deeper, setting)}
     if setting.value is None and key in node:
@@ -100,36 +102,36 @@ def _place_value(node: Mapping[str, object], rest: tuple[str, ...], setting: _Se
     return {**node, key: setting.value}  # a null for an absent key stays, so that a misspelled one is reported
 
 
-def _set_in_child(child: object, rest: tuple[str, ...], setting: _Setting) -> object:
+def _set_in_child(child: object, keys: tuple[str, ...], setting: _Setting) -> object:
     if child is None:
-        return _place_value({}, rest, setting)
+        return _place_value({}, keys, setting)
     if isinstance(child, dict):
-        return _place_value(child, rest, setting)
+        return _place_value(child, keys, setting)
     if isinstance(child, list):
-        return _in_list(child, rest, setting)
-    above = key_path(setting.path[: -len(rest)])
-    at = key_path(setting.path)
+        return _in_list(child, keys, setting)
+    above = key_path(setting.path[: -len(keys)])
+    where = key_path(setting.path)
     raise _invalid_setting(
-        at, f"--set {at}: {above} is a single value, nothing can be set below it", f"Set {above} itself."
+        where, f"--set {where}: {above} is a single value, nothing can be set below it", f"Set {above} itself."
     )
 
 
-def _in_list(items: list[object], rest: tuple[str, ...], setting: _Setting) -> list[object]:
-    index = rest[0]
+def _in_list(items: list[object], keys: tuple[str, ...], setting: _Setting) -> list[object]:
+    index = keys[0]
     if not (index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(items)):
-        above = key_path(setting.path[: -len(rest)])
+        above = key_path(setting.path[: -len(keys)])
         name = key_path(setting.path)
         message = f"--set {name}: {above} is a list of {len(items)}; {key_part(index)!r} is none of its indexes"
         raise _invalid_setting(
             name, message, f"Use an index below {len(items)}, or set the whole list: {above}=[a, b]."
         )
-    at = int(index)
-    new = setting.value if len(rest) == 1 else _set_in_child(items[at], rest[1:], setting)
-    return [*items[:at], new, *items[at + 1 :]]
+    position = int(index)
+    new = setting.value if len(keys) == 1 else _set_in_child(items[position], keys[1:], setting)
+    return [*items[:position], new, *items[position + 1 :]]
 
 
-def _is_at_or_below(path: str, at: str) -> bool:
-    return path == at or path.startswith(at + ".")
+def _is_at_or_below(path: str, ancestor: str) -> bool:
+    return path == ancestor or path.startswith(ancestor + ".")
 
 
 def _invalid_setting(name: str, message: str, fix: str) -> SpecError:

@@ -74,17 +74,17 @@ def _section(title: str, node: SchemaNode, root: SchemaNode, paths: Mapping[str,
 
 def _sections(root: SchemaNode) -> dict[str, str]:
     """Return the name of each section -> key path of its first use, breadth first."""
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     waiting = [("", root)]
     while waiting:
         path, node = waiting.pop(0)
         for key, value in node.get("properties", {}).items():
             for name in _references(value):
-                at = f"{path}.{key}" if path else key
-                if name not in found and "properties" in root["$defs"][name]:
-                    found[name] = at
-                    waiting.append((at, root["$defs"][name]))
-    return found
+                key_path = f"{path}.{key}" if path else key
+                if name not in sections and "properties" in root["$defs"][name]:
+                    sections[name] = key_path
+                    waiting.append((key_path, root["$defs"][name]))
+    return sections
 
 
 def _references(node: SchemaNode) -> Iterator[str]:
@@ -162,8 +162,10 @@ def _default(node: SchemaNode, root: SchemaNode) -> str:
 
 def _key_meaning(node: SchemaNode, root: SchemaNode) -> str:
     """Return the key's own description, else its section's."""
-    own = node.get("description") or next((root["$defs"][n].get("description", "") for n in _references(node)), "")
-    return " ".join(str(own).split())
+    description = node.get("description") or next(
+        (root["$defs"][n].get("description", "") for n in _references(node)), ""
+    )
+    return " ".join(str(description).split())
 
 
 def _cell(text: str) -> str:

@@ -132,11 +132,11 @@ class Run(Struct, frozen=True, kw_only=True):
     def servers(self) -> PathwaysServers:
         """Return the servers of a run in Pathways mode; they are unused in McJAX."""
         sections = (self.spec.pathways, self.place.pathways if self.place else None)
-        given = [section for section in sections if section]
+        stated = [section for section in sections if section]
         return PathwaysServers(
-            proxy_image=next((one.proxy_image for one in given if one.proxy_image), None),
-            server_image=next((one.server_image for one in given if one.server_image), None),
-            scratch=next((one.scratch for one in given if one.scratch), None),
+            proxy_image=next((one.proxy_image for one in stated if one.proxy_image), None),
+            server_image=next((one.server_image for one in stated if one.server_image), None),
+            scratch=next((one.scratch for one in stated if one.scratch), None),
         )
 
 
@@ -182,23 +182,23 @@ def default_checkpoint_period(steps: int) -> int:
     return min(steps, max(50, steps // 10))
 
 
-def named_ref(name: str, found: ImageFacts | None) -> str:
+def named_ref(name: str, facts: ImageFacts | None) -> str:
     """Return the reference of an image under images/. One that was never pushed gets a tag that says so, and
     `image-not-pushed` blocks its submission."""
-    if found and found.ref:
-        return found.ref
-    return f"{(found.repository if found else None) or name.replace('_', '-')}:{NOT_PUSHED}"
+    if facts and facts.ref:
+        return facts.ref
+    return f"{(facts.repository if facts else None) or name.replace('_', '-')}:{NOT_PUSHED}"
 
 
-def _with_image(spec: WorkloadSpec, found: ImageFacts | None) -> WorkloadSpec:
+def _with_image(spec: WorkloadSpec, facts: ImageFacts | None) -> WorkloadSpec:
     """Return the workload with the named image by its digest, as if `ref` had been written down."""
     image = spec.image
     if image.name is None or image.ref is not None:
         return spec
-    known = {"ref": named_ref(image.name, found)}
-    if found and found.maxtext and "maxtext" not in image.model_fields_set:
-        known["maxtext"] = found.maxtext
-    return spec.model_copy(update={"image": image.model_copy(update=known)})
+    update = {"ref": named_ref(image.name, facts)}
+    if facts and facts.maxtext and "maxtext" not in image.model_fields_set:
+        update["maxtext"] = facts.maxtext
+    return spec.model_copy(update={"image": image.model_copy(update=update)})
 
 
 def _mode(spec: WorkloadSpec) -> Mode:
@@ -218,21 +218,21 @@ def _find_place(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Place | Non
         return spec.place, ()
     if spec.place is None:
         return None, ()
-    found = facts.places.get(spec.place)
-    if found is not None or spec.on_this_machine:
-        return found, ()
+    place = facts.places.get(spec.place)
+    if place is not None or spec.on_this_machine:
+        return place, ()
     return None, (_unknown_place(spec.place, facts),)
 
 
 def _unknown_place(name: str, facts: ResolutionFacts) -> Problem:
-    near = difflib.get_close_matches(name, facts.places, n=1)
-    known = ", ".join(sorted(facts.places)) or "none"
+    similar = difflib.get_close_matches(name, facts.places, n=1)
+    names = ", ".join(sorted(facts.places)) or "none"
     where = facts.places_file or f"no places.yaml in {', '.join(facts.places_folders) or 'any folder'}"
-    hint = f"; did you mean {near[0]}?" if near else "."
+    hint = f"; did you mean {similar[0]}?" if similar else "."
     return error(
         "place-unknown",
         "place",
-        f"place {name!r} was not found{hint} Known: {known} ({where}).",
+        f"place {name!r} was not found{hint} Known: {names} ({where}).",
         "Add it to a places.yaml in the workload's folder or above it, or write the place inline.",
         kind="unrenderable",
     )
@@ -263,10 +263,10 @@ def _template(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Template | No
         problem = error("chat-template-file", WHERE, f"{name!r} was not read.", "Load the workload from its file.")
     elif file.problem is not None:
         problem = file.problem
-    elif isinstance(found := read_template(name, file.text), Template):
-        return found, ()
+    elif isinstance(template := read_template(name, file.text), Template):
+        return template, ()
     else:
-        problem = found
+        problem = template
     return None, (problem,)
 
 
@@ -311,31 +311,31 @@ def _absolute_here(spec: WorkloadSpec, facts: ResolutionFacts, path: str | None)
 
 def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Release) -> ConversionInputs | None:
     """Return the inputs of the conversion, without OCDBT and zarr3: such a checkpoint is readable in both modes."""
-    hf, given = spec.model.hf, spec.overrides.maxtext
+    hf, overrides = spec.model.hf, spec.overrides.maxtext
     if hf is None:
         return None
-    found = facts.source
+    source_facts = facts.source
     source = ConversionSource(
         repo=(is_folder(hf.repo) and _absolute_here(spec, facts, hf.repo)) or hf.repo,
         revision=hf.revision,
-        commit=found.commit if found else None,
-        content=found.content if found and is_folder(hf.repo) else None,
+        commit=source_facts.commit if source_facts else None,
+        content=source_facts.content if source_facts and is_folder(hf.repo) else None,
     )
     return ConversionInputs(
         source=source,
         model=spec.model.name,
         release=release.version,
         scan_layers=spec.model.scan_layers is not False,
-        param_scan_axis=_parse_axis(given.get("param_scan_axis")),
+        param_scan_axis=_parse_axis(overrides.get("param_scan_axis")),
         dtype="float32" if release.layout == "legacy" else "bfloat16",
-        keys={key: value for key, value in given.items() if key in CHANGES_ARRAYS},
-        sized=bool(misread_by_converter(spec.model.name, given)),
+        keys={key: value for key, value in overrides.items() if key in CHANGES_ARRAYS},
+        sized=bool(misread_by_converter(spec.model.name, overrides)),
     )
 
 
-def _parse_axis(given: Value) -> int:
+def _parse_axis(value: Value) -> int:
     """Return the axis, MaxText's default if none is given; another check refuses a value that is not a number."""
-    text = str(given)
+    text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 1
 
 
@@ -353,5 +353,5 @@ def _converted_items(facts: ResolutionFacts, converted: str | None) -> str | Non
     attempt's."""
     if converted is None:
         return None
-    found = facts.checkpoint.path.removesuffix("/0/items") if facts.checkpoint else converted
-    return items(found if attempt_number(found, first=converted) else converted)
+    folder = facts.checkpoint.path.removesuffix("/0/items") if facts.checkpoint else converted
+    return items(folder if attempt_number(folder, first=converted) else converted)

@@ -100,11 +100,11 @@ class ExportStage(Section):
 
 def _known_serving_type(name: str) -> str:
     """Return the name; raise an error with similar names if serving_shapes.toml does not have it."""
-    known = serving_types()
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
-        fix = f"Did you mean {near[0]}?" if near else "Give tpu or gpu for the smallest one that holds the model."
-        context = {"known": ", ".join(known), "fix": fix}
+    allowed = serving_types()
+    if name not in allowed:
+        similar = get_close_matches(name, allowed, n=1)
+        fix = f"Did you mean {similar[0]}?" if similar else "Give tpu or gpu for the smallest one that holds the model."
+        context = {"known": ", ".join(allowed), "fix": fix}
         raise PydanticCustomError("serving_type_unknown", "no such accelerator; allowed: {known}", context)
     return name
 
@@ -149,5 +149,5 @@ class Stages(Section):
 def later_stages(stages: Stages) -> tuple[StageName, ...]:
     """Return the stages after the training, in order. Serving reads an export, so it has an export stage."""
     exports = stages.export is not None or stages.serve is not None
-    wanted = {"evaluate": stages.evaluate is not None, "export": exports, "serve": stages.serve is not None}
-    return tuple(name for name in STAGES if wanted.get(name))
+    requested = {"evaluate": stages.evaluate is not None, "export": exports, "serve": stages.serve is not None}
+    return tuple(name for name in STAGES if requested.get(name))

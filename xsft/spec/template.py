@@ -67,22 +67,22 @@ def read_template(name: str, text: str) -> Template | Problem:
     if not name.endswith(".json"):
         return Template(jinja=text)
     try:
-        found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair cannot be
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair cannot be
     except (ValueError, RecursionError) as bad:
         return _unfit_template_problem(f"{name!r} is not JSON: {bad}.")
-    return _of_json(name, found)
+    return _of_json(name, content)
 
 
-def _of_json(name: str, found: Any) -> Template | Problem:
+def _of_json(name: str, content: Any) -> Template | Problem:
     allowed = (JINJA_KEY, *QUESTION_KEYS)
-    if not isinstance(found, dict) or not found:
+    if not isinstance(content, dict) or not content:
         return _unfit_template_problem(f"{name!r} is not a JSON object with {', '.join(allowed)}.")
-    if unknown := sorted(found.keys() - set(allowed)):
+    if unknown := sorted(content.keys() - set(allowed)):
         return _unfit_template_problem(f"{name!r} has {', '.join(map(ascii, unknown))}, which MaxText drops.")
-    if wrong := [key for key, value in found.items() if not isinstance(value, str) or not value]:
+    if wrong := [key for key, value in content.items() if not isinstance(value, str) or not value]:
         return _unfit_template_problem(f"{name!r}: {', '.join(wrong)} must be text and not empty.")
-    return Template(jinja=found.pop(JINJA_KEY, None), questions=found)
+    return Template(jinja=content.pop(JINJA_KEY, None), questions=content)
 
 
 def _unfit_template_problem(message: str) -> Problem:

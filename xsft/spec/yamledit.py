@@ -29,12 +29,12 @@ def with_values(text: str, values: Mapping[str, YamlScalar]) -> str:
     does.
     """
     settings = settings_of(values)
-    wanted = apply_overrides(parse_yaml(text), settings).data
+    edited = apply_overrides(parse_yaml(text), settings).data
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     changed = text.removeprefix(mark)
     for path, value in values.items():
         changed = _with_value(changed, split_path(path), value)
-    if not same_value(parse_yaml(changed).data, wanted):
+    if not same_value(parse_yaml(changed).data, edited):
         raise Refused(
             "The workload's text cannot take these values without changing other lines.",
             fix=f"Set them by hand: {', '.join(settings)}.",
@@ -45,10 +45,10 @@ def with_values(text: str, values: Mapping[str, YamlScalar]) -> str:
 def _with_value(text: str, path: Sequence[str], value: YamlScalar) -> str:
     node: Any = yaml.compose(text, Loader=SAFE_LOADER)
     for depth, part in enumerate(path):
-        found = _child_node(node, part)
-        if found is None:
+        child = _child_node(node, part)
+        if child is None:
             return _add_value(text, node, path[depth:], value)
-        node = found
+        node = child
         if isinstance(node, yaml.ScalarNode):
             return _replace_value(text, node, path[depth + 1 :], value)
     return text
@@ -59,17 +59,19 @@ def _child_node(node: Any, name: str) -> Any:
     return next((value for key, value in pairs if key.value == name), None)
 
 
-def _replace_value(text: str, node: Any, rest: Sequence[str], value: YamlScalar) -> str:
+def _replace_value(text: str, node: Any, keys: Sequence[str], value: YamlScalar) -> str:
     """Return the text with a new value; an empty section becomes `{…}`."""
     start, end = node.start_mark.index, node.end_mark.index
     space = " " if start == end else ""
-    return f"{text[:start]}{space}{_nested_flow(rest, value)}{text[end:]}"
+    return f"{text[:start]}{space}{_nested_flow(keys, value)}{text[end:]}"
 
 
 def _add_value(text: str, node: Any, path: Sequence[str], value: YamlScalar) -> str:
     if node.flow_style:
-        at = node.value[-1][1].end_mark.index if node.value else node.start_mark.index + 1
-        return f"{text[:at]}{', ' if node.value else ''}{path[0]}: {_nested_flow(path[1:], value)}{text[at:]}"
+        position = node.value[-1][1].end_mark.index if node.value else node.start_mark.index + 1
+        return (
+            f"{text[:position]}{', ' if node.value else ''}{path[0]}: {_nested_flow(path[1:], value)}{text[position:]}"
+        )
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     after = last_line(node) + 1
