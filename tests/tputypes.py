@@ -22,7 +22,7 @@ hbm_gib = 96.0
 hbm_source = "invented"
 """
 
-CACHED = (tpu.generations, tpu.parse_tpu_type, tpu.slice_of, tpu.slice_on)
+CACHED = (tpu.generations, tpu.parse_tpu_type, tpu.slice_of, tpu.slice_on, tpu.slices_by_size)
 
 
 @pytest.fixture

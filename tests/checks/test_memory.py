@@ -8,14 +8,16 @@ import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, run_of, spec
 from xsft.catalog.data import toml
+from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.facts import Facts
 from xsft.checks.memory import _gathered_experts, check, too_big
 from xsft.checks.mesh import check as mesh
-from xsft.fit.derive import KnownStep
+from xsft.fit.derive import KnownStep, NearStep
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, Verdict
 from xsft.trainer.maxtext import trainer_keys
 
+FITS = Fits(peak_gib=2.5, sum_gib=2.75, limit_gib=31.24, by=None)
 ROWS: list[dict[str, Any]] = toml("fit.toml")["rows"]
 
 
@@ -82,7 +84,7 @@ def test_more_tokens_than_a_refused_row_do_not_fit():
 def test_fix_names_the_slice_where_the_run_fits(tokens: int, said: str):
     (problem,) = problems(check, qwen("14b", tokens=tokens))
     assert problem.id == said
-    assert problem.fix.startswith("It fits v6e-16 × 1 with the default mesh (row qwen3-14b-v6e-16). ")
+    assert problem.fix.startswith("It fits v6e-16 × 1 with the same keys. ")
     (problem,) = problems(check, qwen("32b", tokens=1024, tpu="v6e-8"))
     assert (problem.id, "It fits v6e-32 × 1" in problem.fix) == ("does-not-fit", True)
 
@@ -139,7 +141,45 @@ def test_refused_fit_is_reported_once_if_a_verdict_is_required():
 
 def test_an_uncompiled_run_is_not_claimed_to_fit():
     (problem,) = problems(check, spec(train={"max_target_length": 1536}))
-    assert (problem.id, problem.severity, problem.fit) == ("fit-unknown", "note", "unknown")
+    assert (problem.id, problem.severity, problem.fit) == ("fit-unknown", "note", "likely")
+    assert problem.message == (
+        "This run was never compiled for v6e-8 × 1: at least 1.1 of 31.2 GiB per chip by arithmetic, about 2.7 with "
+        "activations; compiled for v6e-8 × 1, 1,024 tokens, it took 2.0. It should fit."
+    )
+
+
+def test_a_batch_that_may_not_fit_is_a_warning():
+    (problem,) = problems(check, spec(train={"per_device_batch_size": 24, "max_target_length": 2048}))
+    assert (problem.id, problem.severity, problem.fit) == ("fit-unknown", "warning", "doubtful")
+    assert problem.message.endswith(" It may not fit.")
+
+
+def near(tpu: str, num_slices: int, *, tokens: int = 8192) -> Facts:
+    entry = CompiledStep(verdict=FITS, tokens=tokens, versions={}, made_at="")
+    return Facts(near_fits=(NearStep(entry=entry, tpu=parse_tpu_type(tpu), num_slices=num_slices),))
+
+
+@pytest.mark.parametrize(
+    ("facts", "fit"),
+    [
+        (near("v6e-4", 1), "likely"),
+        (near("v6e-16", 1), "doubtful"),
+        (near("v6e-4", 2), "doubtful"),
+        (near("v6e-4", 1, tokens=4096), "doubtful"),
+    ],
+    ids=["fewer chips", "more chips", "more slices", "fewer tokens"],
+)
+def test_a_compiled_step_near_the_run_decides_only_for_runs_that_need_less(facts: Facts, fit: str):
+    large = spec(train={"per_device_batch_size": 24, "max_target_length": 8192})
+    (problem,) = problems(check, large, facts)
+    assert problem.fit == fit
+    assert "it took 2.5" in problem.message
+
+
+def test_a_refusal_can_be_accepted():
+    for large in (qwen("14b", tokens=2048), qwen("32b", tokens=1024)):
+        (problem,) = problems(check, large)
+        assert (problem.fit, problem.can_be_accepted) == ("no", True)
 
 
 def test_changed_architecture_is_not_checked():
@@ -159,7 +199,6 @@ def compiled(verdict: Verdict, *, tokens: int = 1536, maxtext: str = "0.2.5") ->
     return Facts(fit=KnownStep(entry=entry, derived=tokens != 1536))
 
 
-FITS = Fits(peak_gib=2.5, sum_gib=2.75, limit_gib=31.24, by=None)
 NO = DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
 INVALID = Invalid(because=InvalidStep(where="parallelism", message="3 does not divide 512.", fix="Take a divisor."))
 UNCOMPILED = {"train": {"max_target_length": 1536}}

@@ -352,6 +352,7 @@ CASES: Mapping[str, Case] = {
     "start.flag-value": workload(env={"LIBTPU_INIT_ARGS": "--xla_tpu_scoped_vmem_limit_kib=96M"}),
     "start.transfer": workload(env={"HF_HUB_ENABLE_HF_TRANSFER": "1"}),
     "tokens.own-code": a_tokenizer_with_its_own_program,
+    "start.batch": workload(train={"per_device_batch_size": 64}),
     "start.platform": workload(env={"JAX_PLATFORMS": "cpu"}),
     "attention.indexer": workload(
         FLAGSHIP, model={"name": "deepseek3.2-671b", "tokenizer": "deepseek-ai/DeepSeek-V3.2"}

@@ -4,7 +4,7 @@ import pytest
 
 from tests.localruns import WORKLOADS
 from xsft.base.errors import SpecError
-from xsft.launch.fit_answers import needed_step
+from xsft.fit.trainer_step import needed_step
 from xsft.planning import api
 
 

@@ -36,9 +36,9 @@ RetryAdvice = Literal["helps", "unsure", "never"]
 """Whether trying again helps; `never` before a person has acted."""
 
 
-FitFinding = Literal["fits", "marginal", "no", "invalid", "unknown"]
+FitFinding = Literal["fits", "marginal", "no", "invalid", "likely", "doubtful"]
 """Whether a run fits into the memory of its chips; `marginal`: the compiler accepts it, but a chip may run out of
-memory; `invalid`: its step cannot be built."""
+memory; `invalid`: its step cannot be built; `likely` and `doubtful`: it was never compiled."""
 
 
 @dataclass(frozen=True, kw_only=True)

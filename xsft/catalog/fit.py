@@ -73,6 +73,8 @@ class CompilerVerdict(Struct, frozen=True, kw_only=True):
 
     id: str
     """Id of the row in fit.toml."""
+    tpu_type: str
+    num_slices: int
     what: str
     outcome: FitOutcome
     peak_gib: float | None
@@ -87,15 +89,8 @@ class CompilerVerdict(Struct, frozen=True, kw_only=True):
     tokens: int
     """max_target_length of the compiled run."""
     note: str
-
-
-class CompiledPlace(Struct, frozen=True, kw_only=True):
-    """A TPU type and number of slices on which the compiler accepted a run with the default mesh."""
-
-    id: str
-    """Id of the row in fit.toml."""
-    tpu_type: str
-    num_slices: int
+    cpu_s: float
+    """CPU seconds that it took; 0 if they were not recorded."""
 
 
 def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[str, object]) -> CompilerVerdict | None:
@@ -119,17 +114,19 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
     return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
 
 
-def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[CompiledPlace, ...]:
-    """Return where the compiler accepted this run on the default mesh, with at least as many tokens; fewest chips
-    first.
-    """
-    found = [
-        CompiledPlace(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
+def compiled_on_default_mesh(*, model: str, keys: Mapping[str, object]) -> tuple[CompilerVerdict, ...]:
+    """Return the verdicts on runs that differ only in their slice, its mesh and their tokens; fewest chips first."""
+    verdicts = [
+        _verdict(row)
         for row in _fit_rows()
-        if row["model"] == model and row["verdict"] == "fits" and _token_limit(row_keys(row)) >= _token_limit(keys)
-        if _off_mesh(row_keys(row)) == _off_mesh(keys) and not any(map(_is_axis, row_keys(row)))
+        if row["model"] == model and _off_mesh(row_keys(row)) == _off_mesh(keys)
+        if not any(map(_is_axis, row_keys(row)))
     ]
-    return tuple(sorted(found, key=lambda place: parse_tpu_type(place.tpu_type).chips * place.num_slices))
+    return tuple(sorted(verdicts, key=lambda verdict: parse_tpu_type(verdict.tpu_type).chips * verdict.num_slices))
+
+
+def has_default_mesh(keys: Mapping[str, object]) -> bool:
+    return not any(map(_is_axis, keys))
 
 
 def minimum_gib_per_chip(*, params_b: float, run: Slice, num_slices: int, keys: Mapping[str, object]) -> float:
@@ -172,6 +169,8 @@ def chips_sharing(*, run: Slice, num_slices: int, keys: Mapping[str, object]) ->
 def _verdict(row: Mapping[str, Any]) -> CompilerVerdict:
     return CompilerVerdict(
         id=row["id"],
+        tpu_type=row["tpu"],
+        num_slices=row["slices"],
         what=row["what"],
         outcome=row["verdict"],
         peak_gib=row.get("peak"),
@@ -181,6 +180,7 @@ def _verdict(row: Mapping[str, Any]) -> CompilerVerdict:
         step=row.get("step", "sft"),
         tokens=int(_token_limit(row_keys(row))),
         note=row.get("note", ""),
+        cpu_s=row.get("cpu_s", 0.0),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -154,6 +155,17 @@ def _split_name(text: str) -> tuple[str, str]:
     first, _, rest = text.partition("-")
     name = max((known for known in generations() if text.startswith(f"{known}-")), key=len, default=None)
     return (first, rest) if name is None else (name, text[len(name) + 1 :])
+
+
+@cache
+def slices_by_size(generation: str) -> tuple[Slice, ...]:
+    """Return a generation's slices of 1, 2, 4, 8 … chips, by their counting names."""
+    cores = generations()[generation].cores_per_chip
+    slices: list[Slice] = []
+    for doublings in range(15):
+        with suppress(ValueError):
+            slices.append(parse_tpu_type(f"{generation}-{2**doublings * cores}"))
+    return tuple(slices)
 
 
 def tpu_types() -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xsft.base.problems import Problem
 from xsft.data.facts import CountedData, DataFacts, HubDataFacts, RoundTokens, TokenizerFacts
-from xsft.fit.derive import KnownStep
+from xsft.fit.derive import KnownStep, NearStep
 from xsft.records.record import MeasuredPace
 from xsft.spec.facts import CheckpointFacts, ResolutionFacts
 
@@ -33,6 +33,8 @@ class Facts(ResolutionFacts, frozen=True, kw_only=True):
     """Counts of `xsft data inspect`; None without any."""
     fit: KnownStep | None = None
     """The verdict of `xsft fit` on this run's step, or on one of another length; None without one."""
+    near_fits: tuple[NearStep, ...] = ()
+    """Verdicts on steps that differ from this run's only in their length or slice."""
     paces: tuple[MeasuredPace, ...] = ()
     """Paces of runs of this model on this TPU type that were submitted from this machine and have a receipt."""
     memory_gib: float = 0.0

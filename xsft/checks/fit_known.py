@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from xsft.catalog.fit import CompilerVerdict, known_verdict
+from xsft.catalog.fit import CompilerVerdict, compiled_on_default_mesh, has_default_mesh, known_verdict
+from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.values import is_on
-from xsft.fit.derive import KnownStep
+from xsft.fit.derive import KnownStep, NearStep
 from xsft.fit.step import target_length
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Marginal, Verdict
 from xsft.spec.base import Value
@@ -14,24 +15,43 @@ from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
 
-def shipped_verdict(run: Run) -> tuple[str, KnownStep] | None:
-    """Return the row's id and the verdict of the catalogue on this run's step; None without one."""
-    trainer = trainer_of(run)
-    keys = trainer.trainer_keys(run)
-    row = catalogued_verdict(run, keys)
-    if row is None or row.step != trainer.STEP:
-        return None
-    entry = CompiledStep(verdict=_verdict(row), tokens=row.tokens, versions={"maxtext": row.maxtext}, made_at="")
-    return row.id, KnownStep(entry=entry, derived=row.tokens != target_length(keys))
-
-
-def catalogued_verdict(run: Run, keys: Mapping[str, Value]) -> CompilerVerdict | None:
+def shipped_verdict(run: Run) -> KnownStep | None:
     """Return the catalogue's verdict on this run; None without one, and for a trainer whose step is not compiled."""
-    if run.model is None or run.slice is None or trainer_of(run).STEP is None:
+    keys = trainer_of(run).trainer_keys(run)
+    model = _catalogued_model(run, keys)
+    if run.slice is None or model is None:
+        return None
+    row = known_verdict(model=model, tpu_type=run.slice.xpk_type, num_slices=run.num_slices, keys=keys)
+    return KnownStep(entry=_entry(row), derived=row.tokens != target_length(keys), row=row) if row else None
+
+
+def shipped_near(run: Run) -> Iterator[NearStep]:
+    """Yield the catalogue's verdicts on runs that differ from this one only in their length or slice."""
+    keys = trainer_of(run).trainer_keys(run)
+    model = _catalogued_model(run, keys)
+    for row in compiled_on_default_mesh(model=model, keys=keys) if model else ():
+        yield NearStep(
+            entry=_entry(row),
+            tpu=parse_tpu_type(row.tpu_type),
+            num_slices=row.num_slices,
+            same_mesh=has_default_mesh(keys),
+        )
+
+
+def _catalogued_model(run: Run, keys: Mapping[str, Value]) -> str | None:
+    """Return the model whose rows may be of this run; None for a model that keys change, and for a trainer whose step
+    is not compiled."""
+    if run.model is None or run.spec.on_this_machine or trainer_of(run).STEP is None:
         return None
     if is_on(keys.get("override_model_config", False)):
         return None
-    return known_verdict(model=run.model.name, tpu_type=run.slice.xpk_type, num_slices=run.num_slices, keys=keys)
+    return run.model.name
+
+
+def _entry(row: CompilerVerdict) -> CompiledStep:
+    return CompiledStep(
+        verdict=_verdict(row), tokens=row.tokens, versions={"maxtext": row.maxtext}, made_at="", cpu_s=row.cpu_s
+    )
 
 
 def _verdict(row: CompilerVerdict) -> Verdict:

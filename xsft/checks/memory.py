@@ -12,20 +12,18 @@ from dataclasses import replace
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.fit import (
     DEFAULT_TOKENS,
-    TOKENS,
-    CompilerVerdict,
-    FitOutcome,
     bytes_per_parameter,
     minimum_gib_per_chip,
-    places_where_it_fits,
 )
 from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.tpu import Slice
 from xsft.checks.facts import Facts
-from xsft.checks.fit_known import catalogued_verdict
-from xsft.checks.values import is_on, number
-from xsft.fit.derive import KnownStep
+from xsft.checks.fit_known import shipped_near, shipped_verdict
+from xsft.checks.values import is_on
+from xsft.fit.derive import KnownStep, NearStep
+from xsft.fit.step import target_length
+from xsft.fit.trainer_step import estimate
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, figures_text
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -33,6 +31,10 @@ from xsft.trainer.trainer import trainer_of
 
 GIB = 2**30
 
+ASK_COMPILER = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
+SURE_SHARE = 0.85
+"""An estimate of at most this share of the chip is within the compiler's limit: the estimate errs by -12 to +48 %
+(fit/estimate.py)."""
 SHORTER = "Shorten max_target_length or add a slice, or try a few steps first."
 NEAREST = "`xsft fit FILE --search` finds the nearest configuration that fits."
 SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"
@@ -41,39 +43,34 @@ SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoR
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield one statement about memory at most, and a problem of the checkpoint's layout."""
     yield from _scan_axis(keys)
-    statements = tuple(_statement(run, keys, facts))
+    known = shipped_verdict(run) or facts.fit
+    statements = tuple(_statements(run, keys, facts, known))
     yield from statements
     if run.place is not None and run.place.fit == "required" and run.spec.on_cluster:
-        yield from _check_required_fit(run, statements, compiled_with=_compiled_with(run, keys, facts))
+        yield from _check_required_fit(run, statements, known)
 
 
-def _statement(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    if facts.fit is not None and catalogued_verdict(run, keys) is None:
-        yield compiled_problem(facts.fit, release=run.release.version)
+def _statements(run: Run, keys: Mapping[str, Value], facts: Facts, known: KnownStep | None) -> Iterator[Problem]:
+    near = (*shipped_near(run), *facts.near_fits)
+    if known is not None:
+        yield _compiled_problem(known, run, near)
+    elif run.model is None or is_on(keys.get("override_model_config", False)):
         return
-    if run.model is None or is_on(keys.get("override_model_config", False)):
-        return
-    if run.spec.on_this_machine:
+    elif run.spec.on_this_machine:
         yield from _machine(run.model, keys, facts)
     elif run.slice is not None:
-        yield from _accelerator(run, run.model, run.slice, keys)
+        yield from _uncompiled_problems(run, run.model, run.slice, keys, near)
 
 
-def _compiled_with(run: Run, keys: Mapping[str, Value], facts: Facts) -> str | None:
-    """Return the MaxText release of the verdict on this run; None without one."""
-    if (row := catalogued_verdict(run, keys)) is not None:
-        return row.maxtext
-    return facts.fit.entry.versions.get("maxtext") if facts.fit else None
-
-
-def _check_required_fit(run: Run, statements: Sequence[Problem], *, compiled_with: str | None) -> Iterator[Problem]:
+def _check_required_fit(run: Run, statements: Sequence[Problem], known: KnownStep | None) -> Iterator[Problem]:
     """Yield an error for a run that is not known to fit; a refusal by the compiler is a separate error."""
     release = run.release.version
+    compiled_with = known.entry.versions.get("maxtext") if known else None
     if compiled_with == release or any(problem.severity == "error" for problem in statements):
         return
     if compiled_with is None:
         message = "The place says fit: required, and this run was never compiled for it."
-        fix = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
+        fix = ASK_COMPILER
     else:
         message = (
             f"The place says fit: required, but the verdict is for MaxText {compiled_with}, and the image has "
@@ -83,92 +80,120 @@ def _check_required_fit(run: Run, statements: Sequence[Problem], *, compiled_wit
     yield error("fit-required", "place", message, fix)
 
 
-def compiled_problem(known: KnownStep, *, release: str) -> Problem:
-    """Return the problem or note about a step that was compiled on this machine. `release`: the image's MaxText."""
-    return _of_release(_compiled_problem(known), known.entry.versions.get("maxtext", ""), release=release)
-
-
-def _of_release(problem: Problem, compiled_with: str, *, release: str) -> Problem:
-    """Return the problem. If the image has another MaxText, the message names both releases, and the problem is not an
-    error."""
+def _compiled_problem(known: KnownStep, run: Run, near: Sequence[NearStep]) -> Problem:
+    """Return the problem or note about a step that was compiled. If the image has another MaxText, the message names
+    both releases, and the problem is not an error."""
+    problem = _verdict_problem(known)
+    if problem.fit == "no":
+        problem = replace(problem, fix=f"{_fitting_place(run, near)}{problem.fix}")
+    compiled_with, release = known.entry.versions.get("maxtext", ""), run.release.version
     if compiled_with == release:
         return problem
-    severity = "warning" if problem.severity == "error" else problem.severity
+    severity = problem.severity
+    if severity == "error":
+        severity = "warning"
     message = f"{problem.message} It was compiled with MaxText {compiled_with}; the image has {release}."
     return replace(problem, severity=severity, message=message)
 
 
-def _compiled_problem(known: KnownStep) -> Problem:
-    entry = known.entry
-    what = f"this run with {entry.tokens:,} tokens" if known.derived else "this run"
-    by = f"xsft fit compiled {what} on {entry.made_at[:10]}:"
-    match entry.verdict:
-        case Fits() as one:
-            return _known_fit("fits", f"{by} {figures_text(one)}.", derived=known.derived)
-        case Marginal() as one:
-            return _known_fit("marginal", f"{by} {figures_text(one)}.", derived=known.derived)
+def _verdict_problem(known: KnownStep) -> Problem:
+    """Return the problem or note about a run that was compiled, perhaps with another length."""
+    by = _origin(known)
+    match known.entry.verdict:
+        case Fits() as fits:
+            so = " Fewer tokens need less memory." if known.derived else ""
+            message = f"{by} {figures_text(fits)}. It fits.{so}{_note_of(known)}"
+            return replace(note("fit-known", "tpu", message), fit="fits")
+        case Marginal() as marginal:
+            message = (
+                f"{by} {figures_text(marginal)}. The compiler accepts it, but a chip may run out of memory."
+                f"{_note_of(known)}"
+            )
+            return replace(warning("fit-marginal", "tpu", message, SHORTER), fit="marginal")
         case DoesNotFit(needed_gib=needed, limit_gib=limit):
-            figures = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip."
-            return _known_fit("no", figures, derived=known.derived)
+            so = " More tokens need more memory." if known.derived else ""
+            message = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip. It does not fit.{so}{_note_of(known)}"
+            return replace(error("fit-refused", "tpu", message, SMALLER, kind="disputable"), fit="no")
         case Invalid(because=because):
             message = f"{by} it cannot be built. {because.message}"
             return replace(error("fit-invalid", because.where, message, because.fix), fit="invalid")
 
 
-def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    verdict = catalogued_verdict(run, keys)
-    if verdict is None:
-        found = tuple(_bound_problems(run, model, tpu, keys))
-    else:
-        derived = number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens
-        compiled = _catalogued_problem(verdict, derived=derived)
-        found = (_of_release(compiled, verdict.maxtext, release=run.release.version),)
-    fits = verdict is not None and verdict.outcome != "no"
-    elsewhere = "" if fits else _fitting_place(run, model, tpu, keys)
-    yield from (replace(problem, fix=f"{elsewhere}{problem.fix}") for problem in found)
+def _origin(known: KnownStep) -> str:
+    what = "this run"
+    if known.derived:
+        what = f"this run with {known.entry.tokens:,} tokens"
+    if known.row is not None:
+        return f"The TPU compiler's figure for {what} (row {known.row.id}):"
+    return f"xsft fit compiled {what} on {known.entry.made_at[:10]}:"
 
 
-def _bound_problems(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Yield the problem of a run that was never compiled."""
+def _note_of(known: KnownStep) -> str:
+    if known.row is None or not known.row.note:
+        return ""
+    return f" {known.row.note[0].upper()}{known.row.note[1:]}."
+
+
+def _uncompiled_problems(
+    run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value], near: Sequence[NearStep]
+) -> Iterator[Problem]:
+    """Yield the problems of a run that was never compiled."""
     refused = tuple(too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
-    yield from refused
-    if not refused:
-        message = f"This run was never compiled for {tpu.xpk_type} × {run.num_slices}; whether it fits is unknown."
-        fix = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
-        yield replace(note("fit-unknown", "tpu", message, fix), fit="unknown")
+    problems = refused or (_never_compiled(run, model, tpu, keys, near),)
+    place = _fitting_place(run, near)
+    yield from (replace(problem, fix=f"{place}{problem.fix}") for problem in problems)
 
 
-def _fitting_place(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
+def _never_compiled(
+    run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value], near: Sequence[NearStep]
+) -> Problem:
+    """Return a note on a run that should fit, by arithmetic or a run near it, else a warning."""
+    size = (tpu, run.num_slices, target_length(keys) or DEFAULT_TOKENS)
+    figures = _bound_text(run, model, tpu, keys)
+    nearest = min((step for step in near if step.same_mesh), key=lambda step: step.distance(*size), default=None)
+    if nearest is not None:
+        figures = "; ".join((*filter(None, [figures]), _near_text(nearest)))
+    message = f"This run was never compiled for {tpu.xpk_type} × {run.num_slices}: {figures or 'its size is unknown'}."
+    if any(step.implies_fit(*size) for step in near) or 0 < estimate(run) <= SURE_SHARE:
+        return replace(note("fit-unknown", "tpu", f"{message} It should fit.", ASK_COMPILER), fit="likely")
+    return replace(warning("fit-unknown", "tpu", f"{message} It may not fit.", ASK_COMPILER), fit="doubtful")
+
+
+def _bound_text(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
+    """Return the lower bound and the estimate, in words; empty for a model or a chip of unknown size."""
+    if model.params_b is None or tpu.hbm_gib is None:
+        return ""
+    least = minimum_gib_per_chip(params_b=model.params_b, run=tpu, num_slices=run.num_slices, keys=keys)
+    bound = f"at least {least:.1f} of {tpu.hbm_gib:.1f} GiB per chip by arithmetic"
+    share = estimate(run)
+    return f"{bound}, about {share * tpu.hbm_gib:.1f} with activations" if share else bound
+
+
+def _near_text(near: NearStep) -> str:
+    with_tokens = f"{near.place}, {near.entry.tokens:,} tokens"
+    match near.entry.verdict:
+        case Fits(peak_gib=gib) | Marginal(peak_gib=gib):
+            return f"compiled for {with_tokens}, it took {gib:.1f}"
+        case DoesNotFit(needed_gib=gib):
+            return f"compiled for {with_tokens}, it needed {gib:.1f}"
+        case Invalid():
+            return f"for {with_tokens} it cannot be built"
+
+
+def _fitting_place(run: Run, near: Sequence[NearStep]) -> str:
     """Return a sentence that names the smallest slice on which this run is known to fit; empty if none is known."""
-    for place in places_where_it_fits(model=model.name, keys=keys) if trainer_of(run).STEP else ():
-        if (place.tpu_type, place.num_slices) != (tpu.xpk_type, run.num_slices):
-            return f"It fits {place.tpu_type} × {place.num_slices} with the default mesh (row {place.id}). "
-    return ""
-
-
-def _catalogued_problem(verdict: CompilerVerdict, *, derived: bool) -> Problem:
-    """Return the problem or note about a compiled run. `derived`: the compiled run has other tokens."""
-    figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in total" if verdict.sum_gib else "")
-    what = f"this run with {verdict.tokens:,} tokens" if derived else "this run"
-    message = (
-        f"The TPU compiler's figure for {what} (row {verdict.id}): {figures}, of {verdict.limit_gib} GiB per chip."
-    )
-    more = f" {verdict.note[0].upper()}{verdict.note[1:]}." if verdict.note else ""
-    return _known_fit(verdict.outcome, message, derived=derived, more=more)
-
-
-def _known_fit(outcome: FitOutcome, figures: str, *, derived: bool, more: str = "") -> Problem:
-    """Return the problem or note about a run that was compiled. `derived`: with other tokens."""
-    match outcome:
-        case "fits":
-            so = " Fewer tokens need less memory." if derived else ""
-            return replace(note("fit-known", "tpu", f"{figures} It fits.{so}{more}"), fit="fits")
-        case "marginal":
-            message = f"{figures} The compiler accepts it, but a chip may run out of memory.{more}"
-            return replace(warning("fit-marginal", "tpu", message, SHORTER), fit="marginal")
-        case "no":
-            so = " More tokens need more memory." if derived else ""
-            return replace(error("fit-refused", "tpu", f"{figures} It does not fit.{so}{more}", SMALLER), fit="no")
+    tokens = target_length(trainer_of(run).trainer_keys(run)) or DEFAULT_TOKENS
+    fitting = [
+        step
+        for step in near
+        if isinstance(step.entry.verdict, Fits) and step.entry.tokens >= tokens
+        if (step.tpu, step.num_slices) != (run.slice, run.num_slices)
+    ]
+    smallest = min(fitting, key=lambda step: step.tpu.chips * step.num_slices, default=None)
+    if smallest is None:
+        return ""
+    mesh = "the same keys" if smallest.same_mesh else "the default mesh"
+    return f"It fits {smallest.place} with {mesh}. "
 
 
 def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -184,7 +209,7 @@ def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
         )
         smaller = "Use more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
         fix = f"{smaller} {NEAREST}"
-        yield replace(error("does-not-fit", "tpu", message, fix), fit="no")
+        yield replace(error("does-not-fit", "tpu", message, fix, kind="disputable"), fit="no")
 
 
 def _gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

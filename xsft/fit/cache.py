@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft import workers
+from xsft.catalog.tpu import Slice, slices_by_size
 from xsft.environments import environments
-from xsft.fit.derive import KnownStep, known_step
-from xsft.fit.step import StepToCompile
+from xsft.fit.derive import KnownStep, NearStep, known_step
+from xsft.fit.step import StepToCompile, compiler_name
 from xsft.fit.verdict import CompiledStep, from_json, to_json
 from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
@@ -38,6 +41,14 @@ class FitCache(Struct, frozen=True, kw_only=True):
     def known(self, step: StepToCompile) -> KnownStep | None:
         """Return the verdict on the step, or one that follows from another length; None if there is none."""
         return known_step(tuple(self._kept_entries(step.family)), tokens=step.tokens)
+
+    def near(self, step: StepToCompile, tpu: Slice) -> Iterator[NearStep]:
+        """Yield the kept verdicts on this step with other lengths, on other slices of its generation. `tpu`: its
+        slice."""
+        for size, num_slices in product(slices_by_size(tpu.generation), {1, 2, 4, step.num_slices}):
+            other = replace(step, topology=compiler_name(size), num_slices=num_slices)
+            for entry in self._kept_entries(other.family):
+                yield NearStep(entry=entry, tpu=size, num_slices=num_slices)
 
     def keep(self, step: StepToCompile, entry: CompiledStep) -> Path:
         file = self.folder / versions_digest()[:16] / step.family / f"{step.tokens}.json"

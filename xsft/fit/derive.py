@@ -1,11 +1,14 @@
-"""The verdict on a step, from its own compilation or from one that differs only in its length. Pure."""
+"""The verdict on a step, from its own compilation or from one that differs only in its length or its slice. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 
 from msgspec import Struct
 
+from xsft.catalog.fit import CompilerVerdict
+from xsft.catalog.tpu import Slice
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal
 
 
@@ -15,6 +18,33 @@ class KnownStep(Struct, frozen=True, kw_only=True):
     entry: CompiledStep
     derived: bool
     """Whether the compiled step has another length."""
+    row: CompilerVerdict | None = None
+    """The row of the catalogue; None if it was compiled on this machine."""
+
+
+class NearStep(Struct, frozen=True, kw_only=True):
+    """A compiled step that differs only in its slice, the number of slices or its length."""
+
+    entry: CompiledStep
+    tpu: Slice
+    num_slices: int
+    same_mesh: bool = True
+    """False: it has the default mesh, and the run another."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.tpu.xpk_type} × {self.num_slices}"
+
+    def distance(self, tpu: Slice, num_slices: int, tokens: int) -> float:
+        """Return how far it is from a step, in doublings of chips and of tokens."""
+        chips = self.tpu.chips * self.num_slices / (tpu.chips * num_slices)
+        return abs(log2(chips)) + abs(log2(self.entry.tokens / max(1, tokens)))
+
+    def implies_fit(self, tpu: Slice, num_slices: int, tokens: int) -> bool:
+        """Return whether a step of this size should fit, because this one does: with at least its chips in a slice,
+        and no more tokens on each. Slices beside one another change it by a few hundredths."""
+        splits = self.tpu.chips <= tpu.chips and self.num_slices <= num_slices
+        return self.same_mesh and isinstance(self.entry.verdict, Fits) and splits and tokens <= self.entry.tokens
 
 
 def known_step(entries: Sequence[CompiledStep], *, tokens: int) -> KnownStep | None:

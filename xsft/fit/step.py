@@ -85,7 +85,7 @@ def target_length(keys: Mapping[str, object]) -> int | None:
     value = keys.get(TOKENS, DEFAULT_TOKENS)
     try:
         return int(float(str(value)))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from msgspec.structs import replace
 
+from xsft.base.errors import SpecError
+from xsft.base.problems import error
+from xsft.catalog.tpu import parse_tpu_type
 from xsft.fit.alternatives import TunableRun
+from xsft.fit.derive import NearStep
 from xsft.fit.estimate import estimated_gib
+from xsft.fit.search import HOPELESS
 from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, target_length
+from xsft.fit.verdict import Fits, Marginal
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import argument
 from xsft.trainer.trainer import trainer_of
 
 EVAL_BATCH = "eval_per_device_batch_size"
+REFUSAL_S = 100.0
+"""CPU seconds until the compiler refuses a step, at most. source: docs/reference/fit.md, `CPU-s` of what does not
+fit."""
 TUNABLE = ("per_device_batch_size", "max_target_length", "weight_dtype")
 """Keys that a search may change, and that an override may hold in place of the section `train`."""
 
@@ -37,6 +46,31 @@ def step_to_compile(run: Run) -> StepToCompile | None:
         xla_flags=tuple(run.spec.xla_flags),
         blocks=blocks_at(keys, tokens),
     )
+
+
+def needed_step(file: str, run: Run) -> StepToCompile:
+    """Return the run's step. Raises SpecError, fit-no-step, for a run that no TPU compiler can be asked about."""
+    step = step_to_compile(run)
+    if step is None:
+        message = (
+            f"{run.run_name} has no TPU step to compile: it runs on this machine, has no tpu or no valid length, or "
+            f"its trainer ({run.spec.trainer}) is not compiled."
+        )
+        fix = "Give a workload with target: xpk and a TPU type that `xsft check` accepts."
+        wrong = _wrong_type(run)
+        raise SpecError((error("fit-no-step", "tpu", wrong or message, fix).in_file(file),))
+    return step
+
+
+def _wrong_type(run: Run) -> str:
+    """Return what is wrong with tpu.type; empty if nothing is."""
+    if run.spec.tpu is None:
+        return ""
+    try:
+        parse_tpu_type(run.spec.tpu.type)
+    except ValueError as unknown:
+        return str(unknown)
+    return ""
 
 
 def eval_step(run: Run, step: StepToCompile) -> StepToCompile | None:
@@ -88,6 +122,16 @@ def estimate(run: Run) -> float:
         tokens=tuned.tokens,
     )
     return gib / tuned.tpu.hbm_gib
+
+
+def known_seconds(run: Run, step: StepToCompile, near: Iterable[NearStep]) -> float | None:
+    """Return the CPU seconds of the nearest accepted step; for a run far above the chip, those of a refusal; None if
+    neither is known."""
+    timed = [known for known in near if known.entry.cpu_s and isinstance(known.entry.verdict, Fits | Marginal)]
+    if timed and (tpu := run.slice):
+        nearest = min(timed, key=lambda known: known.distance(tpu, run.num_slices, step.tokens))
+        return nearest.entry.cpu_s
+    return REFUSAL_S if estimate(run) > HOPELESS else None
 
 
 def _step_arguments(keys: Mapping[str, Value]) -> tuple[str, ...]:

@@ -9,10 +9,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.errors import SpecError
-from xsft.base.problems import Problem, error
-from xsft.catalog.tpu import parse_tpu_type
-from xsft.checks.fit_known import shipped_verdict
+from xsft.base.amounts import duration_text
+from xsft.base.errors import EnvironmentMissing, RunFailed, TimedOut
+from xsft.base.problems import Problem
+from xsft.base.reporting import AskUser
+from xsft.checks.fit_known import shipped_near, shipped_verdict
 from xsft.checks.step import analytic_verdict
 from xsft.checks.step_time import RunTime, run_time
 from xsft.environments import environments
@@ -21,14 +22,23 @@ from xsft.fit.compile import CompileShop, compile_step
 from xsft.fit.derive import KnownStep
 from xsft.fit.memory import needed_gib
 from xsft.fit.step import StepKind, StepToCompile
-from xsft.fit.trainer_step import eval_step, step_to_compile
+from xsft.fit.trainer_step import eval_step, known_seconds, needed_step, step_to_compile
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Invalid, Verdict
 from xsft.machine.process import own_environment
 from xsft.planning.api import LoadedWorkload, load_each, own_paces
+from xsft.planning.steps import Intent, Plan
 from xsft.records.record import MeasuredPace
 from xsft.spec.resolve import Run
+from xsft.trainer.trainer import trainer_of
 
 FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
+
+MAX_UNASKED_S = 120.0
+"""What is known to take at most this long is compiled without a question."""
+UNASKED_TIMEOUT_S = 600.0
+"""For what was not asked: a busy machine takes several times as long."""
+USUAL_S = 360.0
+"""CPU seconds of a compilation if no run near it was compiled. source: docs/reference/fit.md, `CPU-s`"""
 
 
 class FitAnswer(Struct, frozen=True, kw_only=True):
@@ -38,8 +48,6 @@ class FitAnswer(Struct, frozen=True, kw_only=True):
     run: Run
     verdict: Verdict
     source: FitSource
-    row: str = ""
-    """Id of the row in the catalogue."""
     known: KnownStep | None = None
     """The compiled step; None if arithmetic decided."""
     kind: StepKind = "train"
@@ -74,31 +82,6 @@ def load_variants(
         for variant in product(tpu_types, counts)
     ]
     return tuple(one for loaded, _ in found for one in loaded), tuple(p for _, unread in found for p in unread)
-
-
-def needed_step(file: str, run: Run) -> StepToCompile:
-    """Return the run's step. Raises SpecError, fit-no-step, for a run that no TPU compiler can be asked about."""
-    step = step_to_compile(run)
-    if step is None:
-        message = (
-            f"{run.run_name} has no TPU step to compile: it runs on this machine, has no tpu or no valid length, or "
-            f"its trainer ({run.spec.trainer}) is not compiled."
-        )
-        fix = "Give a workload with target: xpk and a TPU type that `xsft check` accepts."
-        wrong = _wrong_type(run)
-        raise SpecError((error("fit-no-step", "tpu", wrong or message, fix).in_file(file),))
-    return step
-
-
-def _wrong_type(run: Run) -> str:
-    """Return what is wrong with tpu.type; empty if nothing is."""
-    if run.spec.tpu is None:
-        return ""
-    try:
-        parse_tpu_type(run.spec.tpu.type)
-    except ValueError as unknown:
-        return str(unknown)
-    return ""
 
 
 class FitQuestions(Struct, frozen=True, kw_only=True):
@@ -152,8 +135,32 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
 def _known_answers(file: str, run: Run, step: StepToCompile, cache: FitCache) -> Iterator[FitAnswer]:
     """Yield what the catalogue and the cache say; rows of another MaxText than the compiler's are out of date."""
     shipped = shipped_verdict(run)
-    if shipped is not None and shipped[1].entry.versions["maxtext"] == compiler_versions()["maxtext"]:
-        row, known = shipped
-        yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="catalogue", row=row, known=known)
+    row = shipped.row if shipped else None
+    if shipped and row and row.step == trainer_of(run).STEP and row.maxtext == compiler_versions()["maxtext"]:
+        yield FitAnswer(file=file, run=run, verdict=shipped.entry.verdict, source="catalogue", known=shipped)
     if (kept := cache.known(step)) is not None:
         yield FitAnswer(file=file, run=run, verdict=kept.entry.verdict, source="cache", known=kept)
+
+
+def wants_compiler(plan: Plan | Intent, *, ask: AskUser | None) -> bool:
+    """Return whether to compile the step before it is submitted: the user says so, or without anyone to ask, it
+    is known to be done soon."""
+    step = step_to_compile(plan.run)
+    doubtful = any(problem.fit == "doubtful" and problem.severity == "warning" for problem in plan.problems)
+    if step is None or not doubtful:
+        return False
+    near = (*shipped_near(plan.run), *fit_cache().near(step, plan.run.slice)) if plan.run.slice else ()
+    seconds = known_seconds(plan.run, step, near)
+    if ask is None:
+        return seconds is not None and seconds <= MAX_UNASKED_S
+    takes = f"takes about {duration_text(seconds or USUAL_S)} of CPU"
+    return ask(f"{plan.run.run_name}: not compiled, and may not fit: {takes}. Compile? [y/N] ")
+
+
+def compile_first(plan: Plan, *, timeout_s: float | None, say: Callable[[str], None]) -> None:
+    """Ask the compiler, and keep its verdict, which the next plan finds; without a verdict, say why."""
+    questions = FitQuestions(again=False, timeout_s=timeout_s, say=say)
+    try:
+        questions.answer(plan.file, plan.run, needed_step(plan.file, plan.run))
+    except (EnvironmentMissing, RunFailed, TimedOut) as problem:
+        say(f"no verdict: {problem}")

@@ -14,9 +14,9 @@ from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.step import analytic_verdict
 from xsft.fit.alternatives import CHANGEABLE, Alternative, SearchLimits, SettingValue, alternatives, is_changeable
 from xsft.fit.search import FitCandidate, FitSearch, SearchEnd, measured_over_estimate
-from xsft.fit.trainer_step import estimate, tunable_run
+from xsft.fit.trainer_step import estimate, needed_step, tunable_run
 from xsft.fit.verdict import Fits, rejection
-from xsft.launch.fit_answers import FitAnswer, FitQuestions, needed_step
+from xsft.launch.fit_answers import FitAnswer, FitQuestions
 from xsft.machine import clock
 from xsft.machine.files import write_atomic
 from xsft.machine.regular import read_text

@@ -154,10 +154,14 @@ def _intent(one: LoadedWorkload, *, attempt: int, today: str, looks: _SharedLook
 
 
 def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
-    """Return the facts with the TPU compiler's cached verdict for this run's step, if `xsft fit` made one, and with the
+    """Return the facts with the TPU compiler's kept verdicts on this run's step and on those near it, and with the
     paces of runs like it."""
-    step = step_to_compile(resolve(spec, facts)[0]) if spec.on_cluster else None
-    return replace(facts, fit=fit_cache().known(step), paces=own_paces(spec)) if step else facts
+    run = resolve(spec, facts)[0]
+    step = step_to_compile(run)
+    if step is None or run.slice is None:
+        return facts
+    cache = fit_cache()
+    return replace(facts, fit=cache.known(step), near_fits=tuple(cache.near(step, run.slice)), paces=own_paces(spec))
 
 
 def own_paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:

@@ -14,9 +14,10 @@ from xsft.base.errors import INTERRUPTED, TimedOut, UsageError
 from xsft.base.reporting import ProgressView
 from xsft.fit.alternatives import Alternative
 from xsft.fit.search import FitSearch
+from xsft.fit.trainer_step import needed_step
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import DoesNotFit, Fits, StepMemory, Verdict, rejection
-from xsft.launch.fit_answers import FitAnswer, FitQuestions, load_variants, needed_step
+from xsft.launch.fit_answers import FitAnswer, FitQuestions, load_variants
 from xsft.launch.fit_search import FoundFit, SearchRequest, SearchResult, SearchState, search
 from xsft.machine.files import STDIN
 from xsft.planning import api

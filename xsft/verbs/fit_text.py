@@ -155,8 +155,8 @@ def _origin(answer: FitAnswer) -> str:
     if answer.known is None:
         return "Decided by arithmetic, without the compiler."
     entry = answer.known.entry
-    if answer.source == "catalogue":
-        return f"From the catalogue, row {answer.row}, MaxText {entry.versions['maxtext']}."
+    if (row := answer.known.row) is not None:
+        return f"From the catalogue, row {row.id}, MaxText {row.maxtext}."
     with_ = ", ".join(f"{name} {version}" for name, version in entry.versions.items() if name in ("maxtext", "libtpu"))
     took = duration_text(sum(entry.seconds.values()))
     return f"Compiled {entry.made_at[:10]} in {took} ({entry.cpu_s:.0f} CPU-s, {entry.rss_gib:.1f} GiB) with {with_}."

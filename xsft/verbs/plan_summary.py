@@ -20,7 +20,8 @@ FITS: dict[FitFinding, str] = {
     "marginal": "just",
     "no": "no",
     "invalid": "no: it cannot be built",
-    "unknown": "unknown",
+    "likely": "likely",
+    "doubtful": "perhaps not",
 }
 """Answer of a check -> words."""
 

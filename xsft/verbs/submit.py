@@ -10,7 +10,10 @@ from typing import TextIO
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.base.reporting import AskUser
+from xsft.environments import environments
 from xsft.launch.connecting import submitter_for
+from xsft.launch.fit_answers import UNASKED_TIMEOUT_S, compile_first, wants_compiler
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import LocalResult
 from xsft.launch.submit_to_cluster import submit_cluster
@@ -37,15 +40,28 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _print_plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
-    with when_interrupted(NOTHING_CREATED), show_progress("xsft") as progress:
-        (plan,) = api.plan((loaded,), progress=progress)
+    plan = _plan(loaded)
+    ask = asker(yes=args.yes or args.json)
+    if not args.no_fit and environments.find_environment("compiler") and wants_compiler(plan, ask=ask):
+        _compile(plan, timeout_s=None if ask else UNASKED_TIMEOUT_S)
+        plan = _plan(loaded)
     accepted = api.accepted_problems(plan)
     if plan.on_this_machine:
         print_problems(p for p in accepted if p.severity == "warning")
         if args.through_xpk:
             raise UsageError("--through-xpk: the workload runs on this machine.", fix="Omit it.")
         return submit_local(plan, json=args.json)
-    return _submit_to_cluster(loaded, plan, args)
+    return _submit_to_cluster(loaded, plan, args, ask=ask)
+
+
+def _plan(loaded: api.LoadedWorkload) -> Plan:
+    with when_interrupted(NOTHING_CREATED), show_progress("xsft") as progress:
+        return api.plan((loaded,), progress=progress)[0]
+
+
+def _compile(plan: Plan, *, timeout_s: float | None) -> None:
+    with when_interrupted(NOTHING_CREATED), show_progress("fit") as progress:
+        compile_first(plan, timeout_s=timeout_s, say=progress)
 
 
 def _print_plan(args: argparse.Namespace) -> int:
@@ -56,7 +72,7 @@ def _print_plan(args: argparse.Namespace) -> int:
     return print_plans(planned, "screen", json=args.json)
 
 
-def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace) -> int:
+def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace, *, ask: AskUser | None) -> int:
     listener = terminal(as_json=args.json)
     log: ShowLine | None = None
     if args.follow:
@@ -66,7 +82,7 @@ def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Na
         plan,
         connect=partial(submitter_for, loaded, plan, through_xpk=args.through_xpk),
         listener=listener,
-        ask=asker(yes=args.yes or args.json),
+        ask=ask,
         wait=after.wait if args.wait or args.follow else None,
     )
     return report_submission(end, submission_document(end) if args.json else None)

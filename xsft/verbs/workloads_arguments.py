@@ -78,6 +78,7 @@ def submit_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the xpk command itself (needs gcloud and kubectl); refused if xpk would lose a setting",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before slices of a cluster are used")
+    parser.add_argument("--no-fit", action="store_true", help="do not compile a run that may not fit")
     parser.add_argument(
         "--wait", action="store_true", help="wait until the run ends; the exit status is that of xsft wait"
     )
