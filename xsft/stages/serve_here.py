@@ -27,28 +27,34 @@ def serve_here(given: str, *, port: int | None, listener: ActionListener, ready:
     `export_here` do; RunFailed if the export or the server fails.
     """
     free_port(port)  # before an export that takes minutes
+    route = _export_to_serve(given)
+    if route is not None:
+        route.plan()  # what cannot be exported is refused before an environment is built
     with listener.working("setting up") as progress:
         engine = environments.ensure("engine", progress=progress)
-    model = served_model(_folder_to_serve(given, listener), engine=engine)
+    folder = Path(given)
+    if route is not None:
+        folder = _exported_folder(route, listener)
+    model = served_model(folder, engine=engine)
     server = Server(model=model, port=free_port(port))
     with as_ctrl_c(), scratch_folder("serve") as scratch:
         serve(server, engine=engine, scratch=scratch, ready=lambda: ready(server))
 
 
-def _folder_to_serve(given: str, listener: ActionListener) -> Path:
-    """Return the folder of the given name; a name without a file is a run's, whose export is made if it is missing.
-
-    Raises as `serve_here` does.
-    """
+def _export_to_serve(given: str) -> ExportRoute | None:
+    """Return the export of a run; None for a folder. A name without a file is a run's."""
     if "/" in given or Path(given).exists():
-        return Path(given)
-    trained = training_of(given, record_store())
+        return None
+    return ExportRoute(trained=training_of(given, record_store()), asked=ExportRequest())
+
+
+def _exported_folder(route: ExportRoute, listener: ActionListener) -> Path:
+    """Return the folder of the run's export, which is made if it is missing. Raises as `serve_here` does."""
     with listener.working("export") as say:
-        route = ExportRoute(trained=trained, asked=ExportRequest())
         work = export_work(route, say=say, logits=False, listener=listener)
         end = end_of_stage(do_once(work), work.fix)
     if end.interrupted:
         raise KeyboardInterrupt
     if end.result is None:
-        raise RunFailed(f"{given} could not be exported: {end.why}", fix=end.fix, id="export-failed")
+        raise RunFailed(f"{route.trained.run_name} could not be exported: {end.why}", fix=end.fix, id="export-failed")
     return Path(end.result)
