@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.fakes.gcs import Bucket, serving
+from xsft.base.result_record import to_json
 from xsft.verbs.cli import main
+from xsft.weights.export_record import FILE, ExportRecord
 
 NAMES = ("wo.kernel", "norm.scale")
 ARRAYS = {f"params.decoder.layers.{name}": shape for name, shape in zip(NAMES, ([28, 128, 64], [28, 64]), strict=True)}
@@ -125,10 +128,11 @@ def test_only_the_marker_of_the_step_makes_a_save_complete(
     assert told.document(write(tmp_path / "0", content) / "items")[1]["status"] == status
 
 
-def test_the_parent_of_a_checkpoint_is_refused_with_the_right_path(told: Told, saved: Path) -> None:
-    status, said = told.document(saved)
-    assert (status, said["status"]) == (2, "not-a-checkpoint")
-    assert said["detail"].endswith(f"there is a checkpoint at {saved}/items")
+def test_the_folder_of_a_step_shows_its_checkpoint(told: Told, tmp_path: Path) -> None:
+    step = write(tmp_path / "run" / "checkpoints" / "80", files("model_params"))
+    status, shown = told.document(step)
+    assert (status, shown["status"], shown["step"]) == (0, "complete", 80)
+    assert shown["path"] == f"{step}/model_params"
 
 
 @pytest.mark.parametrize(
@@ -195,3 +199,35 @@ def test_a_bucket_without_a_login_is_unreadable(told: Told, monkeypatch: pytest.
 def test_a_name_that_is_neither_a_folder_nor_a_run_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("checkpoint", "inspect", "no-such-run")) == 2
     assert "neither a folder here nor a run" in capsys.readouterr().err
+
+
+EXPORT = ExportRecord(
+    digest="e" * 64,
+    run_name="tiny-export",
+    outcome="completed",
+    inputs={
+        "training": "tiny",
+        "step": 80,
+        "form": "merged",
+        "dtype": "bfloat16",
+        "model": "qwen3-0.6b",
+        "weights": "/o/80",
+    },
+)
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("completed", "complete"), ("failed", "torn")])
+def test_an_export_of_xsft_says_what_it_is(told: Told, tmp_path: Path, outcome: str, status: str) -> None:
+    record = to_json(replace(EXPORT, outcome=outcome)).encode()
+    folder = write(tmp_path / "model", {"config.json": b"{}", "model.safetensors": b"\0" * 10, FILE: record})
+    code, shown = told.document(folder)
+    assert (code, shown["status"], shown["layout"], shown["step"]) == (
+        int(status == "torn") * 2,
+        status,
+        "hugging_face",
+        80,
+    )
+    assert shown["detail"].startswith("an export of tiny, step 80: merged weights")
+    lines = told.text(folder)[1].splitlines()
+    assert lines[2:5] == ["layout      hugging_face, step 80", "dtypes      bfloat16", "models      qwen3-0.6b"]
+    assert lines[-1] == "written by  export tiny-export of /o/80"

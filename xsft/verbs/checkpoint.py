@@ -59,6 +59,9 @@ def checkpoint_lines(report: CheckpointReport) -> Iterator[str]:
         return
     step = f", step {report.step}" if report.step is not None else ""
     yield f"layout      {report.layout or 'unknown'}{step}"
+    if report.layout == "hugging_face":
+        yield from _export_lines(report)
+        return
     yield f"format      {_format(report)}"
     yield f"layers      {_layers(report)}"
     yield f"dtypes      {_dtypes(report)}"
@@ -70,8 +73,19 @@ def checkpoint_lines(report: CheckpointReport) -> Iterator[str]:
         yield f"written by  {_writer(report.written_by)}"
 
 
+def _export_lines(report: CheckpointReport) -> Iterator[str]:
+    """Yield the facts that an export has; engines, not the trainer's modes, read it."""
+    yield f"dtypes      {_dtypes(report)}"
+    yield f"models      {', '.join(report.models)}"
+    yield f"size        {_bytes(report.bytes)}; {_bytes(report.bytes_read)} read"
+    if report.written_by:
+        yield f"written by  export {report.written_by.run_name} of {report.written_by.source}"
+
+
 def _writer(by: Writer) -> str:
-    what = f"run {by.run_name}" if by.source is None else f"conversion {by.run_name} of {by.source}"
+    what = f"run {by.run_name}"
+    if by.source is not None:
+        what = f"conversion {by.run_name} of {by.source}"
     return f"{what}, digest {by.spec_digest[:12]}"
 
 

@@ -13,6 +13,7 @@ from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.modes import mode_module
 from xsft.weights.checkpoint_compare import kind, layouts, models, weights
 from xsft.weights.checkpoint_files import parameters
+from xsft.weights.export_record import ExportRecord
 
 CheckpointStatus = Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
 LayoutName = Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"]
@@ -27,7 +28,7 @@ class Writer(Struct, frozen=True, kw_only=True):
     steps: int | None = None
     """Steps requested; None for a conversion."""
     source: str | None = None
-    """The converted weights, with their commit if known; None for a training."""
+    """The converted weights, with their commit if known, or the exported checkpoint; None for a training."""
 
 
 class CheckpointReport(Struct, frozen=True, kw_only=True):
@@ -89,6 +90,38 @@ def report_of(
         bytes=size,
         bytes_read=bytes_read,
         written_by=written_by,
+    )
+
+
+def export_report(
+    found: CheckpointFacts, record: ExportRecord, *, size: int | None, bytes_read: int
+) -> CheckpointReport:
+    """Return the report on a Hugging Face model that xsft exported."""
+    inputs = record.inputs
+    status: CheckpointStatus = "complete"
+    if record.outcome != "completed":
+        status = "torn"
+    training, step, form = (inputs.get(name, "?") for name in ("training", "step", "form"))
+    detail = f"an export of {training}, step {step}: {form} weights"
+    return CheckpointReport(
+        path=found.path,
+        status=status,
+        detail=detail if status == "complete" else f"{detail}, which did not complete",
+        layout="hugging_face",
+        step=inputs.get("step"),
+        use_zarr3=None,
+        use_ocdbt=None,
+        scan_layers=None,
+        param_scan_axis=None,
+        dtypes=(str(inputs["dtype"]),) if "dtype" in inputs else None,
+        dtypes_detail="",
+        parameters=None,
+        arrays=0,
+        models=tuple(filter(None, (inputs.get("model"),))),
+        modes=(),
+        bytes=size,
+        bytes_read=bytes_read,
+        written_by=Writer(run_name=record.run_name, spec_digest=record.digest, source=inputs.get("weights")),
     )
 
 

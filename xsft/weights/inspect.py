@@ -7,8 +7,10 @@ from xsft.machine.process import own_environment
 from xsft.machine.storage import Storage, storage_for
 from xsft.records.record_files import RecordStore
 from xsft.spec.conversion_record import FILE, MAX_BYTES, from_json
-from xsft.weights.checkpoint_report import CheckpointReport, Writer, report_of
+from xsft.weights import export_record
+from xsft.weights.checkpoint_report import CheckpointReport, Writer, export_report, report_of
 from xsft.weights.converted import conversion_of, source_of
+from xsft.weights.export_record import ExportRecord
 from xsft.weights.read_checkpoint import read_checkpoint
 
 SAMPLED = 64
@@ -16,9 +18,15 @@ SAMPLED = 64
 
 
 def inspect_checkpoint(path: str, *, store: RecordStore) -> CheckpointReport:
-    """Return the report. Raises nothing if the checkpoint is wrong or cannot be read: the report's status shows it."""
+    """Return the report on the checkpoint, or on the newest one inside of the folder. Raises nothing if it is wrong or
+    cannot be read: the report's status shows it."""
     counted = _open_storage(path)
     found = read_checkpoint(path, storage=counted, sampled=SAMPLED)
+    if found.near is not None and found.near.startswith(f"{path}/"):
+        return inspect_checkpoint(found.near, store=store)
+    if found.is_hugging_face and counted is not None and (exported := _export_record(path, counted)) is not None:
+        size = _stored_size(path, counted)
+        return export_report(found, exported, size=size, bytes_read=counted.bytes_read)
     looked_at = found.status in ("read", "torn") and counted is not None
     size = _stored_size(path, counted) if looked_at and counted else None
     read = counted.bytes_read if counted else 0
@@ -66,6 +74,16 @@ def _open_storage(path: str) -> CountingStorage | None:
 def _stored_size(path: str, storage: CountingStorage) -> int | None:
     try:
         return storage.size(path.rstrip("/"))
+    except Unreachable:
+        return None
+
+
+def _export_record(path: str, storage: Storage) -> ExportRecord | None:
+    """Return the record of the export that wrote the folder; None if xsft did not write it."""
+    try:
+        return export_record.from_json(
+            storage.read(f"{path}/{export_record.FILE}", limit=export_record.MAX_BYTES) or b""
+        )
     except Unreachable:
         return None
 
