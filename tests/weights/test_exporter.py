@@ -13,10 +13,11 @@ from tests.hfmodels import SIZES
 from xsft.base.errors import Refused, UsageError
 from xsft.catalog.models import pins
 from xsft.catalog.releases import key_ok
+from xsft.records.record import Attempt, Record
 from xsft.spec.export_inputs import ExportInputs, ExportSource, LoraScale
 from xsft.trainer.tokenizer_copy import PROGRAM as COPY
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job
+from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job, trained_run
 from xsft.weights.lora_exporter import PROGRAM
 
 OUT = Path("/out")
@@ -113,6 +114,29 @@ def test_the_source_is_what_the_conversion_recorded_then_what_the_workload_names
     assert converted.source == BASE
     assert inputs(named).source == named.source
     assert converted.digest == inputs(FULL).digest
+
+
+FOLDER = {"conversion_argv": ["python3", "-m", "to_maxtext", "--hf_model_path=/home/ada/model"]}
+
+
+@pytest.mark.parametrize(
+    ("repo", "resolved", "source"),
+    [
+        ("me/tuned", {}, "me/tuned"),
+        ("/home/ada/model", {}, "/home/ada/model"),
+        ("./model", FOLDER, "/home/ada/model"),
+        ("c" * 64, FOLDER, "/home/ada/model"),
+        ("../model", {}, None),
+        ("c" * 64, {}, None),
+    ],
+)
+def test_a_folder_in_a_record_is_the_one_that_was_converted(
+    repo: str, resolved: dict[str, Any], source: str | None
+) -> None:
+    attempt = Attempt(number=1, spec_digest="d" * 64, started_at="", argv=FULL.argv, resolved=resolved)
+    spec = {"model": {"hf": {"repo": repo}}}
+    record = Record(run_name="tiny", spec_digest="d" * 64, spec=spec, attempts=(attempt,))
+    assert trained_run(record, output="/out").source == (ExportSource(repo=source) if source else None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from xsft.catalog.sizes import CHANGES_ARRAYS, changed_sizes
 from xsft.catalog.weights import weights_failure
 from xsft.records.record import Record
 from xsft.spec.conversion_inputs import is_folder
-from xsft.spec.export_inputs import FORMS, ExportDtype, ExportForm, ExportInputs, ExportSource, LoraScale
+from xsft.spec.export_inputs import FORMS, REPOSITORY, ExportDtype, ExportForm, ExportInputs, ExportSource, LoraScale
 from xsft.spec.loader import load_yaml
 from xsft.trainer.arguments import argument
 from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
@@ -25,6 +26,7 @@ from xsft.weights.export_verification import ALL_BELOW_BYTES, SAMPLE
 from xsft.weights.lora_exporter import PROGRAM as LORA_PROGRAM
 
 STAGE = "export"
+HF_MODEL_PATH = "--hf_model_path="
 SHAPING = frozenset({*CHANGES_ARRAYS, "param_scan_axis", "scan_layers"})
 """Keys of the training that the exporter needs as well."""
 ROPE = "rope_"
@@ -123,11 +125,17 @@ def trained_run(record: Record, *, output: str) -> TrainedRun:
 
 
 def _recorded_source(record: Record) -> ExportSource | None:
-    """Return the weights of the workload's model.hf; None for a folder that is relative to an unknown one."""
+    """Return the weights of the workload's model.hf: its repository, or the folder that the conversion read. A record
+    names a folder by its content, or by a path relative to an unknown one."""
     match record.spec.get("model"):
-        case {"hf": {"repo": str(repo), **rest}} if not repo.startswith("."):
+        case {"hf": {"repo": str(repo), **rest}} if re.fullmatch(REPOSITORY, repo) or repo.startswith("/"):
             revision = rest.get("revision")
             return ExportSource(repo=repo, revision=revision if isinstance(revision, str) else None)
+        case {"hf": _}:
+            argv = record.last.resolved.get("conversion_argv") or ()
+            paths = (word.partition(HF_MODEL_PATH)[2] for word in argv)
+            folder = next((path for path in paths if path.startswith("/")), None)
+            return ExportSource(repo=folder) if folder else None
         case _:
             return None
 
@@ -196,7 +204,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
         argument("base_output_directory", directory),
         *(argument(key, value) for key, value in {**own, **text_only}.items()),
         "--override_model_architecture=True",  # its own copies differ from its models, and are not exported
-        f"--hf_model_path={inputs.tokenizer}",
+        f"{HF_MODEL_PATH}{inputs.tokenizer}",
     )
 
 
