@@ -64,7 +64,7 @@ class FakeRepository:
 
     @property
     def at(self) -> Any:
-        return SimpleNamespace(reference=self.name.rpartition(":")[2])
+        return SimpleNamespace(identifier=self.name.rpartition(":")[2])
 
     def add(self, tag: str, image: tuple[ImageDocuments, bytes]) -> str:
         documents, layer = image

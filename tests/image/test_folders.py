@@ -201,9 +201,8 @@ def test_images_folder_is_found_from_a_folder_below(folder: Path, tmp_path: Path
     ("name", "id", "words"),
     [
         ("other", "image-unknown", "Known: mine"),
-        ("images/mine/", "image-name", "Give only the folder's name: --image mine."),
-        ("empty", "image-dockerfile", "images/empty has no Dockerfile."),
-        ("images/empty", "image-dockerfile", "images/empty has no Dockerfile."),
+        ("images/mine/", "image-unknown", "Known: mine"),
+        ("empty", "image-unknown", "has no Dockerfile"),
     ],
 )
 def test_find_images_says_what_is_wrong_with_a_name(folder: Path, name: str, id: str, words: str) -> None:

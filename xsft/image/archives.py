@@ -96,16 +96,12 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
         return
     try:
         with Path(file.source).open("rb") as source:
-            _refuse_change(file, source)
+            if file.sha256 and hashlib.file_digest(source, "sha256").hexdigest() != file.sha256:
+                raise _changed(file, "its content is different")
+            source.seek(0)
             tar.addfile(entry, source)
     except OSError as failed:  # also if the file's end comes too early
         raise _changed(file, failed.strerror or "it became shorter") from None
-
-
-def _refuse_change(file: ContextFile, source: IO[bytes]) -> None:
-    if file.sha256 and hashlib.file_digest(cast("io.BufferedReader", source), "sha256").hexdigest() != file.sha256:
-        raise _changed(file, "its content is different")
-    source.seek(0)
 
 
 def _changed(file: ContextFile, why: str) -> Refused:

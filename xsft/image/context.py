@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ _SECRET_NAMES = re.compile(
     r"|id_(rsa|dsa|ecdsa|ed25519)|(hf[-_]?)?\.?token|application_default_credentials\.json|kubeconfig",
     re.IGNORECASE,
 )
-_ARGUMENT = re.compile(r"^\s*ARG\s+(.*)$", re.IGNORECASE)
+_ARGUMENT = re.compile(r"^[ \t]*ARG[ \t]+(.*)$", re.IGNORECASE | re.MULTILINE)
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(\"[^\"]*\"|'[^']*'|\S*))?")
 _LINE_END = rb"(?:\s|\\[rn])"
 _HEADERS = rb"(?:[A-Za-z-]+: [^\n\\]*(?:\n|\\[rn])" + _LINE_END + rb"*)*"
@@ -114,11 +113,8 @@ def largest(files: Iterable[ContextFile], *, count: int = LARGEST) -> tuple[Cont
 def dockerfile_arguments(text: str) -> dict[str, str | None]:
     """Return each build argument and its default (None without one). The first default counts: the one before FROM."""
     arguments: dict[str, str | None] = {}
-    for line in text.splitlines():
-        declaration = _ARGUMENT.match(line)
-        if declaration is None:
-            continue
-        for name, default in _NAME.findall(declaration[1].partition(" #")[0]):
+    for declarations in _ARGUMENT.findall(text):
+        for name, default in _NAME.findall(declarations.partition(" #")[0]):
             arguments[name] = arguments.get(name) or default.strip("\"'") or None
     return arguments
 
@@ -126,7 +122,7 @@ def dockerfile_arguments(text: str) -> dict[str, str | None]:
 def secret_in(content: bytes) -> str:
     """Return what kind of secret the content looks like, never its value; empty for none."""
     if _PEM.search(content):
-        return "a service account key" if _is_service_account(content) else "a private key"
+        return "a private key"
     return "what looks like a token" if looks_token(content.decode("latin-1")) else ""
 
 
@@ -172,14 +168,3 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
     message = f"The image's files have {size_text(size)}; the limit is {size_text(limit)}. Largest files: {names}."
     fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
     yield error("image-context-large", "", message, fix, kind="disputable")
-
-
-def _is_service_account(content: bytes) -> bool:
-    """Return whether this is a service account key. source: Google Cloud documentation, "Create and delete service
-    account keys".
-    """
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and document.get("type") == "service_account"

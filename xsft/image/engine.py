@@ -25,6 +25,7 @@ from xsft.base.amounts import size_text
 from xsft.base.errors import Unknown
 from xsft.image.failures import NO_CLIENT, FailedRequest, explain_failure
 from xsft.image.login import Login, login_for, read_docker_config
+from xsft.image.reference import Reference
 from xsft.image.registry_names import is_google, parse_image_name
 from xsft.machine import clock
 from xsft.machine.http_session import Session
@@ -120,11 +121,11 @@ class Engine:
         EnvironmentMissing.
         """
         name = parse_image_name(ref)
-        login, request = self._transfer(f"pull {ref}", name.host, name.repository, pushes=False)
+        login, request = self._transfer(f"pull {ref}", name, pushes=False)
         with explain_engine_errors(request):
             lines = self.api.pull(
-                name.repository,
-                tag=name.reference,  # or a digest
+                name.name,
+                tag=name.identifier,
                 stream=True,
                 decode=True,
                 auth_config=login,
@@ -140,8 +141,7 @@ class Engine:
         itself tries each layer five times, in 50 s.
         """
         self.tag(ref, repository=repository, tag=tag)
-        host = parse_image_name(repository).host
-        login, request = self._transfer(f"push {repository}:{tag}", host, repository, pushes=True)
+        login, request = self._transfer(f"push {repository}:{tag}", parse_image_name(repository), pushes=True)
         with explain_engine_errors(request):
             lines = self.api.push(repository, tag=tag, stream=True, decode=True, auth_config=login)
             digest = follow_transfer(lines, request, on_line=on_line)
@@ -153,14 +153,14 @@ class Engine:
             )
         return digest
 
-    def _transfer(self, what: str, host: str, repository: str, *, pushes: bool) -> tuple[dict[str, str], FailedRequest]:
+    def _transfer(self, what: str, name: Reference, *, pushes: bool) -> tuple[dict[str, str], FailedRequest]:
         """Return the login for the SDK, empty without one, and the words about the request."""
-        login = self.find_login(host, env=self.env)
+        login = self.find_login(name.host, env=self.env)
         request = FailedRequest(
             what=what,
-            host=host,
-            repository=repository,
-            google=is_google(host),
+            host=name.host,
+            repository=name.name,
+            google=is_google(name.host),
             pushes=pushes,
             anonymous=login is None,
         )
@@ -210,32 +210,28 @@ def follow_transfer(
     engine names; empty if it names none. Raises as `explain_failure` if it reports a failure. source: moby@20.10
     pkg/jsonmessage, distribution/push_v2.go.
     """
-    layers: dict[str, tuple[int, int]] = {}
+    sent: dict[str, int] = {}
+    totals: dict[str, int] = {}
     digest = ""
     error = ""
     told_at = clock.monotonic()
     for line in lines:  # to the end, also after an error: else the connection stays open
         detail = line.get("errorDetail")
-        if isinstance(detail, dict):
-            error = error or str(detail.get("message") or "")
-        error = error or str(line.get("error") or "")
+        error = error or str(line.get("error") or (isinstance(detail, dict) and detail.get("message")) or "")
         digest = str((line.get("aux") or {}).get("Digest") or digest)
         status = str(line.get("status", ""))
+        layer = str(line.get("id") or "")
         progress = line.get("progressDetail") or {}
-        if line.get("id") and progress.get("total"):
-            total = int(progress["total"])
-            layers[str(line["id"])] = (min(int(progress.get("current") or 0), total), total)
-        if status.startswith("Retrying in 1 second") or (layers and clock.monotonic() - told_at > EVERY_S):
+        if layer and progress.get("total"):
+            totals[layer] = int(progress["total"])
+            sent[layer] = min(int(progress.get("current") or 0), totals[layer])
+        if status.startswith("Retrying in 1 second") or (totals and clock.monotonic() - told_at > EVERY_S):
             told_at = clock.monotonic()
-            on_line(f"{line.get('id', '')} {status.lower()}: {_transferred_text(layers)}")
+            done = f"{size_text(sum(sent.values()))} of {size_text(sum(totals.values()))}"
+            on_line(f"{layer} {status.lower()}: {done}")
     if error:
         raise explain_failure(error, request)
     return digest
-
-
-def _transferred_text(layers: Mapping[str, tuple[int, int]]) -> str:
-    transferred, total = (sum(amounts) for amounts in zip(*layers.values(), strict=True)) if layers else (0, 0)
-    return f"{size_text(transferred)} of {size_text(total)}"
 
 
 def _read_image(answer: Mapping[str, Any]) -> EngineImage:

@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from xsft.base.errors import EnvironmentMissing, UsageError, refuse_errors
 from xsft.base.problems import Problem
@@ -56,19 +56,13 @@ def image_names(start: Path) -> tuple[str, ...]:
 
 def find_images(start: Path, name: str) -> Path:
     """Return the images/ that has a folder of this name. Raises UsageError with the names that exist."""
-    bare = PurePath(name).name
-    names = image_names(start)
-    images = images_folder(start, name) if bare == name else None
-    if images is not None and (images / name).is_dir():
+    images = images_folder(start, name)
+    if images and (images / name).is_dir():
         return images
-    if bare != name and bare in names:
-        raise UsageError(f"{name!r} is a path.", fix=f"Give only the folder's name: --image {bare}.", id="image-name")
-    for folder in (start, *start.parents):
-        if bare and (folder / FOLDER / bare).is_dir():
-            raise _no_dockerfile(f"{folder / FOLDER / bare} has no {DOCKERFILE}.")
+    known = f"Known: {', '.join(image_names(start)) or 'none'}."
     raise UsageError(
-        f"Image not found: {name!r} under images/ here or above. Known: {', '.join(names) or 'none'}.",
-        fix="Choose one with --image, or change to the project's folder.",
+        f"Image not found: {name!r} under images/ here or above has no {DOCKERFILE}. {known}",
+        fix="Choose one by its name with --image, or change to the project's folder.",
         id="image-unknown",
     )
 
@@ -138,12 +132,11 @@ def _dockerfile_text(folder: Path) -> str:
     try:
         return (folder / DOCKERFILE).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failed:
-        raise _no_dockerfile(f"{folder / DOCKERFILE} cannot be read: {failed}.") from None
-
-
-def _no_dockerfile(message: str) -> UsageError:
-    fix = f"An image is a folder with {DOCKERFILE}, as images/post_training is."
-    return UsageError(message, fix=fix, id="image-dockerfile")
+        raise UsageError(
+            f"{folder / DOCKERFILE} cannot be read: {failed}.",
+            fix=f"An image is a folder with {DOCKERFILE}, as images/post_training is.",
+            id="image-dockerfile",
+        ) from None
 
 
 def _read_user_tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:

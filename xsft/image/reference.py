@@ -44,6 +44,11 @@ class Reference(Struct, frozen=True, kw_only=True):
         """The reference without tag and digest."""
         return f"{self.host}/{self.repository}" if self.host else self.repository
 
+    @property
+    def identifier(self) -> str:
+        """The digest, else the tag; empty without both."""
+        return self.digest or self.tag or ""
+
     def __str__(self) -> str:
         return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
 

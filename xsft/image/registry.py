@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import IO, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -26,7 +26,7 @@ from xsft.image.code_layer import ImageDocuments, digest_of
 from xsft.image.failures import FailedRequest, explain_failure, quote
 from xsft.image.login import Login, login_for
 from xsft.image.recipe import PLATFORM
-from xsft.image.registry_names import is_google, may_receive_login, parse_image_name
+from xsft.image.registry_names import base_url, is_google, may_receive_login, parse_image_name
 from xsft.machine import clock
 from xsft.machine.deadline import Deadline
 from xsft.machine.http_session import Session
@@ -117,23 +117,21 @@ class RegistryClient:
     ) -> None:
         """Raises UsageError, image-reference, for an invalid name."""
         self.at = parse_image_name(name)
-        self._env, self._find_login, self._sleep, self._budget_s = env, find_login, sleep, budget_s
-        self._login: Login | None = None
-        self._login_is_known = False
+        self._env = env
+        self._find_login = find_login
+        self._sleep = sleep
+        self._budget_s = budget_s
         self._authorization: dict[str, str] = {}
         self._session = Session()
 
     @property
     def name(self) -> str:
-        return self.at.repository
+        return self.at.name
 
-    @property
+    @cached_property
     def login(self) -> Login | None:
         """The user's login for this registry; found once. Raises as `login_for` does."""
-        if not self._login_is_known:
-            self._login = self._find_login(self.at.host, env=self._env)
-            self._login_is_known = True
-        return self._login
+        return self._find_login(self.at.host, env=self._env)
 
     def manifest(self, reference: str) -> tuple[bytes, Manifest] | None:
         """Return the manifest or index under a tag or digest, and its bytes; None if there is none. Raises Unreachable
@@ -207,8 +205,11 @@ class RegistryClient:
             return address
         return f"{address}{'&' if urlsplit(address).query else '?'}digest={digest}"
 
+    def _url(self, resource: str) -> str:
+        return f"{base_url(self.at.host)}/v2/{self.at.repository}/{resource}"
+
     def _address(self, resource: str) -> Callable[[], str]:
-        return lambda: self.at.url(resource)
+        return lambda: self._url(resource)
 
     def _ask(
         self,
@@ -239,7 +240,7 @@ class RegistryClient:
     ) -> Response:
         """Send the request; once more with a login if the registry requests one."""
         options = {"timeout": TIMEOUT_S, "stream": True, "allow_redirects": False, **options}
-        own_host = urlsplit(url).netloc == urlsplit(self.at.url("")).netloc
+        own_host = urlsplit(url).netloc == urlsplit(self._url("")).netloc
         if not self._authorization and is_google(self.at.host) and self.login:
             self._authorization = self.login.bearer
         authorization = self._authorization if own_host else {}
@@ -266,7 +267,7 @@ class RegistryClient:
         if kind.lower() != "bearer" or not may_receive_login(realm, self.at.host):
             return {}
         actions = "pull,push" if pushes else "pull"
-        query = {"scope": f"repository:{self.at.path}:{actions}"}
+        query = {"scope": f"repository:{self.at.repository}:{actions}"}
         if service := parse_dict_header(parameters).get("service"):
             query["service"] = service
         return self._fetch_token(realm, query)
@@ -290,7 +291,8 @@ class RegistryClient:
     def _judge(self, answer: Answer, *, pushes: bool) -> Answer | None:
         if 200 <= answer.status < 300:
             if len(answer.content) > MAX_BYTES:
-                raise self._too_large()
+                why = f"it is too large (over {MAX_BYTES >> 20} MiB, more than any manifest or configuration)"
+                raise self._contradiction(why, id="registry-answer-large")
             return answer
         if answer.status == 404 and answer.method != "PUT":
             return None
@@ -301,18 +303,11 @@ class RegistryClient:
             text = f"denied: {text.replace('401', '')}"  # Docker Hub's 401 for a missing right
         raise explain_failure(text, self._request(pushes=pushes))
 
-    def _too_large(self) -> Unknown:
-        return Unknown(
-            f"{self.name}: the registry's answer is too large (over {MAX_BYTES >> 20} MiB).",
-            fix="Check that it is a registry and the name is an image's; no manifest or configuration is that large.",
-            id="registry-answer-large",
-        )
-
-    def _contradiction(self, why: str) -> Unknown:
+    def _contradiction(self, why: str, *, id: str = "registry-contradicts") -> Unknown:
         return Unknown(
             f"{self.name}: the registry's answer is invalid: {why}.",
-            fix="Check for a proxy in between. Try again from another network; nothing was recorded.",
-            id="registry-contradicts",
+            fix="Check that this is a registry, with no proxy in between; try another network. Nothing was recorded.",
+            id=id,
         )
 
     def _request(self, *, pushes: bool) -> FailedRequest:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from xsft.base.errors import UsageError
 from xsft.base.network_words import is_loopback
-from xsft.image.reference import parse_reference
+from xsft.image.reference import Reference, parse_reference
 
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
@@ -19,33 +17,21 @@ GOOGLE = (".pkg.dev", ".gcr.io")
 """Domains of Google's registries. The leading dot matters: anyone may own xgcr.io, and would receive a user's token."""
 
 
-class ImageName(Struct, frozen=True, kw_only=True):
-    """A parsed image name, with Docker's defaults applied."""
-
-    host: str
-    """Host with port: `us-docker.pkg.dev`, `127.0.0.1:5000`."""
-    path: str
-    """Repository path at that host: `my-project/xsft/post-training`."""
-    reference: str
-    """A digest, else a tag."""
-
-    @property
-    def repository(self) -> str:
-        return f"{self.host}/{self.path}"
-
-    def url(self, resource: str) -> str:
-        """Return the URL of a resource: `manifests/TAG`, `blobs/DIGEST`."""
-        return f"{base_url(self.host)}/v2/{self.path}/{resource}"
-
-
-def parse_image_name(ref: str) -> ImageName:
-    """Parse a name. Without a host it is Docker Hub's; without tag and digest it is `latest`. Raises UsageError."""
+def parse_image_name(ref: str) -> Reference:
+    """Parse a name with Docker's defaults: without a host it is Docker Hub's, without tag and digest `latest`. Raises
+    UsageError.
+    """
     try:
         reference = parse_reference(ref)
     except ValueError as wrong:
         raise UsageError(str(wrong), fix="Correct the name of the image.", id="image-reference") from None
-    path = reference.repository if reference.host or "/" in reference.repository else f"library/{reference.repository}"
-    return ImageName(host=reference.host or HUB, path=path, reference=reference.digest or reference.tag or "latest")
+    library = "" if reference.host or "/" in reference.repository else "library/"
+    return Reference(
+        host=reference.host or HUB,
+        repository=f"{library}{reference.repository}",
+        tag=reference.tag or (None if reference.digest else "latest"),
+        digest=reference.digest,
+    )
 
 
 def base_url(host: str) -> str:

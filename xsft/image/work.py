@@ -169,7 +169,7 @@ def _look_up_base(ref: str, maker: ImageMaker, *, needed: bool) -> str:
 
 def _digest_in_registry(ref: str, maker: ImageMaker) -> str:
     repository = maker.repository(ref, env=maker.env)
-    found = repository.manifest(repository.at.reference)
+    found = repository.manifest(repository.at.identifier)
     if found is None:
         raise EnvironmentMissing(
             f"The base image {ref} is neither in the engine nor in its registry.",
