@@ -1,12 +1,12 @@
 """Install what the deps image holds, with uv, which takes a quarter of pip's time for two gigabytes of packages.
 
-    install.py prepare UV_LOCK LOCK FOLDER   uv, one lock per layer, the list of packages (CycloneDX) …, into FOLDER
-    install.py layer FOLDER NUMBER           that layer's packages
-    install.py over FOLDER [REQUIREMENT…]    others in their place
-    install.py record LOCK FILE              the lock's digest, and the installed files that a fork may replace
+    install.py prepare                 uv, and a folder for each layer: uv, this file, and its part of the lock
+    install.py layer                   that layer's packages
+    install.py over [REQUIREMENT…]     others in their place
+    install.py record LOCK FILE        the lock's digest, and the installed files that a fork may replace
 
 Runs while the image is built, with its own Python. uv itself is fetched by pip, locked too, and does not stay. Where
-packages come from is said in a pip.conf (PIP_CONFIG_FILE), because that is what people have; uv does not read it.
+packages come from is said in a pip.conf, because that is what people have; uv does not read it.
 """
 
 import configparser
@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -43,6 +44,9 @@ SETTINGS = {
     "cert": "SSL_CERT_FILE",
 }
 """pip's option to uv's environment variable. source: pip documentation, pip install; uv documentation, environment."""
+HERE = Path(__file__).parent
+PIP_CONF = os.environ.setdefault("PIP_CONFIG_FILE", "/run/secrets/pip_conf")
+UV_CACHE = "/var/cache/uv"
 UV = ("pip", "install", "--system", "--break-system-packages", "--compile-bytecode", "--no-deps")
 """Byte code is made here, once, not at every start on every host: by the source's hash, not its time, so that two
 builds are equal. Python never compares it, so whoever replaces a source later removes it."""
@@ -55,32 +59,36 @@ PIP = (
 )
 
 
-def prepare(uv_lock: str, lock: str, to: str) -> None:
-    folder = Path(to)
-    (folder / "etc").mkdir(parents=True)
-    for name in ("hosts", "resolv.conf"):  # every container gets them from outside: what an image has is never seen
-        (folder / "etc" / name).touch()
-    argv = (*PIP, "--target", str(folder / "uv"), "--requirement", uv_lock)
+def prepare() -> None:
+    argv = (*PIP, "--target", str(HERE / "uv"), "--requirement", str(HERE / "installer.txt"))
     status = subprocess.run(argv, check=False).returncode
     if status:
         print(*index_refusals(argv), sep="\n", flush=True)
         sys.exit(status)
-    text = Path(lock).read_text(encoding="utf-8")
-    for number, rows in enumerate(layers_of(text), start=1):
-        (folder / f"{number}.txt").write_text(rows, encoding="utf-8")
-    (folder / "sbom.cdx.json").write_text(sbom(text), encoding="utf-8")
+    if sys.version_info[:2] != (3, 12):
+        sys.exit(f"xsft: the base has Python {sys.version_info[0]}.{sys.version_info[1]}, not 3.12")
+    (HERE / "etc").mkdir()
+    for name in ("hosts", "resolv.conf"):  # every container gets them from outside: what an image has is never seen
+        (HERE / "etc" / name).touch()
+    lock = (HERE / "requirements.txt").read_text(encoding="utf-8")
+    (HERE / "sbom.cdx.json").write_text(sbom(lock), encoding="utf-8")
+    for number, rows in enumerate(layers_of(lock), start=1):
+        folder = HERE / str(number)
+        shutil.copytree(HERE / "uv", folder / "uv", copy_function=os.link)
+        shutil.copy(__file__, folder)
+        (folder / "rows.txt").write_text(rows, encoding="utf-8")
 
 
-def layer(folder: str, number: str) -> None:
-    lock = Path(folder, f"{number}.txt")
+def layer() -> None:
+    lock = HERE / "rows.txt"
     if lock.read_text(encoding="utf-8"):
-        install(folder, *LOCKED, "--requirement", str(lock))
+        install(*LOCKED, "--requirement", str(lock))
 
 
-def over(folder: str, *requirements: str) -> None:
+def over(*requirements: str) -> None:
     others = [requirement for requirement in requirements if requirement]
     if others:
-        install(folder, "--reinstall", *others)
+        install("--reinstall", *others)
 
 
 def record(lock: str, to: str) -> None:
@@ -95,10 +103,11 @@ def record(lock: str, to: str) -> None:
     os.utime(to, (SETTLED_S, SETTLED_S))
 
 
-def install(folder: str, *what: str) -> None:
+def install(*what: str) -> None:
     started_s = time.time() - 1
-    env = {**os.environ, **COMPILING, **uv_settings(pip_settings(os.environ.get("PIP_CONFIG_FILE", "")))}
-    argv = (str(Path(folder, "uv", "bin", "uv")), *UV, "--python", sys.executable, *what)
+    paths = {"UV_CACHE_DIR": UV_CACHE, "TMPDIR": UV_CACHE}
+    env = {**os.environ, **COMPILING, **paths, **uv_settings(PIP_CONF)}
+    argv = (str(HERE / "uv" / "bin" / "uv"), *UV, "--python", sys.executable, *what)
     status = subprocess.run(argv, env=env, check=False).returncode
     if status:
         sys.exit(status)
@@ -107,41 +116,22 @@ def install(folder: str, *what: str) -> None:
 
 
 def layers_of(lock: str) -> list[str]:
-    """The lock's rows, one text per layer; each row is in one of them."""
+    """The lock's rows, `name==version` with its hashes, one text per layer; each row is in one of them."""
     texts = ["" for _ in range(len(LAYERS) + 1)]
-    for row in rows_of(lock):
-        texts[layer_number(row)] += row
-    return texts
-
-
-def rows_of(lock: str) -> list[str]:
-    """`name==version` with its hashes; comments of the whole lock are in none."""
     without_comments = re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE)
-    return re.split(r"^(?=[A-Za-z0-9])", without_comments, flags=re.MULTILINE)[1:]
-
-
-def layer_number(row: str) -> int:
-    name, _ = named(row)
-    for number, names in enumerate(LAYERS):
-        if name in names:
-            return number
-    return len(LAYERS)
-
-
-def named(row: str) -> tuple[str, str]:
-    """Name, in the one form that PyPI compares by, and version."""
-    name, _, version = row.split(maxsplit=1)[0].partition("==")
-    return re.sub(r"[-_.]+", "-", name).lower(), version
+    for row in re.split(r"^(?=[A-Za-z0-9])", without_comments, flags=re.MULTILINE)[1:]:
+        name = re.sub(r"[-_.]+", "-", row.partition("==")[0]).lower()  # the one form that PyPI compares by
+        texts[next((n for n, names in enumerate(LAYERS) if name in names), len(LAYERS))] += row
+    return texts
 
 
 def sbom(lock: str) -> str:
     """The lock as a list of components. source: CycloneDX 1.6, JSON; package-url, type pypi."""
     components = [
         {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name}@{version}"}
-        for name, version in map(named, rows_of(lock))
+        for name, version in re.findall(r"^([A-Za-z0-9][\w.-]*)==(\S+)", lock, re.MULTILINE)
     ]
-    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
-    return json.dumps(document, indent=1)
+    return json.dumps({"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components})
 
 
 def settle(root: str, *, since_s: float) -> None:
@@ -159,22 +149,16 @@ def installed_files(package: str) -> dict[str, str]:
     return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def pip_settings(path: str) -> dict[str, str]:
-    """Options of a pip.conf for `pip install`: [install] wins over [global]. No file, no options."""
-    parser = configparser.RawConfigParser()
-    parser.read(path or [], encoding="utf-8")
-    options = {}
-    for name in ("global", "install"):
-        if name in parser:
-            options.update({key.replace("_", "-"): " ".join(text.split()) for key, text in parser[name].items()})
-    return options
+def uv_settings(pip_conf: str) -> dict[str, str]:
+    """uv's variables for the options of a pip.conf, where [install] wins over [global]. No file, no options.
 
-
-def uv_settings(options: dict[str, str]) -> dict[str, str]:
-    """With several indexes pip takes the best of all; the lock's hashes say which that is.
-
-    Not with one: only uv's own strategy says that an index answered 401 or 403.
+    With several indexes pip takes the best of all; the lock's hashes say which that is. Not with one: only uv's own
+    strategy says that an index answered 401 or 403.
     """
+    parser = configparser.RawConfigParser(default_section="global")
+    parser.read(pip_conf, encoding="utf-8")
+    section = parser["install"] if "install" in parser else parser.defaults()
+    options = {key.replace("_", "-"): " ".join(text.split()) for key, text in section.items()}
     settings = {variable: options[option] for option, variable in SETTINGS.items() if options.get(option)}
     if "UV_INDEX" in settings:
         settings["UV_INDEX_STRATEGY"] = "unsafe-best-match"

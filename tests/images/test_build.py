@@ -20,6 +20,7 @@ from tests.image.materials import recipe
 from tests.images.tiny import BUILD, PACKAGES, Index, index, uv_wheel
 from xsft.image.code_layer import RECORD, RECORD_DECODER, DepsRecord
 from xsft.image.engine import connect_engine
+from xsft.image.failures import FailedRequest, explain_failure
 from xsft.image.push import ImageMaker, _build_code
 from xsft.machine.paths import own_cache
 
@@ -174,7 +175,8 @@ def test_a_base_without_python_is_reported_at_once(
     context = deps_context(private_index, folder)
     failed = engine.docker(*deps_argv(without, folder / "pip.conf", tag="tiny:no"), str(context), check=False)
     assert failed.returncode != 0
-    assert "xsft: the base image has no python3; it needs CPython 3.12" in failed.stderr
+    error = explain_failure(failed.stderr, FailedRequest(what="build", stage="build"))
+    assert error.problem_id == "base-without-python"
 
 
 def installed_layers(engine: Engine, image: str, base: BaseImage) -> list[str]:

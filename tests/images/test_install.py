@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def install() -> ModuleType:
 def settings(install: ModuleType, text: str, folder: Path) -> dict[str, str]:
     conf = folder / "pip.conf"
     conf.write_text(text, encoding="utf-8")
-    return dict(install.uv_settings(install.pip_settings(str(conf))))
+    return dict(install.uv_settings(str(conf)))
 
 
 def test_indexes_and_network_options_are_passed_to_uv(install: ModuleType, tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_install_section_of_pip_conf_wins_over_global(install: ModuleType, tmp_p
 
 @pytest.mark.parametrize("path", ["", "/no/such/file"])
 def test_uv_settings_without_pip_conf_set_only_the_link_mode(install: ModuleType, path: str) -> None:
-    assert install.uv_settings(install.pip_settings(path)) == {"UV_LINK_MODE": "copy"}
+    assert install.uv_settings(path) == {"UV_LINK_MODE": "copy"}
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +108,16 @@ def test_output_of_real_pip_and_uv_is_explained(
     install: ModuleType, pip_python: Path, refusing: str, tmp_path: Path, tool: str, index: str, id: str
 ) -> None:
     secret = secrets.token_hex()
-    (tmp_path / "lock.txt").write_text(f"six==9.9 --hash=sha256:{'0' * 64}\n")
+    (tmp_path / "installer.txt").write_text(f"six==9.9 --hash=sha256:{'0' * 64}\n")
+    shutil.copy(BUILD / "install.py", tmp_path)
     lines = (f"index-url = {index.format(refusing, secret=secret)}", "retries = 0")
     (tmp_path / "pip.conf").write_text("\n".join(("[global]", *lines)))
     uv = (find_uv_bin(), *install.UV, "--python", sys.executable, "--target", str(tmp_path))
     argv = {
-        "pip": (str(pip_python), str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
-        "uv": (*uv, *install.LOCKED, "--requirement", "lock.txt"),
+        "pip": (str(pip_python), "install.py", "prepare"),
+        "uv": (*uv, *install.LOCKED, "--requirement", "installer.txt"),
     }[tool]
-    pip_conf = {"PIP_CONFIG_FILE": "pip.conf", **install.uv_settings(install.pip_settings(str(tmp_path / "pip.conf")))}
+    pip_conf = {"PIP_CONFIG_FILE": "pip.conf", **install.uv_settings(str(tmp_path / "pip.conf"))}
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     env = {**clean, **pip_conf, "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1,.invalid", "UV_NO_CACHE": "1"}
     done = subprocess.run(

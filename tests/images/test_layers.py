@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,16 +44,22 @@ SAVED_MB = 305
 
 
 INSTALL = install_script()
-ROWS = INSTALL.rows_of(LOCK)
 PLANNED = INSTALL.layers_of(LOCK)
 
 
+def rows_of(lock: str) -> list[str]:
+    return re.split(r"^(?=[A-Za-z0-9])", re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE), flags=re.MULTILINE)[1:]
+
+
 def names(rows: str) -> list[str]:
-    return [INSTALL.named(row)[0] for row in INSTALL.rows_of(rows)]
+    return [row.partition("==")[0] for row in rows_of(rows)]
+
+
+ROWS = rows_of(LOCK)
 
 
 def test_each_package_of_the_lock_is_in_one_layer_with_its_hashes() -> None:
-    assert sorted(row for layer in PLANNED for row in INSTALL.rows_of(layer)) == sorted(ROWS)
+    assert sorted(row for layer in PLANNED for row in rows_of(layer)) == sorted(ROWS)
     assert len(ROWS) == LOCK.count("==") > 100
     assert all("--hash=sha256:" in row for row in ROWS)
     assert sum(layer.count("--hash=") for layer in PLANNED) == LOCK.count("--hash=")
@@ -97,8 +104,8 @@ SIZES_MB = sizes_mb()
 def test_list_of_packages_names_every_row() -> None:
     listed = json.loads(INSTALL.sbom(LOCK))
     assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.6")
-    assert [(one["name"], one["version"]) for one in listed["components"]] == [INSTALL.named(row) for row in ROWS]
-    assert "pkg:pypi/jax@0.11.0" in [one["purl"] for one in listed["components"]]
+    assert [component["name"] for component in listed["components"]] == names(LOCK)
+    assert "pkg:pypi/jax@0.11.0" in [component["purl"] for component in listed["components"]]
 
 
 def test_the_dockerfile_installs_each_layer_of_the_plan_from_its_own_rows_alone() -> None:
@@ -106,6 +113,5 @@ def test_the_dockerfile_installs_each_layer_of_the_plan_from_its_own_rows_alone(
     steps = [step for step in text.split("\nRUN ") if "install.py layer" in step]
     assert len(steps) == len(INSTALL.LAYERS) + 1
     for number, step in enumerate(steps, start=1):
-        assert f"source=/xsft/out/{number}.txt,target=/run/xsft/{number}.txt" in step
-        assert step.split("\n\n")[0].rstrip().endswith(f"install.py layer /run/xsft {number}")
-        assert "source=requirements.txt" not in step
+        assert f"from=installer,source=/xsft/{number},target=/run/xsft " in step
+        assert step.count("source=") == 1
