@@ -1,6 +1,8 @@
-"""Tutorial pages pasted as Markdown."""
+"""Tutorial pages pasted as Markdown, notebooks, and a trainer's command alone."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -8,6 +10,7 @@ from tests.importing.pastes import CURRENT, EXPORTS, LINE
 from xsft.base.errors import SpecError
 from xsft.importing.build import import_paste
 from xsft.importing.markdown import shell_lines
+from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
 
 MCJAX = LINE % (CURRENT, "")
@@ -53,9 +56,49 @@ def test_shell_blocks_of_any_language_tag_are_read(info: str) -> None:
     assert "Text" not in shell_lines(f"Text\n```{info}\nxpk workload create\n```\nText\n")
 
 
-@pytest.mark.parametrize("text", ["xpk workload create\n", "cat <<X\n```\nno\n```\nX\nxpk workload create\n"])
-def test_text_without_fences_is_unchanged(text: str) -> None:
+@pytest.mark.parametrize("text", ["xpk workload create\n", "cat <<X\n```\nno\n```\nX\n"])
+def test_text_without_a_page_is_unchanged(text: str) -> None:
     assert shell_lines(text) == text
+
+
+def test_commands_outside_of_the_fences_are_read_if_none_is_inside() -> None:
+    text = f"It's long.\n\n```\nit's an output\n```\n\n{EXPORTS}\nThen don't wait:\n\n{MCJAX}\nThat's all.\n"
+    assert read_spec(import_paste(text).yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
+
+
+def test_cells_of_a_notebook_are_read() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["It's a notebook"]},
+        {"cell_type": "code", "source": ["%env TRAIN_SPLIT=train_sft it's\n", "%%bash\n", *EXPORTS.splitlines(True)]},
+        {"cell_type": "code", "source": "!" + MCJAX},
+    ]
+    found = import_paste(json.dumps({"cells": cells}))
+    assert read_spec(found.yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
+
+
+@pytest.mark.parametrize(("module", "env", "mode"), [
+    (CURRENT, "", "mcjax"),
+    ("python3 -m MaxText.sft.sft_trainer", "JAX_PLATFORMS=proxy ", "pathways"),
+])  # fmt: skip
+def test_a_trainers_command_alone_is_a_workload_with_holes(module: str, env: str, mode: str) -> None:
+    found = import_paste(f"{env}{module} run_name='my run' model_name=gemma2-2b steps=5 per_device_batch_size=1\n")
+    document = load_yaml(found.yaml)
+    assert (document["mode"], document["train"]["steps"]) == (mode, 5)
+    assert document["tpu"] == {"type": "${TPU_TYPE}"}
+    assert {problem.where for problem in found.problems if problem.id == "import-unset"} == {
+        "place.cluster", "place.project", "place.zone", "tpu.type", "image.ref",
+    }  # fmt: skip
+
+
+def test_the_only_line_that_trains_is_chosen() -> None:
+    other = "xpk workload create --cluster=c --command='python3 -m maxtext.inference.decode'\n"
+    assert read_spec(import_paste(EXPORTS + other + MCJAX).yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
+
+
+def test_a_manifest_is_not_listed_as_commands() -> None:
+    with pytest.raises(SpecError) as caught:
+        import_paste("apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\n")
+    assert "apiVersion" not in caught.value.problems[0].message
 
 
 def test_shorter_inner_fence_does_not_close_a_block() -> None:

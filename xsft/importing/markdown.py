@@ -1,27 +1,68 @@
-"""Extract the shell blocks of a Markdown page. Pure.
+"""Extract the commands of a Markdown page or a notebook. Pure.
 
 source: CommonMark 0.31 "Fenced code blocks"; MyST's `{code-block} bash` and Pandoc's `{.bash}` are recognised too.
+nbformat 4 (cells, source); IPython's `!command`, `%env NAME=VALUE` and `%%bash`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)")
 _SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "text"})
+_COMMAND = re.compile(r"\s*(?:\$ )?(?:export |[A-Z_][A-Z0-9_]*=|xpk |python3? \S*(?:xpk|maxtext|MaxText))")
+"""Beginnings of the lines outside of code blocks that are read."""
+_MAGIC = re.compile(r"^[ \t]*(?:!(?=\w)|%env +(?P<name>\w+)=(?P<text>.*)|%%(?:bash|sh)\b.*)", re.MULTILINE)
 
 
 def shell_lines(text: str) -> str:
-    """Return only the shell blocks if the text is a page with an xpk line in one of them; else the whole text.
+    """Return only the commands of a page or a notebook; any other text as it is.
 
     All other lines become empty, so that line numbers stay those of the page.
     """
+    text = _MAGIC.sub(_without_magic, _code_of_notebook(text))
     lines = text.split("\n")
-    kept = dict(_in_shell_blocks(lines))
-    if not any("workload" in line for line in kept.values()):
+    shown = dict(_in_shell_blocks(lines))
+    if not any(_FENCE.match(line) for line in lines):
         return text
-    return "\n".join(kept.get(number, "") for number in range(len(lines)))
+    if not any("workload" in line for line in shown.values()):
+        shown = dict(_outside_blocks(lines))
+        if not any("workload" in line for line in shown.values()):
+            return text
+    return "\n".join(shown.get(number, "") for number in range(len(lines)))
+
+
+def _code_of_notebook(text: str) -> str:
+    """Return the cells of code of a notebook; other text as it is."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        cells = json.loads(text)["cells"]
+        return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return text
+
+
+def _without_magic(match: re.Match[str]) -> str:
+    if match["name"] is None:
+        return ""
+    quoted = match["text"].replace("'", "'\\''")
+    return f"export {match['name']}='{quoted}'"
+
+
+def _outside_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield the commands between the blocks of a page, with the lines that continue them."""
+    quotes = 0
+    continued = False
+    for number, line in enumerate(lines):
+        if _FENCE.match(line):
+            continued = False
+        elif continued or _COMMAND.match(line):
+            yield number, line
+            quotes = (quotes if continued else 0) + line.count('"')
+            continued = line.rstrip().endswith("\\") or quotes % 2 == 1
 
 
 def _in_shell_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:

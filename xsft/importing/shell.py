@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
 from xsft.importing.arithmetic import evaluate
-from xsft.importing.braces import expand_braces
 from xsft.importing.holes import Holes
 from xsft.importing.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, UnknowableExpansion, Word
 from xsft.importing.words import read_commands
@@ -30,6 +29,7 @@ _WRAPPERS = frozenset({"exec", "nohup", "time", "command", "sudo", "env", "stdbu
 _SHELLS = frozenset({"bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"})
 _QUIET = frozenset({"", ":", "set", "shopt", "unset", "true", "["})
 _MAX_SHELLS = 5
+_BRACES = re.compile(r"(\{[^{}]*(?:,|\.\.)[^{}]*\})")
 _DURATION = re.compile(r"[0-9.]+[smhd]?")
 
 
@@ -97,9 +97,9 @@ class Shell:
             self.variables.update(env)
             return None
         if _unquoted_text(words[0]) in _DECLARING:
-            self._declare([one for word in words[1:] for one in expand_braces(word)])
+            self._declare(words[1:])
             return None
-        argv = tuple(field for word in words for one in expand_braces(word) for field in self.fields(one))
+        argv = tuple(field for word in words for field in self.fields(tuple(_with_braces_unknown(word))))
         if argv and argv[0] == "unset":
             for name in argv[1:]:
                 self.variables.pop(name, None)
@@ -234,6 +234,16 @@ class Shell:
 def _refuse_length(most: int) -> NoReturn:
     message = f"the variables expand to more than {most:,} characters"
     raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
+
+
+def _with_braces_unknown(word: Word) -> Iterator[Part]:
+    """Yield the parts; import does not expand braces, so `{a,b}` and `{1..3}` are unknown."""
+    for part in word:
+        if isinstance(part, Literal) and not part.quoted:
+            for number, text in enumerate(_BRACES.split(part.text)):
+                yield UnknowableExpansion(source=text) if number % 2 else Literal(text=text)
+        else:
+            yield part
 
 
 def _unquoted_text(word: Word) -> str:

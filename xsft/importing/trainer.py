@@ -16,7 +16,7 @@ from xsft.base.training import DEFAULT_TRAINER, trainers
 from xsft.catalog import releases
 from xsft.importing.notes import Notes
 from xsft.importing.shell import Shell, SimpleCommand
-from xsft.launcher.encoding import kubernetes_expand
+from xsft.launcher.encoding import at_first_start, kubernetes_expand
 from xsft.trainer.arguments import yaml_value
 from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
 from xsft.trainer.trainer import trainer_named, trainer_with
@@ -43,7 +43,8 @@ class PastedTrainer(Struct, frozen=True, kw_only=True):
 def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> PastedTrainer:
     """Parse the command. Raises SpecError if no registered trainer is in it."""
     shell = Shell(container_env, notes.holes)
-    commands = shell.run(kubernetes_expand(command, container_env))
+    # A counted seed, as xsft writes it, is its first value here.
+    commands = shell.run(at_first_start(kubernetes_expand(command, container_env)))
     at = next((i for i, one in enumerate(commands) if _module(one.argv)), None)
     if at is None:
         raise _no_trainer(commands, notes)
@@ -93,6 +94,11 @@ def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
         if not word.startswith("-"):
             return None
     return None
+
+
+def starts_trainer(argv: tuple[str, ...]) -> bool:
+    module = _module(argv)
+    return module is not None and module[0] in modules()
 
 
 def _as_module(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -12,11 +13,19 @@ from xsft.base.errors import SpecError
 from xsft.base.problems import Problem, error
 from xsft.importing.notes import Notes
 from xsft.importing.shell import SimpleCommand
-from xsft.importing.trainer import head
+from xsft.importing.trainer import head, modules, starts_trainer
 
 VERBS = ("create", "create-pathways")
 MAX_NAMED = 50
 """Limit on other commands of a paste that are listed."""
+UNSAID = {
+    "cluster": "GKE_CLUSTER",
+    "project": "PROJECT_ID",
+    "zone": "ZONE",
+    "tpu-type": "TPU_TYPE",
+    "docker-image": "DOCKER_IMAGE",
+}
+"""What a trainer's command does not say, by xpk's flag; the names of the tutorial's variables."""
 _LAUNCHERS = frozenset({"uv", "uvx", "pipx", "poetry"})
 _FIX = "Paste the command that starts with `xpk workload create` or `xpk workload create-pathways`."
 
@@ -26,27 +35,47 @@ class XpkLine(Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
 
     @property
+    def trains(self) -> bool:
+        return any(module in argument for argument in self.arguments for module in modules())
+
+    @property
     def argv(self) -> tuple[str, ...]:
         """The command as `xsft plan` prints it."""
         return ("xpk", "workload", self.verb, *self.arguments)
 
 
 def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int | None = None) -> XpkLine:
-    """Return the xpk line that begins in `line`, or the only one. Raises SpecError if there is none, or more than one;
-    the other commands go to the notes.
+    """Return the xpk line that begins in `line`, or the only one that trains; of a paste without one, the line that
+    would run a trainer's own command. Raises SpecError if there is none, or more than one; the other commands go to the
+    notes.
     """
-    every = [(one, read) for one in commands if (read := _xpk_line(one.argv))]
+    every = [(command, xpk) for command in commands if (xpk := _xpk_line(command.argv))]
+    if not every:
+        trained = [command for command in commands if starts_trainer(command.argv)]
+        every = [(command, _line_around(command, notes)) for command in trained]
     if not every:
         raise SpecError((_no_line_problem(commands, notes),))
-    found = [(one, read) for one, read in every if line in (None, one.line)]
-    if len(found) != 1:
+    chosen = [(command, xpk) for command, xpk in every if line in (None, command.line)]
+    if len(chosen) > 1:
+        chosen = [(command, xpk) for command, xpk in chosen if xpk.trains] or chosen
+    if len(chosen) != 1:
         raise SpecError((_not_one(every, line),))
-    ours = found[0][0]
-    for one in [one for one in commands if one is not ours][:MAX_NAMED]:
-        _say_ignored(one, notes)
+    ours, xpk = chosen[0]
+    for command in [command for command in commands if command is not ours][:MAX_NAMED]:
+        _say_ignored(command, notes)
     if ours.after in ("|", "|&", "&&", "||", "&"):
         notes.differ(f"{ours.after} after the xpk line", why="the part after the xpk line is not imported")
-    return found[0][1]
+    return xpk
+
+
+def _line_around(command: SimpleCommand, notes: Notes) -> XpkLine:
+    """Return the xpk line that runs a trainer's command, with holes for what the command does not say."""
+    pathways = ("JAX_PLATFORMS", "proxy") in command.env or "enable_single_controller=True" in command.argv
+    words = [f"{name}={shlex.quote(text)}" for name, text in command.env]
+    words += [shlex.quote(word) for word in command.argv]
+    unknown = [f"--{flag}={notes.holes.mark('variable', name)}" for flag, name in UNSAID.items()]
+    verb = "create-pathways" if pathways else "create"
+    return XpkLine(verb=verb, arguments=(*unknown, f"--command={' '.join(words)}"))
 
 
 def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
@@ -86,7 +115,7 @@ def _lines_text(every: Sequence[tuple[SimpleCommand, XpkLine]]) -> str:
 
 
 def _no_line_problem(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
-    heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED]))
+    heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED] if not one.argv[0].endswith(":")))
     if "gcluster" in heads:
         message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."
         return error("import-no-line", "", message, "Start from a template: `xsft init`.")
