@@ -210,7 +210,7 @@ def follow_transfer(
     engine names; empty if it names none. Raises as `explain_failure` if it reports a failure. source: moby@20.10
     pkg/jsonmessage, distribution/push_v2.go.
     """
-    sent: dict[str, int] = {}
+    sent_bytes: dict[str, int] = {}
     totals: dict[str, int] = {}
     digest = ""
     error = ""
@@ -224,10 +224,10 @@ def follow_transfer(
         progress = line.get("progressDetail") or {}
         if layer and progress.get("total"):
             totals[layer] = int(progress["total"])
-            sent[layer] = min(int(progress.get("current") or 0), totals[layer])
+            sent_bytes[layer] = min(int(progress.get("current") or 0), totals[layer])
         if status.startswith("Retrying in 1 second") or (totals and clock.monotonic() - told_at > EVERY_S):
             told_at = clock.monotonic()
-            done = f"{size_text(sum(sent.values()))} of {size_text(sum(totals.values()))}"
+            done = f"{size_text(sum(sent_bytes.values()))} of {size_text(sum(totals.values()))}"
             on_line(f"{layer} {status.lower()}: {done}")
     if error:
         raise explain_failure(error, request)

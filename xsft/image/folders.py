@@ -59,9 +59,9 @@ def find_images(start: Path, name: str) -> Path:
     images = images_folder(start, name)
     if images and (images / name).is_dir():
         return images
-    known = f"Known: {', '.join(image_names(start)) or 'none'}."
+    hint = f"Known: {', '.join(image_names(start)) or 'none'}."
     raise UsageError(
-        f"Image not found: {name!r} under images/ here or above has no {DOCKERFILE}. {known}",
+        f"Image not found: {name!r} under images/ here or above has no {DOCKERFILE}. {hint}",
         fix="Choose one by its name with --image, or change to the project's folder.",
         id="image-unknown",
     )

@@ -133,9 +133,9 @@ def _choose_base(name: str, request: ImageRequest, lock: Lock, last: LockedImage
     """
     if not name or parse_reference(name).digest:
         return name
-    for known in (last.base if last else "", lock.base):
-        if not request.updates_base and known.startswith((f"{name}@", f"{name}#")):
-            return known
+    for digested in (last.base if last else "", lock.base):
+        if not request.updates_base and digested.startswith((f"{name}@", f"{name}#")):
+            return digested
     base = _look_up_base(name, maker, needed=request.needs_base)
     if "@" in base:
         maker.say(f"the base {name} may move; pin it in images/{request.image}/Dockerfile: ARG BASE_IMAGE={base}")
@@ -169,11 +169,11 @@ def _look_up_base(ref: str, maker: ImageMaker, *, needed: bool) -> str:
 
 def _digest_in_registry(ref: str, maker: ImageMaker) -> str:
     repository = maker.repository(ref, env=maker.env)
-    found = repository.manifest(repository.at.identifier)
-    if found is None:
+    manifest = repository.manifest(repository.at.identifier)
+    if manifest is None:
         raise EnvironmentMissing(
             f"The base image {ref} is neither in the engine nor in its registry.",
             fix="Correct --base, or BASE_IMAGE in the Dockerfile.",
             id="image-absent",
         )
-    return digest_of(found[0])
+    return digest_of(manifest[0])

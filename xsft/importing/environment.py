@@ -43,10 +43,10 @@ _MOUNTED = re.compile(re.escape(HF_TOKEN_DIRECTORY) + r"/([-._a-zA-Z0-9]+)")
 def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict[str, str]:
     """Return the variables that xpk sets in the container, as YAML and Kubernetes parse them."""
     env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
-    given = flags.get("env", [])
+    options = flags.get("env", [])
     for name, value in (
         *_pairs_of_file(flags, notes, read_file),
-        *_pairs_of_options(given if isinstance(given, list) else [], notes),
+        *_pairs_of_options(options if isinstance(options, list) else [], notes),
     ):
         if env.pop(name, None) is not None:
             notes.differ(name, why="it is given twice; the last one wins, as in xpk")
@@ -56,7 +56,7 @@ def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict
 
 def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -> dict[str, object]:
     """Return `env`, `xla_flags` and `secrets` of the workload."""
-    kept: dict[str, str] = {}
+    variables: dict[str, str] = {}
     secrets: dict[str, object] = {}
     for name, value in env.items():
         if name in HUB_TOKENS:
@@ -69,10 +69,10 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
         elif name in mode_module(mode).RESERVED_ENV:
             _note_reserved_variable(name, value, mode, notes)
         elif _is_kept(name, value, notes):
-            kept[name] = value
-    flags = _compiler_flags(kept, mode)
-    found: dict[str, object] = {"env": kept, "xla_flags": flags, "secrets": secrets}
-    return {section: content for section, content in found.items() if content}
+            variables[name] = value
+    flags = _compiler_flags(variables, mode)
+    sections: dict[str, object] = {"env": variables, "xla_flags": flags, "secrets": secrets}
+    return {section: content for section, content in sections.items() if content}
 
 
 def _is_kept(name: str, value: str, notes: Notes) -> bool:
@@ -114,19 +114,19 @@ def _take_libtpu_flags(env: dict[str, str]) -> list[str]:
     return flags
 
 
-def _pairs_of_options(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
-    for text in given:
-        found = _PAIR.match(text)
-        if found is None or found.group(2) is None:
+def _pairs_of_options(options: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
+    for text in options:
+        match = _PAIR.match(text)
+        if match is None or match.group(2) is None:
             message = f"--env takes NAME=VALUE; xpk would reject {notes.printable_text(text.partition('=')[0])}."
             notes.problems.append(error("import-env", "env", message, "Write it under env in the workload."))
             continue
-        if found.end() < len(text):
+        if match.end() < len(text):
             notes.differ(
-                f"--env {found.group(1)}",
+                f"--env {match.group(1)}",
                 why="xpk cuts the value at its first line break, and xsft import does the same",
             )
-        yield found.group(1), found.group(2)
+        yield match.group(1), match.group(2)
 
 
 def _pairs_of_file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterable[tuple[str, str]]:
@@ -151,12 +151,12 @@ def _value_in_container(name: str, value: str, env: Mapping[str, str], notes: No
     if notes.holes.holes_in(value):
         return value
     try:
-        found = load_yaml(f'"{value}"')
+        parsed = load_yaml(f'"{value}"')
     except (yaml.YAMLError, ValueError):
-        found = None
-    if not isinstance(found, str):
+        parsed = None
+    if not isinstance(parsed, str):
         notes.differ(
             f"--env {name}", why="xpk writes this value into its manifest unquoted, which breaks it; now quoted"
         )
         return value
-    return kubernetes_expand(found, env)
+    return kubernetes_expand(parsed, env)

@@ -44,39 +44,39 @@ def fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
     return tuple(path for paths in places.values() for path in paths)
 
 
-def _fill_node(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -> object:
+def _fill_node(node: object, path: str, notes: Notes, places: dict[str, list[str]]) -> object:
     if isinstance(node, dict):
-        below = {k: f"{at}.{k}" if at else str(k) for k in node}
+        below = {k: f"{path}.{k}" if path else str(k) for k in node}
         return {notes.holes.label_holes(k): _fill_node(v, below[k], notes, places) for k, v in node.items()}
     if isinstance(node, list):
-        return [_fill_node(item, at, notes, places) for item in node]
+        return [_fill_node(item, path, notes, places) for item in node]
     if not isinstance(node, str):
         return node
     for hole in notes.holes.holes_in(node):
         unset = f"the paste does not set {hole.text}"
         why = unset if hole.kind == "variable" else f"import does not run {notes.printable_text(hole.text)}"
-        places.setdefault(f"{hole.label} {why}", []).append(at)
+        places.setdefault(f"{hole.label} {why}", []).append(path)
     return notes.holes.label_holes(node)
 
 
 def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:
     """Return the workload without unfilled fields; None if it is invalid without them."""
-    known = _fill_holes(tree, "", frozenset(holes))
-    if not isinstance(known, dict):
+    reduced = _fill_holes(tree, "", frozenset(holes))
+    if not isinstance(reduced, dict):
         return None
     try:
-        return validate(WorkloadSpec, known, ParsedYaml(data=known))
+        return validate(WorkloadSpec, reduced, ParsedYaml(data=reduced))
     except (SpecError, ValueError):
         return None
 
 
-def _fill_holes(node: object, at: str, holes: frozenset[str]) -> object:
+def _fill_holes(node: object, parent: str, holes: frozenset[str]) -> object:
     """Return a copy in which stand-ins fill required fields; other fields with holes are removed."""
     if not isinstance(node, dict):
         return node
     copy: dict[str, object] = {}
     for key, value in node.items():
-        path = f"{at}.{key}" if at else str(key)
+        path = f"{parent}.{key}" if parent else str(key)
         if path not in holes:
             copy[key] = _fill_holes(value, path, holes)
         elif path in STAND_INS:

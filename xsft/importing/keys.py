@@ -46,7 +46,7 @@ _LORA_KEYS = ("lora.enable_lora", "lora.lora_rank", "lora.lora_alpha")
 
 def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Value]:
     """Return typed values by key, in order, without tokens; the last value of a key wins."""
-    found: dict[str, Value] = {}
+    by_key: dict[str, Value] = {}
     for key, text in chain.from_iterable(starmap(leaves, pairs)):
         if key == "hf_access_token":
             notes.remember_secret(text)
@@ -54,10 +54,10 @@ def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Valu
             why = "it looks like a secret; everyone who can read the JobSet could read it"
             notes.differ(key, given="a secret (not shown)", why=why)
         elif (value := _read_key_value(key, text, notes)) is not _UNREADABLE:
-            if key in found:
+            if key in by_key:
                 notes.differ(key, why="it is given twice; the last one wins, as in MaxText")
-            found[key] = value  # type: ignore[assignment]
-    return found
+            by_key[key] = value  # type: ignore[assignment]
+    return by_key
 
 
 _UNREADABLE = object()

@@ -76,11 +76,11 @@ class Shell:
 
     def run(self, text: str, *, depth: int = 0) -> list[SimpleCommand]:
         """Return the commands other than assignments. Raises SpecError."""
-        found: list[SimpleCommand] = []
+        commands: list[SimpleCommand] = []
         for command in read_commands(text):
             if simple := self._command(command):
-                found.extend(self._unwrap(simple, depth))
-        return found
+                commands.extend(self._unwrap(simple, depth))
+        return commands
 
     def _command(self, command: ShellCommand) -> SimpleCommand | None:
         words = list(command.words)
@@ -110,11 +110,11 @@ class Shell:
 
     def _assignment(self, word: Word) -> tuple[str, str] | None:
         first = word[0] if word else None
-        if not isinstance(first, Literal) or first.quoted or not (found := _ASSIGNMENT.match(first.text)):
+        if not isinstance(first, Literal) or first.quoted or not (match := _ASSIGNMENT.match(first.text)):
             return None
-        rest = (Literal(text=first.text[found.end() :]), *word[1:])
-        before = self.variables.get(found.group(1), "") if found.group().endswith("+=") else ""
-        return found.group(1), before + self.text(rest)
+        remaining = (Literal(text=first.text[match.end() :]), *word[1:])
+        before = self.variables.get(match.group(1), "") if match.group().endswith("+=") else ""
+        return match.group(1), before + self.text(remaining)
 
     def _declare(self, words: list[Word]) -> None:
         for word in words:
@@ -139,10 +139,10 @@ class Shell:
             yield replace(simple, argv=tuple(argv) or simple.argv, env=tuple(env))
             return
         inner = Shell({**self.variables, **dict(env)}, self.holes, self.budget)
-        for one in inner.run(script, depth=depth + 1):
-            outer = replace(simple, argv=one.argv, env=(*env, *inner.exports(), *one.env))
-            redirected = one.redirected or simple.redirected
-            before, after = one.before or simple.before, one.after or simple.after
+        for inner_command in inner.run(script, depth=depth + 1):
+            outer = replace(simple, argv=inner_command.argv, env=(*env, *inner.exports(), *inner_command.env))
+            redirected = inner_command.redirected or simple.redirected
+            before, after = inner_command.before or simple.before, inner_command.after or simple.after
             yield replace(outer, before=before, after=after, redirected=redirected)
 
     def exports(self) -> tuple[tuple[str, str], ...]:
@@ -231,8 +231,8 @@ class Shell:
             return self.holes.mark("command", f"$(({source}))")
 
 
-def _refuse_length(most: int) -> NoReturn:
-    message = f"the variables expand to more than {most:,} characters"
+def _refuse_length(limit: int) -> NoReturn:
+    message = f"the variables expand to more than {limit:,} characters"
     raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
 
 

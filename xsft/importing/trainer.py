@@ -45,23 +45,23 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
     shell = Shell(container_env, notes.holes)
     # A counted seed, as xsft writes it, is its first value here.
     commands = shell.run(at_first_start(kubernetes_expand(command, container_env)))
-    at = next((i for i, one in enumerate(commands) if _module(one.argv)), None)
-    if at is None:
+    index = next((i for i, simple in enumerate(commands) if _module(simple.argv)), None)
+    if index is None:
         raise _no_trainer(commands, notes)
-    module, arguments = _module(commands[at].argv) or ("", ())
+    module, arguments = _module(commands[index].argv) or ("", ())
     _check_module(module, notes)
-    _say_around(commands, at, notes)
+    _say_around(commands, index, notes)
     if not command.lstrip().startswith("exec ") and " exec " not in command:
         why = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly"
         notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
     config, pairs = _split_arguments(arguments, notes)
-    copied, _ = split_copying(commands[at].argv[1:])
+    copied, _ = split_copying(commands[index].argv[1:])
     exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
     return PastedTrainer(
         module=module,
         config=config,
         pairs=_with_tokenizer(pairs, copied.tokenizer) if copied else pairs,
-        env=(*exports, *commands[at].env),
+        env=(*exports, *commands[index].env),
         copied=copied,
     )
 
@@ -86,11 +86,11 @@ def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
     if not argv or not _PYTHON.fullmatch(PurePosixPath(argv[0]).name):
         return None
     _, words = split_copying(argv[1:])
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if word == "-m":
-            return (words[at + 1], words[at + 2 :]) if at + 1 < len(words) else None
+            return (words[index + 1], words[index + 2 :]) if index + 1 < len(words) else None
         if word.endswith(".py"):
-            return _as_module(word), words[at + 1 :]
+            return _as_module(word), words[index + 1 :]
         if not word.startswith("-"):
             return None
     return None
@@ -115,7 +115,7 @@ def _check_module(module: str, notes: Notes) -> None:
 
 
 def _no_trainer(commands: list[SimpleCommand], notes: Notes) -> SpecError:
-    heads = ", ".join(dict.fromkeys(head(one, notes) for one in commands[:5])) or "nothing"
+    heads = ", ".join(dict.fromkeys(head(simple, notes) for simple in commands[:5])) or "nothing"
     message = f"--command starts {heads}; none is a trainer that xsft knows."
     fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
     return SpecError((error("import-trainer", "", message, fix),))
@@ -128,15 +128,15 @@ def head(command: SimpleCommand, notes: Notes) -> str:
     return notes.printable_text(f"{name} -m {module[0]}" if module else name)
 
 
-def _say_around(commands: list[SimpleCommand], at: int, notes: Notes) -> None:
-    for one in commands[:at]:
+def _say_around(commands: list[SimpleCommand], index: int, notes: Notes) -> None:
+    for simple in commands[:index]:
         why = "only the trainer runs in the container; install what it needs in the image"
-        notes.differ(head(one, notes), given="before the trainer", why=why)
-    for one in commands[at + 1 :]:
-        notes.differ(head(one, notes), given=f"after the trainer ({one.before or 'next line'})", why=SIGTERM_WHY)
-    if commands[at].redirected:
+        notes.differ(head(simple, notes), given="before the trainer", why=why)
+    for simple in commands[index + 1 :]:
+        notes.differ(head(simple, notes), given=f"after the trainer ({simple.before or 'next line'})", why=SIGTERM_WHY)
+    if commands[index].redirected:
         notes.differ("redirection", given="> …", why="xsft reads the pod's log; removed")
-    if commands[at].after == "&":
+    if commands[index].after == "&":
         notes.differ("&", given="in the background", why="the container ends when its command ends; removed")
 
 

@@ -42,18 +42,18 @@ def read_value(text: str) -> Value:
     lists in lists.
     """
     try:
-        found: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        parsed: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         raise ValueError("MaxText could not read it as YAML") from None
-    numbers = [n for n in (found if isinstance(found, list) else [found]) if isinstance(n, int | float)]
+    numbers = [n for n in (parsed if isinstance(parsed, list) else [parsed]) if isinstance(n, int | float)]
     if not all(-_LIMIT < number < _LIMIT if isinstance(number, int) else isfinite(number) for number in numbers):
         raise ValueError("it is not a finite 64-bit number")
-    if isinstance(found, list):
-        if all(isinstance(item, bool | int | float | str) for item in found):
-            return found
+    if isinstance(parsed, list):
+        if all(isinstance(item, bool | int | float | str) for item in parsed):
+            return parsed
         raise ValueError("a workload cannot hold lists in lists")
-    if found is None or isinstance(found, bool | int | float | str):
-        return found
+    if parsed is None or isinstance(parsed, bool | int | float | str):
+        return parsed
     raise ValueError("a workload cannot hold mappings here")
 
 
@@ -63,13 +63,13 @@ def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:
         yield key, text
         return
     try:
-        found = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        parsed = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
-        found = None  # read_value reports the error
-    if not isinstance(found, dict) or not found or not all(isinstance(inner, str) for inner in found):
+        parsed = None  # read_value reports the error
+    if not isinstance(parsed, dict) or not parsed or not all(isinstance(inner, str) for inner in parsed):
         yield key, text
         return
-    for inner, value in found.items():
+    for inner, value in parsed.items():
         yield from leaves(f"{key}.{inner}", json.dumps(value, ensure_ascii=False))
 
 

@@ -52,7 +52,7 @@ class _Reader:
         self.here_documents = 0
 
     def commands(self) -> list[ShellCommand]:
-        found: list[ShellCommand] = []
+        commands: list[ShellCommand] = []
         before = ""
         line, counted = 1, 0
         while self.at < len(self.text):
@@ -62,13 +62,13 @@ class _Reader:
             after = self._operator()
             if words:
                 command = ShellCommand(words=tuple(words), line=line, before=before, after=after, redirected=redirected)
-                found.append(command)
-                if len(found) > MAX_COMMANDS:
+                commands.append(command)
+                if len(commands) > MAX_COMMANDS:
                     message = f"the paste has more than {MAX_COMMANDS:,} commands"
                     raise SpecError((error("import-nesting", "", message, "Paste the xpk line and its exports."),))
             if words or after != "\n":  # a command continues on the next line after `&&`
                 before = after.strip()
-        return found
+        return commands
 
     def _after_blanks(self) -> int:
         if blanks := _BLANKS.match(self.text, self.at):
@@ -92,23 +92,23 @@ class _Reader:
         return words, redirected
 
     def _operator(self) -> str:
-        if found := _OPERATOR.match(self.text, self.at):
-            self.at = found.end()
-        return found.group() if found else ""
+        if match := _OPERATOR.match(self.text, self.at):
+            self.at = match.end()
+        return match.group() if match else ""
 
     def _comment(self) -> None:
         end = self.text.find("\n", self.at)
         self.at = len(self.text) if end < 0 else end
 
-    def _redirection(self, found: re.Match[str]) -> None:
+    def _redirection(self, match: re.Match[str]) -> None:
         """Skip a redirection's target, and the body of a here-document."""
-        self.at = found.end()
+        self.at = match.end()
         if self.text.startswith("(", self.at):
             self._skip_balanced("(", ")")
             return
         self._after_blanks()
         target = self._word()
-        if found.group().lstrip("0123456789") in ("<<", "<<-"):
+        if match.group().lstrip("0123456789") in ("<<", "<<-"):
             self._here_document("".join(part.text for part in target if isinstance(part, Literal)))
 
     def _here_document(self, delimiter: str) -> None:
@@ -134,9 +134,9 @@ class _Reader:
     def _parts(self, plain: re.Pattern[str], *, ends: str, is_double: bool = False) -> list[Part]:
         parts: list[Part] = []
         while self.at < len(self.text) and (c := self.text[self.at]) not in ends:
-            if found := plain.match(self.text, self.at):
-                self.at = found.end()
-                parts.append(Literal(text=found.group(), quoted=is_double))
+            if match := plain.match(self.text, self.at):
+                self.at = match.end()
+                parts.append(Literal(text=match.group(), quoted=is_double))
             elif c == "\\":
                 parts.extend(self._backslash(is_double=is_double))
             elif c == "'":
@@ -221,38 +221,38 @@ class _Reader:
         return UnknowableExpansion(source=self.text[start : self.at], quoted=is_double)
 
     def _brace(self, start: int, *, is_double: bool) -> Part:
-        found = _PARAMETER.match(self.text, self.at)
-        if found and found.group(2):
-            self.at = found.end()
+        match = _PARAMETER.match(self.text, self.at)
+        if match and match.group(2):
+            self.at = match.end()
             plain = re.compile(r"[^\\\"$`}]+") if is_double else _ARGUMENT_PLAIN
             argument = tuple(self._read_nested(plain, ends="}", is_double=is_double))
             if self.at >= len(self.text):
                 self._raise_unclosed("${", start)
             self.at += 1
-            return Parameter(name=found.group(1), operator=found.group(2), argument=argument, quoted=is_double)
+            return Parameter(name=match.group(1), operator=match.group(2), argument=argument, quoted=is_double)
         self._skip_balanced("{", "}")
-        if found and self.at == found.end() + 1:
-            return Parameter(name=found.group(1), quoted=is_double)
+        if match and self.at == match.end() + 1:
+            return Parameter(name=match.group(1), quoted=is_double)
         return UnknowableExpansion(source=self.text[start : self.at], quoted=is_double)
 
     def _skip_balanced(self, opening: str, closing: str) -> None:
         """Move from the opening character to just after its closing one; quotes inside hide both."""
         start, depth = self.at, 0
-        for found in re.compile(r"\\.|'[^']*'|[(){}`]", re.DOTALL).finditer(self.text, self.at):
-            token = found.group()
+        for match in re.compile(r"\\.|'[^']*'|[(){}`]", re.DOTALL).finditer(self.text, self.at):
+            token = match.group()
             if token == closing and (opening != closing or depth):
                 depth -= 1
             elif token == opening:
                 depth += 1
             if depth == 0 and token in (opening, closing):
-                self.at = found.end()
+                self.at = match.end()
                 return
         self._raise_unclosed(opening, start)
 
-    def _raise_unclosed(self, what: str, at: int) -> NoReturn:
-        message = f"the {what} on line {self._line(at)} is not closed"
+    def _raise_unclosed(self, what: str, position: int) -> NoReturn:
+        message = f"the {what} on line {self._line(position)} is not closed"
         fix = "Paste the whole command, up to its last quote or bracket."
         raise SpecError((error("import-quote", "", message, fix),))
 
-    def _line(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
+    def _line(self, position: int) -> int:
+        return self.text.count("\n", 0, position) + 1

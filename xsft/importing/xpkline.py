@@ -82,13 +82,18 @@ def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
     """Parse `xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …` or `$XPK workload create
     …`.
     """
-    at = next((i for i, word in enumerate(argv[:6]) if word == "workload"), None)
-    if at is None or at == 0 or at + 1 >= len(argv) or argv[at + 1] not in VERBS:
+    workload_index = next((i for i, word in enumerate(argv[:6]) if word == "workload"), None)
+    if (
+        workload_index is None
+        or workload_index == 0
+        or workload_index + 1 >= len(argv)
+        or argv[workload_index + 1] not in VERBS
+    ):
         return None
-    options = [word for word in argv[1:at] if word.startswith("--")]
-    if not _is_xpk([word for word in argv[:at] if word not in options]):
+    options = [word for word in argv[1:workload_index] if word.startswith("--")]
+    if not _is_xpk([word for word in argv[:workload_index] if word not in options]):
         return None
-    return XpkLine(verb=argv[at + 1], arguments=(*options, *argv[at + 2 :]))
+    return XpkLine(verb=argv[workload_index + 1], arguments=(*options, *argv[workload_index + 2 :]))
 
 
 def _is_xpk(words: list[str]) -> bool:
@@ -101,36 +106,38 @@ def _is_xpk(words: list[str]) -> bool:
     return first.startswith("python") and last in ("xpk.py", "xpk", "xpk.main", "main.py")
 
 
-def _not_one(every: Sequence[tuple[SimpleCommand, XpkLine]], wanted: int | None) -> Problem:
+def _not_one(every: Sequence[tuple[SimpleCommand, XpkLine]], line: int | None) -> Problem:
     first = every[0][0].line
-    if wanted is not None:
-        message = f"No xpk line begins in line {wanted}; they begin in: {_lines_text(every)}."
+    if line is not None:
+        message = f"No xpk line begins in line {line}; they begin in: {_lines_text(every)}."
         return error("import-several", "", message, f"Choose one of them: --line {first}.")
     message = f"{len(every)} xpk workload lines were pasted ({_lines_text(every)}); a workload is made from one."
     return error("import-several", "", message, f"Choose one by its line: --line {first}.")
 
 
 def _lines_text(every: Sequence[tuple[SimpleCommand, XpkLine]]) -> str:
-    return ", ".join(f"line {one.line}: {read.verb}" for one, read in every)
+    return ", ".join(f"line {simple.line}: {read.verb}" for simple, read in every)
 
 
 def _no_line_problem(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
-    heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED] if not one.argv[0].endswith(":")))
+    heads = tuple(
+        dict.fromkeys(head(simple, notes) for simple in commands[:MAX_NAMED] if not simple.argv[0].endswith(":"))
+    )
     if "gcluster" in heads:
         message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."
         return error("import-no-line", "", message, "Start from a template: `xsft init`.")
-    if any(one.argv[0] == "xpk" for one in commands):
+    if any(simple.argv[0] == "xpk" for simple in commands):
         message = "The xpk line is of another verb than `workload create` and `workload create-pathways`."
         return error("import-no-line", "", message, _FIX)
     verbs = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command"
     return error("import-no-line", "", f"The paste contains no xpk line{verbs}.", _FIX)
 
 
-def _say_ignored(one: SimpleCommand, notes: Notes) -> None:
-    name = head(one, notes)
+def _say_ignored(simple: SimpleCommand, notes: Notes) -> None:
+    name = head(simple, notes)
     why = "only the xpk line is imported"
     if "to_maxtext" in name:
         why += "; with model.hf instead of model.checkpoint `xsft plan` shows a conversion that both modes can read"
     elif name in ("source", "."):
         why += "; the values in that file are not imported"
-    notes.differ(name, given=f"another command, line {one.line}", why=why)
+    notes.differ(name, given=f"another command, line {simple.line}", why=why)
