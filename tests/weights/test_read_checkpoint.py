@@ -37,14 +37,16 @@ CONVERTED = {
     "0/items/params.decoder.layers.mlp.wo.kernel/.zarray": b"{}",
     "0/items/params.decoder.layers.norm.scale/.zarray": b"{}",
 }
+OTHER = b"?" * 16
+"""A manifest of another format."""
 TRAINED = {
     "checkpoints/9/commit_success.txt": b"",
     "checkpoints/10/commit_success.txt": b"",
     "checkpoints/9/model_params/_METADATA": metadata(use_ocdbt=True, use_zarr3=False),
     "checkpoints/10/_CHECKPOINT_METADATA": b'{"custom_metadata": {}}',
     "checkpoints/10/model_params/_METADATA": metadata(use_ocdbt=True, use_zarr3=False),
-    "checkpoints/9/model_params/manifest.ocdbt": b"x",
-    "checkpoints/10/model_params/manifest.ocdbt": b"x",
+    "checkpoints/9/model_params/manifest.ocdbt": OTHER,
+    "checkpoints/10/model_params/manifest.ocdbt": OTHER,
     "checkpoints/10/optimizer_state/_METADATA": b"{}",
 }
 
@@ -94,11 +96,11 @@ def test_a_trained_checkpoint_has_layers_from_its_array_names() -> None:
 @pytest.mark.parametrize(
     ("files", "ocdbt", "zarr3"),
     [
-        ({"c/_METADATA": metadata(), "c/manifest.ocdbt": b"x"}, True, None),
+        ({"c/_METADATA": metadata(), "c/manifest.ocdbt": OTHER}, True, None),
         ({"c/_METADATA": metadata(), "c/a.b/.zarray": b"{}"}, False, False),
         ({"c/_METADATA": metadata(), "c/a.b/zarr.json": b"{}", "c/array_metadatas/process_0": b""}, False, True),
         ({"c/_METADATA": metadata()}, False, None),
-        ({"c/_METADATA": metadata(use_zarr3=True), "c/manifest.ocdbt": b"x"}, True, True),
+        ({"c/_METADATA": metadata(use_zarr3=True), "c/manifest.ocdbt": OTHER}, True, True),
     ],
     ids=["manifest", "zarr 2 array", "zarr 3 array", "metadata only", "zarr 3 in metadata"],
 )
@@ -155,7 +157,7 @@ def test_a_path_without_a_checkpoint_is_not_a_checkpoint_with_a_reason() -> None
 
 def test_a_metadata_file_over_the_limit_is_not_read() -> None:
     huge = metadata(use_ocdbt=False).ljust(MAX_METADATA + 1)
-    found = look({"c/_METADATA": huge, "c/manifest.ocdbt": b"x"}, "c")
+    found = look({"c/_METADATA": huge, "c/manifest.ocdbt": OTHER}, "c")
     assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", True, None)
     assert f"more than {MAX_METADATA:,} bytes" in found.detail
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from xsft.machine.parallel import all_answers
 from xsft.machine.storage import Storage
 from xsft.spec.facts import SavedArray
-from xsft.weights import ocdbt
 from xsft.weights.checkpoint_files import (
     ARRAY_METADATA,
     OCDBT_MANIFEST,
@@ -28,7 +27,7 @@ MAX_METADATA = 16 * 1024 * 1024
 """Bytes. `_METADATA` takes some 600 bytes for each array: 1.2 MB for 2,000 of them (deepseek3 unscanned)."""
 MAX_ARRAY_FILE = 64 * 1024
 MAX_NODES = 64
-"""Maximum nodes read of an OCDBT store; Orbax writes one, until it would have 100 MB."""
+"""Maximum ranges read of an OCDBT store's index; Orbax writes one node, until it would have 100 MB."""
 AT_ONCE = 8
 """Files of arrays that are read side by side."""
 
@@ -61,7 +60,8 @@ def read_arrays(
     max_nodes: int = MAX_NODES,
 ) -> ReadArrays:
     """Return the arrays. With OCDBT one index has every shape and dtype; without it each array has a file, and
-    `sampled` are read. `max_nodes`: nodes read of an OCDBT store. Raises Unreachable if a file may not be read.
+    `sampled` are read. `max_nodes`: ranges read of an OCDBT store's index. Raises Unreachable if a file may not be
+    read.
     """
     arrays = saved_arrays(metadata, sharding={}, array_metadata={})
     if not arrays:
@@ -129,30 +129,19 @@ def _own_file(folder: str, storage: Storage) -> bytes | None:
 
 
 def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
+    from xsft.weights import ocdbt
+
     manifest = storage.read(f"{path}/{OCDBT_MANIFEST}", limit=MAX_METADATA)
     if manifest is None:
         return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} is missing")
+
+    def read(file: str, start: int, length: int) -> bytes | None:
+        return storage.read(f"{path}/{file}", limit=length, start=start)
+
     try:
-        top = ocdbt.root(manifest)
-        return _from_nodes(path, [top] if top else [], storage, max_nodes=max_nodes)
+        values = ocdbt.small_values(manifest, OWN, read=read, max_nodes=max_nodes)
     except ocdbt.DamagedOcdbt as failed:
-        lost = f"{OCDBT_MANIFEST} or the index behind it is damaged: {failed}"
-        return _MetadataOfArrays(found={}, detail=lost, lost=lost)
+        return _MetadataOfArrays(found={}, detail=str(failed), lost=str(failed))
     except ocdbt.UnreadableOcdbt as failed:
-        return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not supported: {failed}")
-
-
-def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
-    values: dict[str, bytes] = {}
-    for at in waiting:  # the loop appends the children
-        if at.length > MAX_METADATA or len(waiting) > max_nodes:
-            return _MetadataOfArrays(found={}, detail="its index is larger than the limit")
-        content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)
-        if content is None:
-            lost = f"{at.file}, listed in {OCDBT_MANIFEST}, is missing"
-            return _MetadataOfArrays(found={}, detail=lost, lost=lost)
-        node = ocdbt.node(content, at)
-        values.update(node.values)
-        waiting.extend(node.children)
-    split = ((name.rpartition("/"), content) for name, content in values.items())
-    return _MetadataOfArrays(found={array: own_metadata(content) for (array, _, file), content in split if file in OWN})
+        return _MetadataOfArrays(found={}, detail=str(failed))
+    return _MetadataOfArrays(found={key.rpartition("/")[0]: own_metadata(content) for key, content in values.items()})

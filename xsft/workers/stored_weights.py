@@ -96,7 +96,7 @@ class StoredArrays:
     """The arrays of one checkpoint, read with TensorStore."""
 
     def __init__(self, path: str) -> None:
-        import tensorstore  # type: ignore[import-not-found]
+        import tensorstore
 
         self.path = path.rstrip("/")
         metadata = json.loads(tensorstore.KvStore.open(f"{url(self.path)}/").result()["_METADATA"])
