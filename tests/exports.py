@@ -14,8 +14,7 @@ from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL, WRITES_ANNOTATION
 from xsft.records.record import Attempt, Record
 from xsft.records.record_files import RecordStore
 from xsft.trainer.arguments import argument
-from xsft.weights.export_record import FILE, ExportRecord
-from xsft.weights.export_verification import Verification
+from xsft.weights.export_record import FILE, ExportRecord, Verification
 
 MODULE = "maxtext.trainers.post_train.sft.train_sft"
 LORA = {"lora.enable_lora": True, "lora.lora_rank": 4, "lora.lora_alpha": 8}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 
 EMB, HEADS, KV, HEAD, MLP, VOCAB, LAYERS = 64, 4, 2, 16, 128, 512, 28
 """28 layers: MaxText's converter takes their number from the model's name."""

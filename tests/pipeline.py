@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.maxtext import Worker
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.spec.base import Value
 from xsft.trainer.arguments import argument
 

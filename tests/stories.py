@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.replacing import replace
-from xsft.catalog.packaged import SCHEME
+from xsft.catalog.data import SCHEME
 from xsft.checks.facts import Facts
 from xsft.cluster.places import load_places
 from xsft.data.facts import TokenizerFacts

@@ -13,7 +13,7 @@ from tests.stories import FILES, NAMES, ROOT, intent_of, plans_of, spec_of, vari
 from xsft.base.names import ModeName
 from xsft.base.problems import errors_in
 from xsft.catalog import models
-from xsft.catalog.packaged import SCHEME, SHIPPED, located
+from xsft.catalog.data import SCHEME, SHIPPED, located
 from xsft.planning.steps import Plan
 from xsft.spec.reader import read_spec
 from xsft.stages.create_server import plan_serving

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 
 TINY = Path(located("xsft://tiny/tokenizer"))
 

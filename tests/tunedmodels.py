@@ -12,7 +12,7 @@ import pytest
 import yaml
 from msgspec import Struct
 
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import LocalResult, run_local
 from xsft.planning import api

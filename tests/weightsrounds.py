@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.exports import MODULE
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.checks.facts import Facts
 from xsft.planning.conversion import conversion_plan
 from xsft.spec.export_inputs import ExportSource

@@ -22,7 +22,7 @@ import openai
 import yaml
 
 from tests.hfmodels import SIZES, write_model
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 
 ROWS = 6
 """Rows of the data, which the model learns by heart."""

@@ -10,8 +10,8 @@ from xsft.catalog.cpu import GIB
 from xsft.checks.cpu_job import conversion_problems
 from xsft.planning.conversion import conversion_plan
 from xsft.spec.resolve import Run
-from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.estimates import ConversionEstimate
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from xsft.catalog.arrays import ArrayLayout, required
 from xsft.checks.export import pod_problems, weights_problems
 from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts, SavedArray
-from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.estimates import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
 
 KEYS = tuple(f"{key}={value}" for key, value in SIZES.items())

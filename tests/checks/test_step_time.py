@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.stories import intent_of, spec_of, varied
-from xsft.catalog.published import PublishedStep, published_steps
+from xsft.catalog.fit import PublishedStep, published_steps
 from xsft.checks.step_time import RunTime, published_step_s, run_time
 from xsft.records.record import MeasuredPace
 from xsft.spec.model import WorkloadSpec

@@ -13,7 +13,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.template import check
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
-from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainer.arguments import QUESTION_FORMATTER, QUESTION_TEXTS
 
 JINJA = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 QA = {"columns": ["question", "answer"], "hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train"}

@@ -15,7 +15,7 @@ from tests.control_plane.ports import free_port
 from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.base.stage import StageEnd
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.program import evaluation_argv
 from xsft.evaluation.report import EvaluationReport, from_json

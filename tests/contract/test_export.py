@@ -24,6 +24,7 @@ from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.catalog.hf_config import source_fields
+from xsft.catalog.weights import model_type
 from xsft.checks import conversion
 from xsft.checks.facts import Facts
 from xsft.environments.installed import BuiltEnvironment
@@ -37,8 +38,7 @@ from xsft.stages.export import ExportResult, ExportWork
 from xsft.stages.exported import plan_export, read_folder, sizes_in, training_of
 from xsft.stages.once import do_once
 from xsft.stages.verify import ExportShop, verify_folders, verify_logits
-from xsft.weights.engines import model_type
-from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.estimates import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import FILE, from_json, missing_files
 from xsft.weights.exporter import ExportRequest

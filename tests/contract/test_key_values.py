@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.maxtext import Worker, ask
-from xsft.catalog.key_types import LATER, key_types
+from xsft.catalog.releases import LATER, key_types
 from xsft.checks.key_values import SPLIT, misfit
 from xsft.spec.base import Value
 from xsft.trainer.arguments import argument

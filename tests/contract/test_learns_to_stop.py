@@ -11,7 +11,7 @@ from tests.localruns import local_plan
 from tests.maxtext import environment
 from tests.pipeline import with_keys
 from tests.tokenizers import tiny
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import run_local
 from xsft.machine import process

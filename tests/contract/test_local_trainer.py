@@ -180,7 +180,7 @@ def test_accumulation_fails_with_the_tunix_of_the_lock(tmp_path: Path, warm_mach
 def test_the_shipped_tokenizer_is_the_output_of_its_script(maxtext_python: Path, tmp_path: Path) -> None:
     script = Path(__file__).parent.parent / "tools" / "make_tiny_data.py"
     subprocess.run([str(maxtext_python), str(script), str(tmp_path)], check=True, capture_output=True)
-    from xsft.catalog.packaged import located
+    from xsft.catalog.data import located
 
     shipped = Path(located("xsft://tiny/tokenizer")) / "tokenizer.json"
     assert (tmp_path / "tokenizer" / "tokenizer.json").read_bytes() == shipped.read_bytes()

@@ -24,8 +24,8 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
 from xsft.spec.template import QUESTION_KEYS
+from xsft.trainer.arguments import QUESTION_TEXTS
 from xsft.trainer.maxtext import trainer_keys
-from xsft.trainer.template_keys import QUESTION_TEXTS
 
 pytestmark = pytest.mark.contract
 

@@ -15,7 +15,7 @@ import pytest
 
 import xsft
 from tests.pipeline import Pipeline
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.data.read_rows import read_rows
 from xsft.data.verdicts import row_problems
 from xsft.planning import api

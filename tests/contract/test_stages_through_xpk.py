@@ -25,7 +25,7 @@ from xsft.planning.steps import Intent, JobPlan
 from xsft.spec.stages import EvaluateStage
 from xsft.stages.export import intended_training
 from xsft.stages.exported import plan_ahead
-from xsft.weights.export_estimate import estimate_export
+from xsft.weights.estimates import estimate_export
 from xsft.weights.exporter import ExportRequest
 
 pytestmark = pytest.mark.contract

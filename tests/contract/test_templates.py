@@ -18,7 +18,7 @@ from tests.replacing import replace
 from tests.stories import ROOT, facts_for, plans_of, spec_of, varied
 from xsft.base.pointers import find_pointer
 from xsft.base.problems import errors_in
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.launcher.encoding import command_in_wrapper, kubernetes_expand
 from xsft.planning import api
 from xsft.planning.planner import make_intent
@@ -27,7 +27,7 @@ from xsft.records.jobset_paths import places
 from xsft.spec.base import Value
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.template import QUESTION_KEYS
-from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainer.arguments import QUESTION_FORMATTER, QUESTION_TEXTS
 
 pytestmark = pytest.mark.contract
 

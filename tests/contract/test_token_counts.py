@@ -11,7 +11,7 @@ import pytest
 
 import xsft
 from tests.pipeline import Pipeline
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.checks.rows import sampled_texts
 from xsft.data.tokenized import count_tokens
 from xsft.planning import api, gather

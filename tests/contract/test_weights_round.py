@@ -23,16 +23,15 @@ from uv import find_uv_bin
 
 from tests.maxtext import answer, environment
 from tests.weightsrounds import FAMILIES, KINDS, Family, question
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.catalog.releases import DEFAULT
-from xsft.catalog.weights import weights_failure
+from xsft.catalog.weights import UNLOADED, model_type, weights_failure
 from xsft.environments.ask import Interpreter
 from xsft.environments.ask import ask as ask_program
 from xsft.environments.installed import BuiltEnvironment
 from xsft.environments.uv import uv_environment
 from xsft.machine.paths import own_cache
-from xsft.weights.engines import UNLOADED, model_type
-from xsft.weights.export_verification import LOGITS_BOUNDS
+from xsft.weights.export_record import LOGITS_BOUNDS
 from xsft.workers.rope_spellings import with_both_spellings
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]

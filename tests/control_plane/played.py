@@ -20,8 +20,7 @@ from tests.stories import ROOT
 from xsft.base.result_record import to_json
 from xsft.environments.installed import BuiltEnvironment
 from xsft.records.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
-from xsft.weights.export_record import FILE, ExportRecord
-from xsft.weights.export_verification import Verification
+from xsft.weights.export_record import FILE, ExportRecord, Verification
 
 STEPS = 60
 EVALUATE = {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "is 2"}], "limit_s": 1800}

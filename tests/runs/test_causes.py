@@ -57,7 +57,7 @@ from xsft.runs.cause_rule import Cause, Explanation
 from xsft.runs.causes import explain_state, found_of, words
 from xsft.runs.classify import classify
 from xsft.runs.rules import groups
-from xsft.trainer.killed import TRAINER, killed_text
+from xsft.trainer.kernel_kills import TRAINER, killed_text
 
 RULES = tuple(rule for group in groups() for rule in group)
 

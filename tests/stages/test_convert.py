@@ -32,10 +32,10 @@ from xsft.spec.conversion_record import FILE, from_json
 from xsft.stages.convert import Conversion, ConversionResult, bytes_done, lacks
 from xsft.stages.convert_here import look
 from xsft.stages.once import do_once
-from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import ArraysDone, ConversionEvent, ConversionPhase
-from xsft.weights.converted import writes
+from xsft.weights.estimates import ConversionEstimate
+from xsft.weights.newest import writes
 
 pytestmark = pytest.mark.loopback
 

@@ -18,7 +18,7 @@ from xsft.catalog.fit import row_keys
 from xsft.environments import environments
 from xsft.fit.cache import FitCache
 from xsft.fit.compile import CompileShop, compile_step
-from xsft.fit.memory import needed_gib
+from xsft.fit.reserved_memory import needed_gib
 from xsft.fit.trainer_step import step_to_compile
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal
 from xsft.machine.process import own_environment

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.trainer.kernel_kills import kernel_said, signal_text, true_status
-from xsft.trainer.killed import KILLED, TRAINER, killed_text
+from xsft.trainer.kernel_kills import TRAINER, TRAINER_KILLED, kernel_said, killed_text, signal_text, true_status
 
 OOM = "Out of memory: Killed process 4711 (python3) total-vm:21GB, anon-rss:14GB, oom_score_adj:0"
 IN_A_GROUP = "Memory cgroup out of memory: Killed process 42 (python) total-vm:2GB"
@@ -40,7 +39,7 @@ def test_kernel_said_accepts_the_log_of_this_kernel() -> None:
 
 def test_killed_text_names_the_signal_the_memory_and_the_kernel_log() -> None:
     assert killed_text(TRAINER, memory_bytes=4 * 10**9, kernel=OOM) == (
-        f"{KILLED}: out of memory: {OOM}; this machine has 4.0 GB of memory"
+        f"{TRAINER_KILLED}: out of memory: {OOM}; this machine has 4.0 GB of memory"
     )
     assert "sudo dmesg" in killed_text("to_maxtext", memory_bytes=None, kernel=None)
 

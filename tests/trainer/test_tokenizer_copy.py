@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.everything import everything
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.checks.facts import Facts
 from xsft.spec.resolve import Run, resolve
 from xsft.trainer.maxtext import trainer_argv, trainer_keys

@@ -8,7 +8,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from xsft.weights.export_verification import LOGITS_BOUNDS, LogitsVerdict
+from xsft.weights.export_record import LOGITS_BOUNDS, LogitsVerdict
 from xsft.workers.export_judging import (
     base_problems,
     config_problems,

@@ -1,4 +1,5 @@
-"""Memory on the chip: the TPU compiler's verdicts for compiled runs, and a lower bound for all others. Pure.
+"""Memory on the chip: the TPU compiler's verdicts for compiled runs, and a lower bound for all others. Step times that
+others measured and published. Pure.
 
 source: ahead-of-time compilation on v6e, see fit.toml. The bound leaves out activations, so it can reject a run but
 never accept one.
@@ -248,3 +249,23 @@ def _normal(value: object) -> object:
         lowered = value.lower()
         return {"true": True, "false": False}.get(lowered, value)
     return float(value) if isinstance(value, int) else value
+
+
+class PublishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One published run; published.toml names the source."""
+
+    id: str
+    model: str
+    tpu_type: str
+    num_slices: int
+    tokens: int
+    """Per device and step."""
+    step_s: float
+    """Measured, seconds."""
+    source: str
+
+
+@cache
+def published_steps() -> tuple[PublishedStep, ...]:
+    """Return all of them. They are not made by `msgspec.convert`: it crashes when two threads first need one type."""
+    return tuple(PublishedStep(**row) for row in toml("published.toml")["runs"])

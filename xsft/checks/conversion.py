@@ -9,11 +9,11 @@ from typing import Any
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.hf_config import computed_fields
+from xsft.catalog.weights import model_type
 from xsft.checks.facts import Facts
 from xsft.checks.model import ONE_MORE
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.weights.engines import model_type
 
 UNKNOWN = "access, the revision, whether it has safetensors, whether they are quantised, and its vocabulary"
 """Facts that only the hub's answer gives."""

@@ -9,8 +9,8 @@ from xsft.base.names import job_name_limit
 from xsft.base.problems import Problem, error
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
 from xsft.spec.resolve import Run
-from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.estimates import ConversionEstimate
 
 CONVERSION_MEMORY = LateProblem(id="conversion-memory")
 CONVERSION_ON_TPU = LateProblem(id="conversion-on-tpu")

@@ -15,7 +15,7 @@ from xsft.spec.facts import CheckpointFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
 from xsft.weights.checkpoint_compare import is_adapter, mismatch, models, weights
-from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.estimates import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
 
 EXPORT_MACHINE = LateProblem(id="export-machine")

@@ -10,8 +10,7 @@ import operator
 from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, error
-from xsft.catalog.key_types import KeyType, key_types
-from xsft.catalog.releases import DEFAULT
+from xsft.catalog.releases import DEFAULT, KeyType, key_types
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import number

@@ -34,7 +34,7 @@ GIB = 2**30
 ASK_COMPILER = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
 SURE_SHARE = 0.85
 """An estimate of at most this share of the chip is within the compiler's limit: the estimate errs by -12 to +48 %
-(fit/estimate.py)."""
+(fit/trainer_step.py)."""
 SHORTER = "Shorten max_target_length or add a slice, or try a few steps first."
 NEAREST = "`xsft fit FILE --search` finds the nearest configuration that fits."
 SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"

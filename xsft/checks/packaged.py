@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, error
-from xsft.catalog.packaged import SCHEME, SHIPPED
+from xsft.catalog.data import SCHEME, SHIPPED
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.spec.base import Value

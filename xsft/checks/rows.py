@@ -16,8 +16,8 @@ from xsft.data.passes import Split
 from xsft.data.verdicts import Round, length_problems, row_problems, texts_of
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
+from xsft.trainer.arguments import QUESTION_FORMATTER, QUESTION_TEXTS
 from xsft.trainer.chat import TemplateFailed, renderer
-from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 from xsft.trainer.trainer import trainer_of
 from xsft.workers.row_rules import ROLES, RenderMessages, RowRules, judge_row
 

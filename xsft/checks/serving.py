@@ -8,7 +8,7 @@ from xsft.base.names import job_name_limit, stage_name
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.models import context_length
 from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
-from xsft.catalog.weights import weights_failure
+from xsft.catalog.weights import UNLOADED, model_type, weights_failure
 from xsft.checks.facts import Facts
 from xsft.evaluation.trainer_plan import incomparable
 from xsft.image.reference import is_pinned
@@ -17,7 +17,6 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.serving_inputs import BUCKET
 from xsft.spec.stages import ServeStage
-from xsft.weights.engines import UNLOADED, model_type
 
 EXAMPLE = "vllm/vllm-tpu@sha256:…"
 

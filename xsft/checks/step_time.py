@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from xsft.catalog.fit import PublishedStep, published_steps
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.models import model as catalog_model
-from xsft.catalog.published import PublishedStep, published_steps
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.checks.values import is_on, number
 from xsft.fit.step import target_length

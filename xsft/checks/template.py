@@ -21,8 +21,8 @@ from xsft.checks.values import is_on, same
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
+from xsft.trainer.arguments import QUESTION_FORMATTER, QUESTION_TEXTS
 from xsft.trainer.chat import fault, syntax_fault
-from xsft.trainer.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
 PROMPT, COMPLETION, SEPARATOR = (f"{QUESTION_TEXTS}.{key}" for key in QUESTION_KEYS)

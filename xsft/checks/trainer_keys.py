@@ -14,8 +14,7 @@ from xsft.checks.values import is_on, same, texts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.template import WHERE as TEMPLATE
-from xsft.trainer.arguments import argument
-from xsft.trainer.template_keys import template_keys
+from xsft.trainer.arguments import argument, template_keys
 from xsft.trainer.trainer import trainer_of
 
 FIELD_OF: Mapping[str, str] = MappingProxyType(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem, error, note
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.data.facts import DataFacts, KeyRule, SampledRow
 from xsft.data.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.data.kinds import clash_in

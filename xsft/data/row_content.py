@@ -9,7 +9,7 @@ from collections.abc import Callable
 import google_crc32c
 from msgspec.structs import replace
 
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.data.read_rows import matching_files
 from xsft.data.row_files import RowFile, content_of, local_file
 from xsft.machine.byte_progress import ByteProgress, pieces_of

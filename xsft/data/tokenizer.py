@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from xsft.base.problems import Problem, error
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.data.facts import TokenizerFacts
 from xsft.trainer.local import is_local
 

@@ -8,7 +8,7 @@ from xsft.base.amounts import counted_text
 from xsft.base.names import stage_name
 from xsft.base.problems import Problem, error, errors_in, warning
 from xsft.base.stage import StagePlan
-from xsft.catalog.packaged import located_in
+from xsft.catalog.data import located_in
 from xsft.catalog.releases import DEFAULT
 from xsft.evaluation.inputs import Conversation, EvaluationInputs, directory_of, turn
 from xsft.evaluation.plan import EvaluationPlan

@@ -18,7 +18,7 @@ from xsft.fit.alternatives import Alternative
 from xsft.fit.verdict import DoesNotFit, Fits, Marginal, Verdict
 
 HOPELESS = 1.5
-"""An estimate of so many times the chip is not compiled; the estimate errs by half at most (fit/estimate.py)."""
+"""An estimate of so many times the chip is not compiled; the estimate errs by half at most (fit/trainer_step.py)."""
 HEADROOM = 0.95
 """After an alternative that is neither refused nor fits, the estimate of the next one must be smaller by this
 factor."""

@@ -12,7 +12,7 @@ from msgspec import convert
 
 from xsft.base.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
 from xsft.base.problems import error
-from xsft.catalog.packaged import located_in
+from xsft.catalog.data import located_in
 from xsft.data.examples import Vocabulary
 from xsft.data.passes import DataPass, PassAnswers, PassRead
 from xsft.environments.ask import Interpreter, ProgramFailed, ask

@@ -10,8 +10,7 @@ from xsft.launch.local_watch import AttemptWatch, TrainerEnd
 from xsft.records.record import Attempt
 from xsft.runs.failures import reason
 from xsft.runs.worth import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
-from xsft.trainer.kernel_kills import signal_text
-from xsft.trainer.killed import TRAINER
+from xsft.trainer.kernel_kills import TRAINER, signal_text
 
 DONE = TrainerEnd(outcome="completed")
 

@@ -19,9 +19,8 @@ from xsft.records.record import Outcome, Record
 from xsft.records.resumption import merge_losses
 from xsft.runs.receipt import ReceiptFold
 from xsft.trainer.lines import SaveFinished, ShapePadding, Step, TrainerEvent, TrainingAborted, trainer_event
-from xsft.trainer.losses import LossFold
+from xsft.trainer.losses import LossFold, Tally
 from xsft.trainer.progress import Progress
-from xsft.trainer.tally import Tally
 
 TAIL_LINES = 2000
 """Lines kept to explain a failure; a traceback through JAX has several hundred."""

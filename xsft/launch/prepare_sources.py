@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.data.preparation import RowSource
 from xsft.machine.byte_progress import ByteProgress, pieces_of
 from xsft.trainer.local import FILE_FORMATS

@@ -17,7 +17,7 @@ from xsft.planning.steps import Plan
 from xsft.records.record_files import record_store
 from xsft.runs.failures import NO_ROWS
 from xsft.runs.pictures import loss_picture
-from xsft.trainer.killed import KILLED, LESS
+from xsft.trainer.kernel_kills import LESS, TRAINER_KILLED
 
 LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
 
@@ -83,7 +83,7 @@ def next_step(result: LocalResult) -> str:
             change = "set data.num_epoch higher, or train.steps lower, and submit it again under the same name"
             again = "without this it would read the same rows from the first one"
             return f"{change}; {again}; {log}"
-        case _ if (result.reason or "").startswith(KILLED):
+        case _ if (result.reason or "").startswith(TRAINER_KILLED):
             return f"{LESS} {log}"
         case _ if result.reason == NO_ROWS:
             return f"{LOOK_AT_THE_DATA}; {log}"

@@ -18,9 +18,8 @@ from xsft.spec.conversion_inputs import ConversionInputs
 from xsft.spec.conversion_record import ConversionRecord
 from xsft.spec.resolve import Mode, Run
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
-from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
-from xsft.weights.export_estimate import ExportEstimate
+from xsft.weights.estimates import ConversionEstimate, ExportEstimate
 from xsft.weights.export_plan import ExportPlan
 
 SCRATCH = "/xsft-scratch"

@@ -7,8 +7,8 @@ from xsft.checks.facts import Facts
 from xsft.spec.facts import TriesFacts
 from xsft.spec.resolve import Run
 from xsft.trainer.conversion import conversion_argv, loads_lazily
-from xsft.weights.conversion_estimate import estimate
 from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.estimates import estimate
 
 STAGE = "convert"
 

@@ -20,11 +20,10 @@ from requests.exceptions import Timeout
 from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem, error
 from xsft.base.secrets import hold_secret
-from xsft.catalog.hf_config import source_fields
+from xsft.catalog.hf_config import quantisation_evidence, source_fields
 from xsft.machine.http_session import Session
 from xsft.spec.conversion_inputs import BRANCH, ConversionSource, is_commit
 from xsft.spec.facts import SourceFacts
-from xsft.weights.quantized import quantisation_evidence
 from xsft.weights.weights_folder import CONFIG, INDEX, SINGLE, vocabulary
 
 ENDPOINT = "https://huggingface.co"

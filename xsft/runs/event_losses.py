@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from xsft.machine.regular import read_bytes
-from xsft.trainer.event_file import event_losses
-from xsft.trainer.tensorboard import tensorboard_folder
+from xsft.trainer.tensorboard import event_losses, tensorboard_folder
 
 MAX_BYTES = 256 * 1024 * 1024
 """Limit of a file; a step writes about 2 KB."""

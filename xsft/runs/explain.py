@@ -18,7 +18,7 @@ from xsft.runs.folding import FoldedRun
 from xsft.runs.lookup import one_run, silent
 from xsft.runs.rows import Row, row_of
 from xsft.runs.run_access import RunAccess
-from xsft.trainer.plain import bare_text
+from xsft.trainer.lines import bare_text
 
 ReadEvidence = Callable[[FoldedRun], Evidence]
 """Return all evidence that may explain the run. What cannot be read is None in it; raises nothing for that."""

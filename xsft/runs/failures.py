@@ -10,8 +10,8 @@ from msgspec import Struct
 from xsft.cluster.evidence import Diagnosis
 from xsft.runs.cause_rule import Rule
 from xsft.runs.rules import log_rules
+from xsft.trainer.lines import plain_line
 from xsft.trainer.log_end import PREFIX, LogEnd, log_end, records
-from xsft.trainer.plain import plain_line
 
 MAX_LINE = 400
 """Maximum characters of a quoted line."""

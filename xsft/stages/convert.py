@@ -30,9 +30,9 @@ from xsft.records import CONVERSION_KEY
 from xsft.records.record import Record
 from xsft.spec.conversion_record import FILE, ConversionRecord
 from xsft.stages.once import Attempt, JobEnd, JobResult, shortages
-from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import BytesDone, ConversionEvent, conversion_event
+from xsft.weights.estimates import ConversionEstimate
 
 LOOK_EVERY_S = 0.5
 """Seconds between checks of the bytes written."""

@@ -21,6 +21,7 @@ from xsft.base.errors import EnvironmentMissing
 from xsft.base.problems import Problem
 from xsft.base.result_record import to_json
 from xsft.base.stage import StageFound
+from xsft.catalog.weights import model_type
 from xsft.environments.ask import PROGRAMS
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.environments import engine_environment, maxtext_machine
@@ -44,10 +45,8 @@ from xsft.stages.exported import plan_export
 from xsft.stages.once import Attempt, JobEnd, JobResult, do_once, shortages
 from xsft.stages.served_model import refuse_unreadable
 from xsft.stages.verify import ExportShop, environment, logits_notes, reads_bucket, verify_logits, with_logits
-from xsft.weights.engines import model_type
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE
-from xsft.weights.export_verification import PROCESS_BYTES, Verification, logits_memory, verification_text
+from xsft.weights.export_record import FILE, PROCESS_BYTES, Verification, logits_memory, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
 BUCKET = "gs://"

@@ -30,7 +30,7 @@ from xsft.spec.stages import EvaluateStage
 from xsft.stages.evaluation_end import is_measured
 from xsft.stages.exported import is_exported
 from xsft.weights.conversion_plan import ConversionPlan
-from xsft.weights.export_estimate import estimate_export
+from xsft.weights.estimates import estimate_export
 from xsft.weights.export_plan import ExportPlan
 
 NOT_ITS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "pathways", "name", "model.tokenizer")

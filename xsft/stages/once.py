@@ -35,7 +35,7 @@ from xsft.machine.lock_holder import is_held
 from xsft.machine.memory import memory_bytes
 from xsft.machine.pid_namespace import refuse_where_harmful
 from xsft.records.record import Outcome, Record
-from xsft.weights.export_verification import Verification
+from xsft.weights.export_record import Verification
 
 P = TypeVar("P")
 """Plan of a job."""

@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.base.errors import UsageError
+from xsft.catalog.weights import UNLOADED
 from xsft.environments.installed import BuiltEnvironment
 from xsft.machine.regular import read_bytes
 from xsft.stages.exported import read_folder
-from xsft.weights.engines import UNLOADED
 from xsft.workers.export_judging import read_headers
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")

@@ -10,6 +10,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.base.errors import RunFailed
+from xsft.catalog.weights import UNLOADED, model_type
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, program_environment
@@ -22,9 +23,8 @@ from xsft.spec.keypath import printable
 from xsft.stages.exported import read_folder
 from xsft.stages.served_model import reads_type
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
-from xsft.weights.engines import UNLOADED, model_type
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_verification import LOGITS_BOUNDS, LogitsVerdict, Verification, logits_memory
+from xsft.weights.export_record import LOGITS_BOUNDS, LogitsVerdict, Verification, logits_memory
 from xsft.weights.exporter import COMPARER, comparison_job, forward_argv, logits_argv, merged_dtype
 from xsft.workers.export_judging import judged, logits_problems
 

@@ -1,4 +1,5 @@
-"""Determines whether a signal ended a program, and what this machine's kernel logged about it."""
+"""Determines whether a signal ended a program, and what this machine's kernel logged about it; the message for
+a killed program, and the next step for a trainer."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from pathlib import Path
 
 from xsft.machine.memory import memory_bytes
 from xsft.machine.watched_process import SIGNALS_FROM
-from xsft.trainer.killed import killed_text
 
 KILLED = SIGNALS_FROM + signal.SIGKILL
 SWALLOWED = re.compile(r"^unshare: .+: .+$")
@@ -77,3 +77,24 @@ def _records() -> Iterator[str]:
         return
     finally:
         os.close(handle)
+
+
+TRAINER = "the trainer"
+TRAINER_KILLED = f"{TRAINER} was killed (SIGKILL)"
+"""Start of the text for a trainer; a rule of `xsft why` looks for it."""
+LESS = (
+    "Reduce its memory use (train.max_target_length, train.per_device_batch_size or a smaller model) or free "
+    "memory, and submit it again."
+)
+
+
+def killed_text(program: str, *, memory_bytes: int | None, kernel: str | None) -> str:
+    """Return the message for a killed program. `kernel`: the kernel's message of an out-of-memory kill, if it was
+    read.
+    """
+    machine = f"this machine has {memory_bytes / 1e9:.1f} GB of memory" if memory_bytes else ""
+    killed = f"{program} was killed (SIGKILL)"
+    if kernel:
+        return "; ".join(part for part in (f"{killed}: out of memory: {kernel}", machine) if part)
+    usual = "by an unknown process; usually the kernel does it when memory runs out (check `sudo dmesg`)"
+    return "; ".join(part for part in (f"{killed}: {usual}", machine) if part)

@@ -5,18 +5,17 @@ Keys have the order of the multi-host tutorial, so that a plan can be compared w
 
 from __future__ import annotations
 
-from xsft.catalog.packaged import located_in
+from xsft.catalog.data import located_in
 from xsft.catalog.releases import Release, key_ok
 from xsft.spec.base import Keys
 from xsft.spec.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Data
 from xsft.spec.template import Template
-from xsft.trainer.arguments import argument
+from xsft.trainer.arguments import argument, template_keys
 from xsft.trainer.conversion import conversion_argv as conversion_argv  # noqa: PLC0414 -- its answer as a trainer
 from xsft.trainer.local import local_env
 from xsft.trainer.shuffling import SEED, first_seed
-from xsft.trainer.template_keys import template_keys
 from xsft.trainer.tokenizer_copy import copy_arguments, copy_of
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
 

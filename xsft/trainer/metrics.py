@@ -17,8 +17,8 @@ from math import isfinite
 from typing import Any
 
 from xsft.trainer.lines import Step
+from xsft.trainer.losses import Tally
 from xsft.trainer.progress import Progress, middle
-from xsft.trainer.tally import Tally
 
 FOLDER = "metrics"
 LOSS = "learning/loss"

@@ -29,8 +29,7 @@ from xsft.trainer.lines import (
     TrainingAborted,
     trainer_event,
 )
-from xsft.trainer.losses import LossFold
-from xsft.trainer.tally import Tally
+from xsft.trainer.losses import LossFold, Tally
 
 Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from xsft.catalog.packaged import located
+from xsft.catalog.data import located
 from xsft.spec.resolve import Run
 
 FOLDER = "/tmp/xsft-tokenizer"  # noqa: S108 - in a container, which holds one run

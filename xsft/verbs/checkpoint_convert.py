@@ -20,8 +20,8 @@ from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cpu_job_request, refuse_timeout_alone, report_cpu_job
-from xsft.weights.conversion_estimate import ConversionEstimate
 from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.estimates import ConversionEstimate
 
 
 class ConversionDocument(

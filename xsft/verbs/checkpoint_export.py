@@ -21,7 +21,7 @@ from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cpu_job_request, refuse_timeout_alone, report_cpu_job
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_verification import Verification, verification_text
+from xsft.weights.export_record import Verification, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
 WORKLOADS = (".yaml", ".yml")

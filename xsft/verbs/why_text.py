@@ -8,7 +8,7 @@ from xsft.cluster.evidence import Evidence
 from xsft.runs.cause_rule import Cause
 from xsft.runs.failing import first_failure, place
 from xsft.spec.keypath import printable
-from xsft.trainer.plain import bare_text
+from xsft.trainer.lines import bare_text
 
 
 def cause_lines(cause: Cause) -> Iterator[str]:

@@ -13,7 +13,7 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -268,3 +268,33 @@ def _sizes(shape: object) -> tuple[int, ...] | None:
         return None
     sizes = tuple(n for n in shape if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < MAX_SIZE)
     return sizes if len(sizes) == len(shape) else None
+
+
+TEMPORARY = ".orbax-checkpoint-tmp"
+"""Part of the name of a folder that is being written, or whose writer was killed."""
+COMMITTED = "commit_success.txt"
+"""Marker written last in buckets, where folders cannot be renamed."""
+
+
+def interrupted(path: str) -> str | None:
+    """Return why a checkpoint at this path is incomplete; None if its name does not show it."""
+    part = next((part for part in path.split("/") if TEMPORARY in part), None)
+    return None if part is None else f"{part} is a temporary folder of an interrupted save"
+
+
+def uncommitted(step_metadata: Mapping[str, Any]) -> bool:
+    """Return whether the step lacks its commit time, which Orbax writes last; False without the file."""
+    return "commit_timestamp_nsecs" in step_metadata and not step_metadata["commit_timestamp_nsecs"]
+
+
+def missing_arrays(arrays: Sequence[SavedArray], names: Collection[str], *, ocdbt: bool | None) -> str | None:
+    """Return the first difference between its own list of arrays and the folder, or None. `names`: with OCDBT all
+    entries of the folder, else the folders that contain an array's own file.
+    """
+    if ocdbt:
+        return None if OCDBT_MANIFEST in names else f"{OCDBT_MANIFEST} is missing, which is written last"
+    folders = {name.rstrip("/") for name in names}
+    absent = [name for array in arrays if (name := ".".join(array.path)) not in folders]
+    if not absent:
+        return None
+    return f"{len(absent)} of {len(arrays)} arrays are missing or have no {' or '.join(OWN)}, e.g. {absent[0]}"

@@ -9,8 +9,8 @@ from msgspec import Struct
 from xsft.spec.conversion_inputs import ConversionInputs, items
 from xsft.spec.conversion_record import ConversionRecord
 from xsft.trainer.arguments import argument
-from xsft.weights.conversion_estimate import ConversionEstimate
-from xsft.weights.export_verification import ALL_BELOW_BYTES, SAMPLE
+from xsft.weights.estimates import ConversionEstimate
+from xsft.weights.export_record import ALL_BELOW_BYTES, SAMPLE
 
 SOURCE = "xsft.workers.compare_source"
 """Program that answers `source_job`."""

@@ -7,13 +7,105 @@ after the verification.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import msgspec
-from msgspec import field
+from msgspec import Struct, field
 
 from xsft.base.result_record import ResultRecord, decode_record
-from xsft.weights.export_verification import Verification
+
+ALL_BELOW_BYTES = 20 * 10**9
+"""Below this size of the checkpoint the values of all tensors are compared."""
+SAMPLE = 64
+"""Slices that are compared of a larger one, chosen by chance."""
+LOGITS_BOUNDS: Mapping[str, float] = MappingProxyType({"float32": 2.0**-12, "bfloat16": 2.0**-11})
+"""Largest difference of a position's logits, relative to its greatest one, by the data type of the weights. Both sides
+compute in float32. Measured: 5e-5 for the true sizes of llama3.1, qwen2.5 and gpt-oss, between right readers 1e-4; a
+wrong layout or position embedding gives 1e-2 to 1."""
+
+
+LOGITS_FACTOR = 2.5
+"""Memory of a comparison of logits, relative to the weights in float32: the model, and a copy while it is read."""
+PROCESS_BYTES = 2**30
+"""Bytes of Python, JAX and MaxText without any weights."""
+
+
+def logits_memory(weights_bytes: int | None) -> int | None:
+    """Return the bytes that comparing logits takes, for weights of two bytes each; None if their size is unknown. Both
+    engines compute in float32."""
+    return None if weights_bytes is None else int(weights_bytes * 2 * LOGITS_FACTOR) + PROCESS_BYTES
+
+
+class LogitsVerdict(Struct, frozen=True, kw_only=True):
+    """A comparison of the checkpoint's logits in MaxText with the export's in the engine, both in float32."""
+
+    greatest_difference: float
+    greatest_logit: float
+    positions: int
+    """Token positions compared."""
+    same_argmax: int
+    """Positions at which both choose the same token."""
+    engine: str
+    """Name and version."""
+
+    differing: int = 0
+    """Positions whose logits differ by more than the bound."""
+    worst: tuple[str, ...] = ()
+    """The positions that differ most, with the difference relative to the greatest logit."""
+    unloaded: str = ""
+    """Why the engine could not load the export, in its own words."""
+
+    @property
+    def relative(self) -> float:
+        return self.greatest_difference / self.greatest_logit if self.greatest_logit else float("inf")
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """The checks that were done, and the errors that they found."""
+
+    problems: tuple[str, ...] = ()
+    """Errors; empty if the export equals the checkpoint."""
+    tensors: int = 0
+    """In the safetensors headers."""
+    compared: int = 0
+    """Tensors of which every value was compared."""
+    sampled: bool = False
+    """Whether only a part was compared, because the model is large."""
+    trained: int | None = None
+    """Tensors that the training may change; None if the base was not compared."""
+    changed: int | None = None
+    """Compared tensors that differ from the base."""
+    base: str = ""
+    """Why the base was not compared; empty if it was."""
+    config: str = ""
+    """Why config.json is the exporter's; empty if it is the source model's."""
+    logits: LogitsVerdict | None = None
+    logits_skipped: str = ""
+    """Why logits were not compared."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+
+def verification_text(verified: Verification | None) -> str:
+    """Return the verification as text for people."""
+    if verified is None:
+        return "its record contains no verification"
+    sampled = " (chosen by chance)" if verified.sampled else ""
+    base = (
+        f"{verified.changed} of {verified.trained} trained ones differ from the base"
+        if verified.trained
+        else verified.base
+    )
+    logits = verified.logits
+    agree = f"; logits agree to {logits.relative:.1e} of the greatest" if logits else ""
+    skipped = f"; {verified.logits_skipped}" if verified.logits_skipped else ""
+    config = f"; config.json is MaxText's: {verified.config}" if verified.config else ""
+    compared = f"{verified.compared} of {verified.tensors} tensors{sampled} equal the checkpoint"
+    return f"{compared}; {base}{agree}{skipped}{config}"
+
 
 FILE = "xsft/export.json"
 MAX_BYTES = 8 << 20

@@ -22,7 +22,7 @@ from xsft.spec.loader import load_yaml
 from xsft.trainer.arguments import argument
 from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_verification import ALL_BELOW_BYTES, SAMPLE
+from xsft.weights.export_record import ALL_BELOW_BYTES, SAMPLE
 from xsft.weights.lora_exporter import PROGRAM as LORA_PROGRAM
 
 STAGE = "export"

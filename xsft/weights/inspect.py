@@ -9,8 +9,8 @@ from xsft.records.record_files import RecordStore
 from xsft.spec.conversion_record import FILE, MAX_BYTES, from_json
 from xsft.weights import export_record
 from xsft.weights.checkpoint_report import CheckpointReport, Writer, export_report, report_of
-from xsft.weights.converted import conversion_of, source_of
 from xsft.weights.export_record import ExportRecord
+from xsft.weights.newest import conversion_of, source_of
 from xsft.weights.read_checkpoint import read_checkpoint
 
 SAMPLED = 64

@@ -7,8 +7,7 @@ from typing import Any
 
 from xsft.machine.storage import Storage
 from xsft.spec.facts import CheckpointFacts
-from xsft.weights.checkpoint_files import METADATA, STEP_METADATA
-from xsft.weights.checkpoint_whole import COMMITTED, interrupted, uncommitted
+from xsft.weights.checkpoint_files import COMMITTED, METADATA, STEP_METADATA, interrupted, uncommitted
 from xsft.weights.read_arrays import json_at
 
 ITEMS = ("items/", "model_params/")

@@ -19,10 +19,11 @@ from xsft.weights.checkpoint_files import (
     flag,
     infer_scan_axis,
     infer_scan_layers,
+    interrupted,
+    missing_arrays,
     parse_json,
     recorded_scan,
 )
-from xsft.weights.checkpoint_whole import interrupted, missing_arrays
 from xsft.weights.near import absent_checkpoint, no_commit, step_folder
 from xsft.weights.read_arrays import MAX_METADATA, ReadArrays, json_at, read_arrays
 

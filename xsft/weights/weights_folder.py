@@ -18,11 +18,10 @@ from msgspec import Struct
 
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, error
-from xsft.catalog.hf_config import source_fields
+from xsft.catalog.hf_config import quantisation_evidence, sections, source_fields
 from xsft.machine.files import system_words, write_private
 from xsft.machine.regular import open_regular, read_bytes
 from xsft.spec.facts import SourceFacts
-from xsft.weights.quantized import quantisation_evidence, sections
 
 WHERE = "model.hf.repo"
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", ".safetensors"

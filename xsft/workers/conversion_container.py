@@ -79,7 +79,7 @@ def outcome_of(*, status: int, stopped_by: str, whole: bool) -> dict[str, Any]:
 
 
 def is_committed(place: BucketPlace | FolderPlace, checkpoint: str) -> bool:
-    """Return whether the save was committed, as `xsft.weights.checkpoint_whole` tells it."""
+    """Return whether the save was committed, as `xsft.weights.checkpoint_files` tells it."""
     step = checkpoint.rpartition("/")[0]
     if place.read(f"{checkpoint}/_METADATA") is None:
         return False

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xsft.weights.quantized import quantisation_evidence
+from xsft.catalog.hf_config import quantisation_evidence
 
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.trainer.lines import Step
-from xsft.trainer.tally import Tally
+from xsft.trainer.losses import Tally
 
 NOTHING = Step(step=0, loss=0.0, target_tokens=0)
 WELL = Step(step=0, loss=2.5, target_tokens=84)

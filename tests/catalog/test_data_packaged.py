@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.make_tiny_data import ROWS, rows_text, tokenizer_config
-from xsft.catalog.packaged import SHIPPED, located
+from xsft.catalog.data import SHIPPED, located
 
 
 @pytest.mark.parametrize("name", SHIPPED)

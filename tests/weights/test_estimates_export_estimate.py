@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tests.spec.test_export_inputs import INPUTS
-from xsft.weights.export_estimate import FACTOR, FILES_BYTES, PROCESS_BYTES, estimate_export
+from xsft.weights.estimates import FACTOR, FILES_BYTES, PROCESS_BYTES, estimate_export
 
 BILLION = 10**9
 

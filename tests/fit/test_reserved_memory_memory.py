@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from xsft.fit.memory import StartNow, TooLittleMemory, WaitForOthers, admission, needed_gib
+from xsft.fit.reserved_memory import StartNow, TooLittleMemory, WaitForOthers, admission, needed_gib
 
 
 def test_memory_for_a_compilation_depends_on_the_model() -> None:

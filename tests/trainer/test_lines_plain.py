@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.trainer.plain import plain_line
+from xsft.trainer.lines import plain_line
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.catalog.models import model, names
-from xsft.weights.engines import model_type
+from xsft.catalog.weights import model_type
 
 
 def test_every_exportable_model_except_mistral_has_a_type() -> None:

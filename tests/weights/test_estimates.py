@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource
-from xsft.weights.conversion_estimate import GIB, estimate
+from xsft.weights.estimates import GIB, estimate
 
 
 def _inputs(model: str, **keys: int) -> ConversionInputs:
