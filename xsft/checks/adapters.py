@@ -30,26 +30,26 @@ WHERE = "lora.restore_path"
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
-    found = facts.adapters
+    stored = facts.adapters
     yield from _check_module_path(run, keys, facts)
     yield from _check_mask(run, keys, facts)
     if run.adapters is None:
         return
-    if found is None:
+    if stored is None:
         if run.adapters.startswith("gs://"):
             yield _adapters_unread(f"{run.adapters} was not read. {UNKNOWN}")
         return
-    match found.status:
+    match stored.status:
         case "read":
-            yield from _compare_adapters(run, keys, found, facts)
+            yield from _compare_adapters(run, keys, stored, facts)
         case "torn":
             fix = "Use another step of that run; `xsft checkpoint inspect` shows which one is complete."
-            yield error("lora-restore-torn", WHERE, f"{run.adapters} is incomplete: {found.detail}.", fix)
+            yield error("lora-restore-torn", WHERE, f"{run.adapters} is incomplete: {stored.detail}.", fix)
         case "missing" | "not-a-checkpoint":
-            fix = right_level(found, WHERE)
-            yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {found.detail}.", fix)
+            fix = right_level(stored, WHERE)
+            yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {stored.detail}.", fix)
         case "unreadable":
-            yield _adapters_unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}")
+            yield _adapters_unread(f"{run.adapters} could not be read: {stored.detail.rstrip('.')}. {UNKNOWN}")
 
 
 def _check_module_path(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -62,13 +62,13 @@ def _check_module_path(run: Run, keys: Mapping[str, Value], facts: Facts) -> Ite
     names = [name.split(".") for name in model.arrays] if model else []
     paths = {"/".join(parts[:end]) for parts in names for end in range(1, len(parts) + 1)}
     try:
-        found = matching_texts(path, paths, whole=True)
+        matching = matching_texts(path, paths, whole=True)
     except ValueError as invalid:
         yield error("lora-module-none", where, f"{invalid}.", "Correct the regular expression.")
         return
-    if found is None:
+    if matching is None:
         yield error("lora-module-none", where, f"Matching {path!r} {TOO_LONG}", "Simplify the regular expression.")
-    elif paths and not found:
+    elif paths and not matching:
         kernels = sorted("/".join(parts[:-1]) for parts in names if parts[-1] == "kernel")
         message = f"{path!r} matches no module of {run.spec.model.name}: MaxText stops with `no LoRA parameters found`."
         fix = f"Match whole paths, such as {kernels[0]}, or remove it if MaxText has a pattern for the model."
@@ -106,14 +106,14 @@ def _adapters_unread(message: str) -> Problem:
     return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
 
 
-def _compare_adapters(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
-    held = _adapter_pairs(found.arrays)
-    if kind(found.arrays) != "adapters":
+def _compare_adapters(run: Run, keys: Mapping[str, Value], stored: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
+    pairs = _adapter_pairs(stored.arrays)
+    if kind(stored.arrays) != "adapters":
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
         yield error("lora-restore-path", WHERE, f"{run.adapters} holds no LoRA adapters.", fix)
         return
-    yield from _check_rank(run, keys, held)
-    yield from _modules(run, keys, held, _adapted_arrays(run, keys, facts))
+    yield from _check_rank(run, keys, pairs)
+    yield from _modules(run, keys, pairs, _adapted_arrays(run, keys, facts))
 
 
 class _AdapterPair(Struct, frozen=True, kw_only=True):
@@ -142,13 +142,13 @@ def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _AdapterPair]:
     return {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
 
 
-def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _AdapterPair]) -> Iterator[Problem]:
-    wanted = number(keys.get("lora.lora_rank", 0))
-    ranks = sorted({pair.rank for pair in held.values() if pair.rank is not None})
-    if wanted and ranks and ranks != [wanted]:
+def _check_rank(run: Run, keys: Mapping[str, Value], pairs: Mapping[str, _AdapterPair]) -> Iterator[Problem]:
+    rank = number(keys.get("lora.lora_rank", 0))
+    ranks = sorted({pair.rank for pair in pairs.values() if pair.rank is not None})
+    if rank and ranks and ranks != [rank]:
         listed = " and ".join(map(str, ranks))
         message = (
-            f"{run.adapters} holds adapters of rank {listed}, the run has rank {wanted:g}. MaxText 0.2.5 loads them "
+            f"{run.adapters} holds adapters of rank {listed}, the run has rank {rank:g}. MaxText 0.2.5 loads them "
             "unchanged, and scales them by the run's alpha / rank."
         )
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
@@ -157,31 +157,31 @@ def _check_rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Adapter
 def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> RequiredArrays | None:
     """Return the arrays that the run adapts; None if not all are known."""
     layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=scan_axis(keys))
-    found = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
-    return found if found is not None and found.complete else None
+    arrays = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
+    return arrays if arrays is not None and arrays.complete else None
 
 
 def _modules(
-    run: Run, keys: Mapping[str, Value], held: Mapping[str, _AdapterPair], model: RequiredArrays | None
+    run: Run, keys: Mapping[str, Value], pairs: Mapping[str, _AdapterPair], model: RequiredArrays | None
 ) -> Iterator[Problem]:
     if model is None:
         return
-    if foreign := _foreign(held, model.arrays):
+    if foreign := _foreign(pairs, model.arrays):
         message = f"{run.adapters} does not adapt {run.spec.model.name}: {foreign}."
         fix = "Use adapters of this model, or correct model.name, its sizes and model.scan_layers."
         yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
         return
-    wanted = _adapted_weights(keys, model.arrays)
-    missing, unused = sorted(wanted - set(held)), sorted(set(held) - wanted)
-    if wanted and (missing or unused):
+    adapted = _adapted_weights(keys, model.arrays)
+    missing, unused = sorted(adapted - set(pairs)), sorted(set(pairs) - adapted)
+    if adapted and (missing or unused):
         message = f"{run.adapters} adapts other modules than lora.module_path: {_differ(missing, unused)}."
         fix = "Set lora.module_path to the value that the adapters were trained with."
         yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
 
 
-def _foreign(held: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape]) -> str:
+def _foreign(pairs: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape]) -> str:
     """Return what is wrong with the first adapter that does not belong to the model; empty if all do."""
-    for name, pair in held.items():
+    for name, pair in pairs.items():
         if name not in arrays:
             return f"the model has no {name}"
         if not pair.fits(arrays[name]):
@@ -196,10 +196,10 @@ def _adapted_weights(keys: Mapping[str, Value], arrays: Mapping[str, ArrayShape]
     """
     kernels = {name.removesuffix(".kernel").replace(".", "/"): name for name in arrays if name.endswith(".kernel")}
     try:
-        found = matching_texts(str(keys.get("lora.lora_module_path") or "(?!)"), kernels, whole=True)
+        matching = matching_texts(str(keys.get("lora.lora_module_path") or "(?!)"), kernels, whole=True)
     except ValueError:
         return set()
-    return {kernels[path] for path in found or ()}
+    return {kernels[path] for path in matching or ()}
 
 
 def _differ(missing: Sequence[str], unused: Sequence[str]) -> str:

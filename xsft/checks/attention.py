@@ -47,14 +47,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Problem]:
     """Check for more positions than the model was trained for. Rotary ones have no end, so MaxText trains on."""
-    known = context_length(run.spec.model.name)
-    own = any(key.startswith("rope_") or key.endswith("position_embeddings") for key in keys)
-    if known and length > known and not own and (run.spec.model.checkpoint or run.spec.model.hf):
+    trained = context_length(run.spec.model.name)
+    has_own_positions = any(key.startswith("rope_") or key.endswith("position_embeddings") for key in keys)
+    if trained and length > trained and not has_own_positions and (run.spec.model.checkpoint or run.spec.model.hf):
         message = (
-            f"max_target_length {length:g} is more than the {known:,} positions that {run.spec.model.name} was trained"
-            " for: its output for later positions is useless, and MaxText gives no error."
+            f"max_target_length {length:g} is more than the {trained:,} positions that {run.spec.model.name} "
+            "was trained for: its output for later positions is useless, and MaxText gives no error."
         )
-        fix = f"Set at most {known}, or give a reason under checks: if the run is to lengthen the context."
+        fix = f"Set at most {trained}, or give a reason under checks: if the run is to lengthen the context."
         yield warning("sequence-beyond-context", where_of("max_target_length", run), message, fix)
 
 
@@ -106,9 +106,9 @@ def misfit(length: int, blocks: Mapping[str, int]) -> str | None:
     for name in chain(ROWS, COLUMNS):
         if length % cut[name]:
             return f"{name} {cut[name]} does not divide the length"
-    for part, whole in zip(PARTS, COLUMNS, strict=False):
-        if cut[whole] % cut[part]:
-            return f"{part} {cut[part]} does not divide {whole} {cut[whole]}"
+    for part, column in zip(PARTS, COLUMNS, strict=False):
+        if cut[column] % cut[part]:
+            return f"{part} {cut[part]} does not divide {column} {cut[column]}"
     wide = next((name for name in IN_LANES if cut[name] % LANES), None)
     return f"{wide} {cut[wide]} is not a multiple of {LANES}" if wide else None
 
@@ -117,12 +117,14 @@ def _fix(length: int, keys: Mapping[str, Value]) -> str:
     """Return lengths that the blocks fit, or blocks that fit the length."""
     named = [name for name in (*ROWS, *COLUMNS, *PARTS) if name in keys]
     blocks = {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)}
-    near = [size for size in _dividing_lengths(length) if misfit(size, blocks) is None]
-    lengths = f"Use max_target_length {' or '.join(map(str, near))}" if near else "Use another length"
+    fitting = [size for size in _dividing_lengths(length) if misfit(size, blocks) is None]
+    lengths = f"Use max_target_length {' or '.join(map(str, fitting))}" if fitting else "Use another length"
     return f"{lengths}, or change {', '.join(named)}." if named else f"{lengths}."
 
 
 def _dividing_lengths(length: int) -> tuple[int, ...]:
     """Return the nearest lengths that the default blocks divide."""
     size = DEFAULT_BLOCK if length > DEFAULT_BLOCK else LANES
-    return tuple(dict.fromkeys(found for found in (length // size * size, -(-length // size) * size) if found))
+    return tuple(
+        dict.fromkeys(candidate for candidate in (length // size * size, -(-length // size) * size) if candidate)
+    )

@@ -28,34 +28,36 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.checkpoint is None:
         return
     yield from _own_output(run)
-    found = facts.checkpoint
-    if found is None:
+    checkpoint = facts.checkpoint
+    if checkpoint is None:
         yield from _not_looked(run)
         return
     if run.spec.model.hf is not None and not run.spec.model.checkpoint:
         yield from _check_to_convert(run, facts)
-        if found.status not in ("read", "unreadable"):
+        if checkpoint.status not in ("read", "unreadable"):
             return
-    match found.status:
+    match checkpoint.status:
         case "read":
-            yield from _without_arrays(run, found)
-            yield from _format(run, found)
-            yield from _pieces(run, keys, found)
-            yield from _layers(run, keys, found)
+            yield from _without_arrays(run, checkpoint)
+            yield from _format(run, checkpoint)
+            yield from _pieces(run, keys, checkpoint)
+            yield from _layers(run, keys, checkpoint)
         case "torn":
-            message = f"{run.checkpoint} is incomplete: {found.detail}."
+            message = f"{run.checkpoint} is incomplete: {checkpoint.detail}."
             fix = (
                 "Use another step of that run, or convert again into another folder; check with `xsft checkpoint "
                 "inspect`."
             )
             yield error("checkpoint-torn", initial_weights_key(run), message, fix)
         case "missing":
-            yield _checkpoint_missing(run, found)
+            yield _checkpoint_missing(run, checkpoint)
         case "not-a-checkpoint":
-            message = f"{run.checkpoint} is not an Orbax checkpoint: {found.detail}."
-            yield error("checkpoint-invalid", initial_weights_key(run), message, right_level(found, "model.checkpoint"))
+            message = f"{run.checkpoint} is not an Orbax checkpoint: {checkpoint.detail}."
+            yield error(
+                "checkpoint-invalid", initial_weights_key(run), message, right_level(checkpoint, "model.checkpoint")
+            )
         case "unreadable":
-            message = f"{run.checkpoint} could not be read: {found.detail.rstrip('.')}. {UNKNOWN}"
+            message = f"{run.checkpoint} could not be read: {checkpoint.detail.rstrip('.')}. {UNKNOWN}"
             yield _checkpoint_unread(run, message)
 
 
@@ -65,8 +67,8 @@ UNKNOWN = "Unknown: whether it exists and is complete, its format, and the names
 def _own_output(run: Run) -> Iterator[Problem]:
     """Check for weights that the run itself saves: it resumes from them, or deletes them when it keeps newer ones.
     source: github.com/marin-community/marin/issues/5319."""
-    own = f"{str(run.output).rstrip('/')}/{run.run_name}/"
-    if run.output and str(run.checkpoint).startswith(own):
+    folder = f"{str(run.output).rstrip('/')}/{run.run_name}/"
+    if run.output and str(run.checkpoint).startswith(folder):
         message = (
             f"{run.checkpoint} is in the output of this run itself, which would resume from its newest save and may"
             " delete these weights."
@@ -92,46 +94,48 @@ def _checkpoint_unread(run: Run, message: str) -> Problem:
     return warning("checkpoint-unread", initial_weights_key(run), message, fix, kind="unread")
 
 
-def _without_arrays(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
+def _without_arrays(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check for a checkpoint without array metadata: MaxText needs the names and shapes, and stops without them."""
-    if not found.arrays:
-        why = found.detail or "its _METADATA lists no arrays"
+    if not checkpoint.arrays:
+        why = checkpoint.detail or "its _METADATA lists no arrays"
         yield _checkpoint_unread(run, f"The model of {run.checkpoint} is unknown: {why}.")
 
 
 def _check_to_convert(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check how much of the weights in model.hf has been converted."""
-    found, hf = facts.checkpoint, run.spec.model.hf
-    if found is None or hf is None:
+    checkpoint, hf = facts.checkpoint, run.spec.model.hf
+    if checkpoint is None or hf is None:
         return
     broken = facts.tries.broken if facts.tries else ()
     refused = errors_in(facts.source.problems) if facts.source else ()
-    if found.status not in ("read", "unreadable") and not refused:  # else `convert` would only repeat the hub's refusal
+    if (
+        checkpoint.status not in ("read", "unreadable") and not refused
+    ):  # else `convert` would only repeat the hub's refusal
         cut_off = f" (incomplete: {', '.join(broken)})" if broken else ""
         message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
         fix = "Run `xsft run FILE`, which converts and trains, or `xsft checkpoint convert FILE` first."
         yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="unmade")
 
 
-def _checkpoint_missing(run: Run, found: CheckpointFacts) -> Problem:
+def _checkpoint_missing(run: Run, checkpoint: CheckpointFacts) -> Problem:
     return error(
         "checkpoint-missing",
         initial_weights_key(run),
-        f"{run.checkpoint}: {found.detail}.",
-        right_level(found, "model.checkpoint"),
+        f"{run.checkpoint}: {checkpoint.detail}.",
+        right_level(checkpoint, "model.checkpoint"),
     )
 
 
-def right_level(found: CheckpointFacts, key: str) -> str:
+def right_level(checkpoint: CheckpointFacts, key: str) -> str:
     """Return the advice for the key's value; the check of adapters gives it too."""
-    if found.near:
-        return f"Set {key}: {found.near}"
-    if "Hugging Face" in found.detail:
+    if checkpoint.near:
+        return f"Set {key}: {checkpoint.near}"
+    if "Hugging Face" in checkpoint.detail:
         return f"Set model.hf: {{repo: …}} instead of {key}, and run `xsft checkpoint convert FILE`."
     return "Give the folder with _METADATA: …/0/items of a conversion, …/checkpoints/N/model_params of a run."
 
 
-def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
+def _format(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check the checkpoint's format. McJAX reads every format: Orbax goes by the files, whatever the flags say."""
     if not run.mode.single_controller:
         return
@@ -139,21 +143,23 @@ def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
         "Convert it again with checkpoint_storage_use_ocdbt=False checkpoint_storage_use_zarr3=False (model.hf "
         "does), or use mode: mcjax."
     )
-    if found.use_ocdbt:
+    if checkpoint.use_ocdbt:
         message = f"{run.checkpoint} is written with OCDBT, which Pathways' workers cannot read."
         yield error("checkpoint-ocdbt", initial_weights_key(run), message, fix)
-    if found.use_zarr3:
+    if checkpoint.use_zarr3:
         message = f"{run.checkpoint} is written as zarr v3; Pathways' workers read zarr v2 only."
         yield error("checkpoint-zarr3", initial_weights_key(run), message, fix)
 
 
-def _pieces(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
+def _pieces(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check that the largest piece fits the memory that Orbax reads with, and the host; Pathways' workers read without
     that limit. A host's shards always fit: its chips have less memory than the host, also for twice the bytes.
     source: orbax-checkpoint@0.12.8 serialization/serialization.py [estimate_read_memory_footprint], limits.py.
     """
     limit = number(keys.get(READ_LIMIT, READ_LIMIT_GB))
-    sized = [(math.prod(one.piece) * WIDTHS.get(one.dtype or "", 0), one) for one in found.arrays if one.piece]
+    sized = [
+        (math.prod(array.piece) * WIDTHS.get(array.dtype or "", 0), array) for array in checkpoint.arrays if array.piece
+    ]
     size, largest = max(sized, key=lambda pair: pair[0], default=(0, None))
     memory = run.slice.host_memory if run.slice else None
     if run.mode.single_controller or limit is None or largest is None or size < min(limit * GB, memory or math.inf):
@@ -173,26 +179,29 @@ def _pieces(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iter
     )
 
 
-def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
-    if found.scan_layers is None or kind(found.arrays) in ("adapters", "optimizer"):
+def _layers(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
+    if checkpoint.scan_layers is None or kind(checkpoint.arrays) in ("adapters", "optimizer"):
         return
-    wanted = scan_of(run, keys, found)
-    if wanted != found.scan_layers:
+    scans = scan_of(run, keys, checkpoint)
+    if scans != checkpoint.scan_layers:
         where = where_of("scan_layers", run) or "model.scan_layers"
         message = (
-            f"The run has scan_layers {_word(wanted)}, the checkpoint {_word(found.scan_layers)}; no array would match."
+            f"The run has scan_layers {_word(scans)}, the checkpoint "
+            f"{_word(checkpoint.scan_layers)}; no array would match."
         )
-        yield error("checkpoint-scan", where, message, f"Set model.scan_layers: {_word(found.scan_layers)}.")
-    elif wanted:
-        yield from _check_scan_axis(keys, found)
+        yield error("checkpoint-scan", where, message, f"Set model.scan_layers: {_word(checkpoint.scan_layers)}.")
+    elif scans:
+        yield from _check_scan_axis(keys, checkpoint)
 
 
-def scan_of(run: Run, keys: Mapping[str, Value], found: CheckpointFacts | None) -> bool:
+def scan_of(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts | None) -> bool:
     """Return the stacking that the run uses: MaxText >= 0.2.4 adopts what the checkpoint records, unless the command
     line sets it."""
     if "scan_layers" in keys:
         return is_on(keys["scan_layers"])
-    adopted = found.scan_layers if found and run.release.scan_layers_auto and found.scan_recorded else None
+    adopted = (
+        checkpoint.scan_layers if checkpoint and run.release.scan_layers_auto and checkpoint.scan_recorded else None
+    )
     return True if adopted is None else adopted
 
 
@@ -201,15 +210,16 @@ def scan_axis(keys: Mapping[str, Value]) -> int:
     return int(number(keys.get("param_scan_axis", DEFAULT_AXIS)) or 0)
 
 
-def _check_scan_axis(keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
-    wanted = number(keys.get("param_scan_axis", DEFAULT_AXIS))
-    if None not in (wanted, found.param_scan_axis) and wanted != found.param_scan_axis:
-        given = "" if "param_scan_axis" in keys else " (MaxText's default)"
+def _check_scan_axis(keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
+    axis = number(keys.get("param_scan_axis", DEFAULT_AXIS))
+    if None not in (axis, checkpoint.param_scan_axis) and axis != checkpoint.param_scan_axis:
+        origin = "" if "param_scan_axis" in keys else " (MaxText's default)"
         message = (
-            f"The run stacks layers along axis {wanted:g}{given}, the checkpoint along axis "
-            f"{found.param_scan_axis}: weights would be loaded with wrong shapes."
+            f"The run stacks layers along axis {axis:g}{origin}, the checkpoint along axis "
+            f"{checkpoint.param_scan_axis}: weights would be loaded with wrong shapes."
         )
-        fix = f"Set overrides.maxtext.param_scan_axis: {found.param_scan_axis}, or convert again with the other axis."
+        axis_key = f"overrides.maxtext.param_scan_axis: {checkpoint.param_scan_axis}"
+        fix = f"Set {axis_key}, or convert again with the other axis."
         yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)
 
 

@@ -97,14 +97,14 @@ def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]
 
 def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
     metadata = deployment["metadata"]
-    wanted = (deployment.get("spec") or {}).get("replicas", 1)
+    replicas = (deployment.get("spec") or {}).get("replicas", 1)
     where = f"{metadata['name']} in the namespace {metadata['namespace']}"
     message = (
-        f"{name} is not running: its Deployment {where} has 0 of {wanted} pods ready. Runs do not start meanwhile."
+        f"{name} is not running: its Deployment {where} has 0 of {replicas} pods ready. Runs do not start meanwhile."
     )
     kubectl = shlex.join(("kubectl", "--context", context, "-n", metadata["namespace"]))
     fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
-    if wanted == 0:
+    if replicas == 0:
         fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
     return CONTROLLER_NOT_READY.warning("", message, fix)
 

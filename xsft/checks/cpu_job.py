@@ -19,27 +19,29 @@ CONVERSION_UNCHECKED = LateProblem(id="conversion-unchecked")
 CONVERSION_DISK = LateProblem(id="conversion-disk")
 
 
-def conversion_problems(made: ConversionPlan, run: Run, *, on_tpu: bool = False) -> Iterator[Problem]:
+def conversion_problems(conversion: ConversionPlan, run: Run, *, on_tpu: bool = False) -> Iterator[Problem]:
     """Yield a problem for each part of the conversion that a pod could not do. `on_tpu`: it takes a slice."""
-    source = made.inputs.source
+    source = conversion.inputs.source
     if source.is_folder:
         message = f"{source.repo} is a folder on this machine, which pods cannot read."
         fix = "Use a Hugging Face repository, or convert it here: --set target=local, with output on gs://."
         yield error("conversion-folder", "model.hf.repo", message, fix)
     hosts = run.slice.hosts if on_tpu and run.slice else 1
     limit = job_name_limit(target=run.spec.target, hosts=hosts)
-    if len(made.run_name) > limit:
-        message = f"{made.run_name!r} has {len(made.run_name)} characters; the limit of a CPU job is {limit}."
+    if len(conversion.run_name) > limit:
+        message = (
+            f"{conversion.run_name!r} has {len(conversion.run_name)} characters; the limit of a CPU job is {limit}."
+        )
         fix = "Use a shorter name: --run-name NAME. The result has the same path."
         yield error("conversion-name", "name", message, fix)
-    if made.estimate is None:
+    if conversion.estimate is None:
         message = f"The size of {run.spec.model.name} is unknown, and so is the memory for its conversion."
         fix = "Convert it on a machine with enough memory: --set target=local, with output on gs://."
         yield error("conversion-size", "model.name", message, fix)
     elif on_tpu:
-        yield from _on_slice(made.estimate, run)
-    elif cpu_type_for(made.estimate.memory) is None:
-        yield _conversion_too_large(made.estimate.memory)
+        yield from _on_slice(conversion.estimate, run)
+    elif cpu_type_for(conversion.estimate.memory) is None:
+        yield _conversion_too_large(conversion.estimate.memory)
 
 
 def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
@@ -48,10 +50,10 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
         message = "The workload names no TPU type, so there is no slice to convert on."
         yield error("conversion-no-slice", "tpu.type", message, "Set tpu.type, or omit --on-tpu.")
         return
-    taken = needs.memory + needs.download
-    if tpu.host_memory is not None and taken > tpu.host_memory:
+    memory = needs.memory + needs.download
+    if tpu.host_memory is not None and memory > tpu.host_memory:
         message = (
-            f"The conversion takes about {taken / GIB:,.0f} GiB of memory, with its download; a {tpu.machine_type} has"
+            f"The conversion takes about {memory / GIB:,.0f} GiB of memory, with its download; a {tpu.machine_type} has"
             f" {tpu.host_memory / GIB:,.0f} GiB."
         )
         fix = "Convert on a CPU node of the cluster: leave out --on-tpu."
@@ -59,7 +61,7 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
     idle = f", and {tpu.hosts - 1} of its {tpu.hosts} hosts" if tpu.hosts > 1 else ""
     message = (
         f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} are idle until it ends."
-        f" It needs about {taken / GIB:,.0f} GiB of memory on one {tpu.machine_type}"
+        f" It needs about {memory / GIB:,.0f} GiB of memory on one {tpu.machine_type}"
         f"{', which is not checked' if tpu.host_memory is None else ''}."
     )
     yield CONVERSION_ON_TPU.warning(

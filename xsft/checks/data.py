@@ -26,12 +26,12 @@ read time out from the hub."""
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for data that would stop the run at its first row, end it early, or be in a place that the pods cannot
     read."""
-    known = dataset(run.spec.data.hf_path)
+    catalogued = dataset(run.spec.data.hf_path)
     yield from _check_columns(run)
     yield from _files(run)
     yield from _grain(run)
-    if known is not None:
-        yield from _check_known_dataset(run, known)
+    if catalogued is not None:
+        yield from _check_known_dataset(run, catalogued)
     yield from _check_enough_rows(run, keys, facts)
     yield from _hub(run)
     yield from _local_paths(run)
@@ -87,16 +87,18 @@ def _grain(run: Run) -> Iterator[Problem]:
             yield error("grain-format", f"data.{field}", message, f"Remove {field}; give files for evaluation.")
 
 
-def _check_known_dataset(run: Run, known: Dataset) -> Iterator[Problem]:
+def _check_known_dataset(run: Run, catalogued: Dataset) -> Iterator[Problem]:
     data = run.spec.data
-    missing = [column for column in data.columns if column not in known.all_columns]
+    missing = [column for column in data.columns if column not in catalogued.all_columns]
     if missing:
-        message = f"{known.hf_path} has no column {', '.join(missing)}; it has {', '.join(known.all_columns)}."
-        fix = f"Write columns: [{', '.join(known.columns)}]."
+        message = (
+            f"{catalogued.hf_path} has no column {', '.join(missing)}; it has {', '.join(catalogued.all_columns)}."
+        )
+        fix = f"Write columns: [{', '.join(catalogued.columns)}]."
         yield error("columns-dataset", "data.columns", message, fix, kind="disputable")
-    if not data.hf_data_dir and (data.hf_name or "") not in known.configurations:
-        names = ", ".join(name or "none (leave hf_name out)" for name in known.configurations)
-        message = f"{known.hf_path} has no configuration {data.hf_name or '(none given)'}."
+    if not data.hf_data_dir and (data.hf_name or "") not in catalogued.configurations:
+        names = ", ".join(name or "none (leave hf_name out)" for name in catalogued.configurations)
+        message = f"{catalogued.hf_path} has no configuration {data.hf_name or '(none given)'}."
         yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.", kind="disputable")
 
 
@@ -110,24 +112,23 @@ def _check_enough_rows(run: Run, keys: Mapping[str, Value], facts: Facts) -> Ite
         return
     epochs = run.spec.data.num_epoch or 1
     per_step = rows_per_step(run, keys)
-    most = rows * epochs // per_step if per_step else 0
-    if run.spec.train.steps > most:
+    possible_steps = rows * epochs // per_step if per_step else 0
+    if run.spec.train.steps > possible_steps:
         message = (
             f"{run.spec.train.steps} steps of {per_step} sequences need {run.spec.train.steps * per_step:,} rows; the "
-            f"data has {rows * epochs:,}. MaxText would stop after at most {most} steps and exit 0."
+            f"data has {rows * epochs:,}. MaxText would stop after at most {possible_steps} steps and exit 0."
         )
-        fix = (
-            f"Use at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or more."
-        )
+        epochs_needed = -(-run.spec.train.steps * per_step // rows)
+        fix = f"Use at most {possible_steps} steps, or set data.num_epoch to {epochs_needed} or more."
         # The files' and the user's own count are certain; the catalogue's may be older than the data set.
         if counted or run.spec.data.rows is not None:
             yield error("steps-beyond-data", "train.steps", message, fix)
         else:
             yield warning("steps-beyond-data", "train.steps", message, fix)
-    elif run.spec.data.packing is not False and run.spec.train.steps * 2 > most:
+    elif run.spec.data.packing is not False and run.spec.train.steps * 2 > possible_steps:
         message = (
-            f"Packing puts several rows into a sequence, so {rows * epochs:,} rows give fewer than {most} steps, "
-            "perhaps too few."
+            f"Packing puts several rows into a sequence, so {rows * epochs:,} rows give fewer than "
+            f"{possible_steps} steps, perhaps too few."
         )
         fix = "Set data.num_epoch higher; it may also be raised later, under the same name, for a run that ended short."
         yield warning("packing-shortens", "train.steps", message, fix)
@@ -146,12 +147,12 @@ def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
 
 def training_rows(run: Run) -> int | None:
     """Return the rows of the training split: the workload's number, else the catalogue's; None if neither is known."""
-    data, known = run.spec.data, dataset(run.spec.data.hf_path)
+    data, catalogued = run.spec.data, dataset(run.spec.data.hf_path)
     if data.rows is not None:
         return data.rows
-    if known is None or data.hf_train_files:
+    if catalogued is None or data.hf_train_files:
         return None
-    counts = [known.rows(name, hf_name=data.hf_name or "") for name in names_of(data.train_split)]
+    counts = [catalogued.rows(name, hf_name=data.hf_name or "") for name in names_of(data.train_split)]
     return sum(count or 0 for count in counts) if None not in counts else None
 
 

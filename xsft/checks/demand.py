@@ -94,10 +94,10 @@ def demand_of(manifest: JsonObject, run: Run) -> Demand:
 
 def quantity(text: object) -> Decimal:
     """Return a Kubernetes quantity (`500m`, `2000G`, `64`, `1e3`) as a number. Raises ValueError for anything else."""
-    found = _QUANTITY.fullmatch(str(text))
-    if found is None or found[2] not in _UNITS:
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None or match[2] not in _UNITS:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")
-    return Decimal(found[1]) * _UNITS[found[2]]
+    return Decimal(match[1]) * _UNITS[match[2]]
 
 
 def decimal_text(number: Decimal) -> str:
@@ -128,8 +128,8 @@ def pod_requests(pod: JsonObject) -> dict[str, Decimal]:
     inits = pod.get("initContainers") or []
     sidecars = [c for c in inits if c.get("restartPolicy") == "Always"]
     total = _sum([*pod["containers"], *sidecars])
-    for one in (c for c in inits if c not in sidecars):
-        for name, amount in _container_requests(one).items():
+    for container in (c for c in inits if c not in sidecars):
+        for name, amount in _container_requests(container).items():
             total[name] = max(total.get(name, Decimal(0)), amount)
     return total
 
@@ -159,15 +159,15 @@ def _pods(manifest: JsonObject) -> Iterator[JsonObject]:
 
 
 def _repository(run: Run) -> str | None:
-    found = _ARTIFACTS.match(run.spec.image.ref or "") if run.spec.image.pull_secret is None else None
-    return "projects/{project}/locations/{location}/repositories/{name}".format(**found.groupdict()) if found else None
+    match = _ARTIFACTS.match(run.spec.image.ref or "") if run.spec.image.pull_secret is None else None
+    return "projects/{project}/locations/{location}/repositories/{name}".format(**match.groupdict()) if match else None
 
 
 def _buckets(run: Run) -> Iterator[str]:
     data = run.spec.data
     paths = (run.output, run.spec.model.checkpoint, data.hf_train_files, data.hf_eval_files)
-    found = (str(path).split("/")[2] for path in paths if str(path).startswith("gs://"))
-    yield from (f"gs://{bucket}" for bucket in dict.fromkeys(found))
+    names = (str(path).split("/")[2] for path in paths if str(path).startswith("gs://"))
+    yield from (f"gs://{bucket}" for bucket in dict.fromkeys(names))
 
 
 def _needed_secrets(run: Run) -> Iterator[SecretNeed]:

@@ -259,11 +259,15 @@ def _unknown_flags(run: Run) -> Iterator[Problem]:
     if run.release.version != DEFAULT or run.mode.single_controller:
         return
     for where, flag in _given_flags(run):
-        found = LIBTPU_FLAG.match(flag)
-        if found and not {found[1], found[1].removeprefix("no")} & libtpu_flags():
-            near = next(iter(get_close_matches(found[1], libtpu_flags(), n=1, cutoff=0.85)), "")
-            message = f"libtpu 0.0.44, which MaxText {DEFAULT} pins, has no flag --{found[1]}, and would stop."
-            fix = f"Did you mean --{near}?" if near else "Remove it, or accept this if the image has another libtpu."
+        match = LIBTPU_FLAG.match(flag)
+        if match and not {match[1], match[1].removeprefix("no")} & libtpu_flags():
+            similar = next(iter(get_close_matches(match[1], libtpu_flags(), n=1, cutoff=0.85)), "")
+            message = f"libtpu 0.0.44, which MaxText {DEFAULT} pins, has no flag --{match[1]}, and would stop."
+            fix = (
+                f"Did you mean --{similar}?"
+                if similar
+                else "Remove it, or accept this if the image has another libtpu."
+            )
             yield error("xla-flag-unknown", where, message, fix, kind="disputable")
 
 
@@ -280,8 +284,8 @@ def _illegal_values(run: Run) -> Iterator[Problem]:
         name, _, value = flag.partition("=")
         amount = AMOUNT.fullmatch(name)
         if value and (not WHOLE.fullmatch(value) if amount else _is_misspelt_switch(value)):
-            wanted = f"a whole number of {amount[1]}" if amount else "true or false"
-            message = f"{flag} has an invalid value: libtpu would stop. The flag takes {wanted}."
+            allowed = f"a whole number of {amount[1]}" if amount else "true or false"
+            message = f"{flag} has an invalid value: libtpu would stop. The flag takes {allowed}."
             yield error("xla-flag-value", where, message, "Write it without unit, quotes or comma.", kind="disputable")
 
 

@@ -26,27 +26,27 @@ def whole_weights(inputs: ExportInputs) -> str | None:
     return inputs.weights if inputs.lora is None else inputs.base
 
 
-def weights_problems(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
+def weights_problems(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check `export-torn` and `export-other-model`. `found`: of `whole_weights`."""
-    if found.status in ("torn", "not-a-checkpoint"):
-        message = f"{found.path} is not complete: {found.detail}"
+    if checkpoint.status in ("torn", "not-a-checkpoint"):
+        message = f"{checkpoint.path} is not complete: {checkpoint.detail}"
         yield error("export-torn", "", message, "Export another step: --step N; `xsft why` names the last saved one.")
-    elif found.status == "read" and found.arrays:
-        yield from _check_exported_arrays(inputs, found)
+    elif checkpoint.status == "read" and checkpoint.arrays:
+        yield from _check_exported_arrays(inputs, checkpoint)
 
 
-def _check_exported_arrays(inputs: ExportInputs, found: CheckpointFacts) -> Iterator[Problem]:
+def _check_exported_arrays(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     pairs = (key.partition("=") for key in inputs.keys)
     keys = {key: load_yaml(text) for key, _, text in pairs}
     layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
-    wanted = required(inputs.model, keys, layout=layout, release=inputs.release)
-    held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
-    difference = mismatch(held, wanted) if wanted is not None else None
+    needed = required(inputs.model, keys, layout=layout, release=inputs.release)
+    stored = {name: array for name, array in weights(checkpoint.arrays).items() if not is_adapter(name)}
+    difference = mismatch(stored, needed) if needed is not None else None
     if difference is not None:
-        fitting = models(held, (layout,))
+        fitting = models(stored, (layout,))
         has = f" It holds {' or '.join(fitting[:3])}." if fitting else ""
         wrong = mismatch_text(difference)
-        message = f"{found.path} does not hold {inputs.model}, which {inputs.training} trained: {wrong}{has}"
+        message = f"{checkpoint.path} does not hold {inputs.model}, which {inputs.training} trained: {wrong}{has}"
         fix = "Inspect it: `xsft checkpoint inspect`. Another run may have written into this run's folder."
         yield error("export-other-model", "", message, fix)
 

@@ -18,55 +18,55 @@ HUB = "https://huggingface.co"
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield the problems of the data section that the hub's answer shows."""
     del keys
-    found, path = facts.hub_data, run.spec.data.hf_path
-    if found is None:
+    hub, path = facts.hub_data, run.spec.data.hf_path
+    if hub is None:
         return
-    if found.unanswered:
-        message = f"{path} was not looked up on the hub: {found.unanswered}"
+    if hub.unanswered:
+        message = f"{path} was not looked up on the hub: {hub.unanswered}"
         yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: access, {TABLE}.", kind="unread")
-    elif found.access != "read":
-        yield _no_access(run, found, path)
-    elif found.script:
-        message = f"{path} is loaded by its own script, {found.script}; datasets 4.0 and newer refuse such scripts."
+    elif hub.access != "read":
+        yield _no_access(run, hub, path)
+    elif hub.script:
+        message = f"{path} is loaded by its own script, {hub.script}; datasets 4.0 and newer refuse such scripts."
         fix = "Use a data set of parquet or JSON files, or write its rows to such files and set data.hf_train_files."
         yield error("hub-data-script", "data.hf_path", message, fix, kind="disputable")
-    elif not found.splits:
+    elif not hub.splits:
         message = f"The hub has no table of the configurations of {path}."
         yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: {TABLE}.", kind="unread")
     elif not run.spec.data.hf_data_dir and not run.spec.data.hf_train_files:
-        yield from _configuration(run, found, path)
+        yield from _configuration(run, hub, path)
 
 
-def _no_access(run: Run, found: HubDataFacts, path: str) -> Problem:
+def _no_access(run: Run, hub: HubDataFacts, path: str) -> Problem:
     """A run on a cluster reads with its own token; xsft never uses that token to ask the hub."""
-    what = "is gated" if found.access == "gated" else "does not exist on the hub, or is private"
+    what = "is gated" if hub.access == "gated" else "does not exist on the hub, or is private"
     message = f"{path} {what}: your login (or, without one, an anonymous request) may not read it."
     if run.spec.on_cluster and run.spec.secrets.hf_token is not None:
-        fix = f"Check that the account of secrets.hf_token may read it. {_login(found, path)}"
+        fix = f"Check that the account of secrets.hf_token may read it. {_login(hub, path)}"
         return warning("hub-data-access", "data.hf_path", message, fix)
-    fix = _login(found, path)
+    fix = _login(hub, path)
     if run.spec.on_cluster:
         fix = f"{fix} The pods need a token, too: secrets.hf_token."
     return error("hub-data-access", "data.hf_path", message, fix, kind="disputable")
 
 
-def _login(found: HubDataFacts, path: str) -> str:
-    if found.access == "gated":
+def _login(hub: HubDataFacts, path: str) -> str:
+    if hub.access == "gated":
         return f"Accept its terms at {HUB}/datasets/{path}, and log in: `hf auth login`."
     return "Check the spelling. If it is private, log in with `hf auth login`."
 
 
-def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem]:
+def _configuration(run: Run, hub: HubDataFacts, path: str) -> Iterator[Problem]:
     data = run.spec.data
-    name = data.hf_name or _default(found)
-    if name not in found.splits:
+    name = data.hf_name or _default(hub)
+    if name not in hub.splits:
         message = f"{path} has no configuration {data.hf_name or '(none given)'}."
-        fix = f"Use one of: {', '.join(found.splits)}."
+        fix = f"Use one of: {', '.join(hub.splits)}."
         yield error("dataset-configuration", "data.hf_name", message, fix, kind="disputable")
         return
     for field in ("train_split", "hf_eval_split"):
-        yield from _check_split_on_hub(getattr(data, field), f"data.{field}", found.splits[name], path)
-    columns = found.columns.get(name, ())
+        yield from _check_split_on_hub(getattr(data, field), f"data.{field}", hub.splits[name], path)
+    columns = hub.columns.get(name, ())
     missing = [column for column in data.columns if columns and column not in columns]
     if missing:
         message = f"{path} has no column {', '.join(missing)}; it has {', '.join(columns)}."
@@ -74,14 +74,14 @@ def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem
         yield error("columns-dataset", "data.columns", message, fix, kind="disputable")
 
 
-def _default(found: HubDataFacts) -> str:
+def _default(hub: HubDataFacts) -> str:
     """Return the configuration that datasets takes if none is named: the only one, the one that the data set marks, or
     `default`."""
-    return next(iter(found.splits)) if len(found.splits) == 1 else found.default or "default"
+    return next(iter(hub.splits)) if len(hub.splits) == 1 else hub.default or "default"
 
 
-def _check_split_on_hub(split: str | None, where: str, known: tuple[str, ...], path: str) -> Iterator[Problem]:
-    missing = [name for name in names_of(split) if name not in known] if split and known else []
+def _check_split_on_hub(split: str | None, where: str, existing: tuple[str, ...], path: str) -> Iterator[Problem]:
+    missing = [name for name in names_of(split) if name not in existing] if split and existing else []
     if missing and split != "all":
         message = f"{path} has no split {' or '.join(missing)}."
-        yield error("dataset-split", where, message, f"Use one of: {', '.join(known)}.", kind="disputable")
+        yield error("dataset-split", where, message, f"Use one of: {', '.join(existing)}.", kind="disputable")

@@ -31,13 +31,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _pull_limit(run)
 
 
-def maxtext_differs(found: str, run: Run) -> Problem:
+def maxtext_differs(version: str, run: Run) -> Problem:
     """Return the problem that the image holds another MaxText release than the one whose layout and keys the plan
     uses.
     """
     named = run.spec.image.maxtext
-    message = f"The image has MaxText {found}, but the workload sets {named}, which determines layout and keys."
-    fix = f"Write image.maxtext: {found!r}, or use an image with {named}."
+    message = f"The image has MaxText {version}, but the workload sets {named}, which determines layout and keys."
+    fix = f"Write image.maxtext: {version!r}, or use an image with {named}."
     return error("image-maxtext-differs", "image.maxtext", message, fix, kind="disputable")
 
 
@@ -104,10 +104,10 @@ def _push_again(image: ImageFacts) -> str:
 
 
 def _image_unknown(image: ImageFacts) -> Problem:
-    near = difflib.get_close_matches(image.name, image.others, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    known = ", ".join(image.others) or "none (no images/ beside or above the workload)"
-    message = f"Image not found: {image.name!r} under images/.{hint} Known: {known}."
+    similar = difflib.get_close_matches(image.name, image.others, n=1)
+    hint = f" Did you mean {similar[0]}?" if similar else ""
+    names = ", ".join(image.others) or "none (no images/ beside or above the workload)"
+    message = f"Image not found: {image.name!r} under images/.{hint} Known: {names}."
     return error("image-unknown", "image.name", message, "Correct image.name, or give image.ref.")
 
 

@@ -79,18 +79,18 @@ def unread_with_secret(run: Run, secret: str) -> Problem:
     return note("image-not-read", "image.pull_secret", message, fix, kind="unread")
 
 
-def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
-    if found.platforms and PLATFORM not in found.platforms:
-        message = f"{ref} is for {', '.join(found.platforms)}; TPU hosts are {PLATFORM}: no container would start."
+def _check_configuration(ref: str, image: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
+    if image.platforms and PLATFORM not in image.platforms:
+        message = f"{ref} is for {', '.join(image.platforms)}; TPU hosts are {PLATFORM}: no container would start."
         fix = f"Build it with --platform={PLATFORM}; `make image push` does."
         yield IMAGE_PLATFORM.error("image.ref", message, fix)
-    if found.size > LARGE:
+    if image.size > LARGE:
         message = (
-            f"{ref} is {found.size / 2**30:.0f} GiB compressed. Every host pulls and unpacks it before the first step,"
+            f"{ref} is {image.size / 2**30:.0f} GiB compressed. Every host pulls and unpacks it before the first step,"
             " onto a boot disk of 100 GB by default."
         )
         yield IMAGE_LARGE.warning("image.ref", message, "Leave out weights, data and build tools.")
-    contents = contents_of(found, ref)
+    contents = contents_of(image, ref)
     if not contents.is_known:
         message = f"The packages in {ref} are unknown: none of its labels and variables names MaxText or JAX."
         yield note(
@@ -100,7 +100,7 @@ def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, train
             "Images of `make image push` list their packages; so does a label dev.xsft.packages='jax==… libtpu==…'.",
             kind="unread",
         )
-    yield from _entrypoint(ref, found)
+    yield from _entrypoint(ref, image)
     yield from _maxtext(ref, contents, run)
     if trains and not run.mode.single_controller:
         yield from _check_libtpu_package(ref, contents)
@@ -109,22 +109,22 @@ def _check_configuration(ref: str, found: ImageConfiguration, run: Run, *, train
         yield from _check_pathways_jax(contents, run)
 
 
-def _entrypoint(ref: str, found: ImageConfiguration) -> Iterator[Problem]:
-    program = found.entrypoint[0].rpartition("/")[2] if found.entrypoint else "sh"
+def _entrypoint(ref: str, image: ImageConfiguration) -> Iterator[Problem]:
+    program = image.entrypoint[0].rpartition("/")[2] if image.entrypoint else "sh"
     if program not in SHELLS:
-        message = f"The entrypoint of {ref}, {' '.join(found.entrypoint)}, does not run: xpk starts bash instead."
+        message = f"The entrypoint of {ref}, {' '.join(image.entrypoint)}, does not run: xpk starts bash instead."
         fix = "Nothing, unless it prepares what the trainer needs; then put that into the image (ENV, RUN)."
         yield note("image-entrypoint", "image.ref", message, fix)
 
 
 def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
-    version, wanted = contents.packages.get("maxtext"), run.spec.image.maxtext
-    layout = release(wanted).layout
-    if version and version != wanted:
+    version, named = contents.packages.get("maxtext"), run.spec.image.maxtext
+    layout = release(named).layout
+    if version and version != named:
         yield maxtext_differs(version, run)
     elif contents.layout not in (None, layout):
         message = (
-            f"{ref} has MaxText's layout of {contents.layout} releases, and the workload's release, {wanted}, has the"
+            f"{ref} has MaxText's layout of {contents.layout} releases, and the workload's release, {named}, has the"
             f" {layout} one: the trainer's module would not be found."
         )
         fix = "Set image.maxtext to the release in the image, or use another image."
@@ -147,11 +147,11 @@ def _check_libtpu_package(ref: str, contents: ImageContents) -> Iterator[Problem
 
 
 def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
-    wanted = run.spec.image.maxtext
-    for name, oldest in release(wanted).requires.items():
+    named = run.spec.image.maxtext
+    for name, oldest in release(named).requires.items():
         has = contents.packages.get(name)
         if has and older(has, oldest):
-            message = f"{ref} has {name} {has}; MaxText {wanted} requires {oldest} or later."
+            message = f"{ref} has {name} {has}; MaxText {named} requires {oldest} or later."
             fix = f"Build the image with {name}>={oldest}, or use the MaxText release that it was made for."
             yield IMAGE_PACKAGE_OLD.error("image.ref", message, fix)
 

@@ -31,24 +31,26 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.release.version != DEFAULT:
         return
     for key, value in run.spec.overrides.maxtext.items():
-        known = key_types().get(key) if key not in SPLIT else None
-        wanted = misfit(value, known) if known else None
-        if wanted:
-            message = f"MaxText {DEFAULT} takes {wanted} for {key}, and {value!r} is given; it would fail at its start."
-            yield error("maxtext-value", where_of(key, run), message, f"Give {wanted}.", kind="disputable")
+        key_type = key_types().get(key) if key not in SPLIT else None
+        allowed = misfit(value, key_type) if key_type else None
+        if allowed:
+            message = (
+                f"MaxText {DEFAULT} takes {allowed} for {key}, and {value!r} is given; it would fail at its start."
+            )
+            yield error("maxtext-value", where_of(key, run), message, f"Give {allowed}.", kind="disputable")
 
 
-def misfit(value: Value, known: KeyType) -> str | None:
+def misfit(value: Value, key_type: KeyType) -> str | None:
     """Return a description of the values that the key takes, if this value is not one of them."""
     if value is None:
         return None  # MaxText reads null as its default, or as a text
-    if known.values is not None and not isinstance(value, list) and _as_text(value) in known.values:
+    if key_type.values is not None and not isinstance(value, list) and _as_text(value) in key_type.values:
         return None
-    kinds = tuple(kind for kind in known.kinds if kind != "null" and not (kind == "str" and known.values))
+    kinds = tuple(kind for kind in key_type.kinds if kind != "null" and not (kind == "str" and key_type.values))
     if not any(_value_fits(value, kind) for kind in kinds):
-        return _in_words(known, kinds)
-    found = number(value)
-    broken = [(sort, limit) for sort, limit in known.bounds if found is not None and not HOLDS[sort](found, limit)]
+        return _in_words(key_type, kinds)
+    amount = number(value)
+    broken = [(sort, limit) for sort, limit in key_type.bounds if amount is not None and not HOLDS[sort](amount, limit)]
     return " and ".join(f"{SIGNS[sort]} {limit:g}" for sort, limit in broken) or None
 
 
@@ -62,7 +64,7 @@ def _value_fits(value: Value, kind: str) -> bool:
         case "bool":
             return isinstance(value, bool) or str(value).lower() in SWITCHES or value in (0.0, 1.0)
         case "int":
-            return isinstance(value, bool) or ((found := number(value)) is not None and found.is_integer())
+            return isinstance(value, bool) or ((amount := number(value)) is not None and amount.is_integer())
         case "float":
             return isinstance(value, bool) or number(value) is not None
         case "str":
@@ -74,6 +76,6 @@ def _value_fits(value: Value, kind: str) -> bool:
 WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a text", "list": "a list"}
 
 
-def _in_words(known: KeyType, kinds: tuple[str, ...]) -> str:
-    values = (f"one of {', '.join(value or repr('') for value in known.values)}",) if known.values else ()
+def _in_words(key_type: KeyType, kinds: tuple[str, ...]) -> str:
+    values = (f"one of {', '.join(value or repr('') for value in key_type.values)}",) if key_type.values else ()
     return " or ".join((*values, *(WORDS[kind] for kind in kinds)))

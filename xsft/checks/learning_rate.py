@@ -59,10 +59,10 @@ def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         change = "Remove opt_type" if sgd else f"Set train.learning_rate to {2e-4 if lora else 2e-5:g}"
         fix = f"{change}, or give a reason under checks:."
         yield warning("learning-rate-low", where_of("learning_rate", run), message, fix)
-    for key, most in LARGEST_EPS.items():
-        found = number(keys.get(key))
-        if found is not None and found >= most:
-            message = f"{key} {found:g} is larger than the values to which Adam adds it: almost nothing is learned."
+    for key, largest in LARGEST_EPS.items():
+        epsilon = number(keys.get(key))
+        if epsilon is not None and epsilon >= largest:
+            message = f"{key} {epsilon:g} is larger than the values to which Adam adds it: almost nothing is learned."
             yield warning("learning-rate-low", where_of(key, run), message, "Remove it.")
     if rate is None or rate <= highest:
         return
@@ -110,13 +110,13 @@ def _adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check Adam's numbers: it divides by 1 - beta^step, and by a root that is 0 for weights without a gradient.
     source: optax@0.2.8 _src/transform.py [scale_by_adam].
     """
-    wanted = {"adam_b1": (0, 1), "adam_b2": (0, 1), "adam_eps": (0, None)}
-    for key, (low, high) in wanted.items():
-        found = number(keys.get(key))
-        fits = found is None or (found < high and found >= low if high else found > low)
+    ranges = {"adam_b1": (0, 1), "adam_b2": (0, 1), "adam_eps": (0, None)}
+    for key, (low, high) in ranges.items():
+        amount = number(keys.get(key))
+        fits = amount is None or (amount < high and amount >= low if high else amount > low)
         if not fits:
             limits = "at least 0 and less than 1" if high else "more than 0"
-            message = f"{key} is {found:g}: Adam divides by 0, or grows without limit, and the loss is NaN."
+            message = f"{key} is {amount:g}: Adam divides by 0, or grows without limit, and the loss is NaN."
             yield error("optimizer-value", where_of(key, run), message, f"Give {limits}.", kind="disputable")
 
 

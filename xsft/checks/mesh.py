@@ -49,11 +49,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
         return
     ici, dcn = mesh_axes(keys, "ici", total=run.slice.devices), mesh_axes(keys, "dcn", total=run.num_slices)
-    whole = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
+    axes = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
     yield from _physical(run.slice, ici, keys)
-    yield from _check_batch(run, keys, whole)
+    yield from _check_batch(run, keys, axes)
     if run.model is not None and not is_on(keys.get("override_model_config", False)):
-        yield from _dimensions(run.model, whole)
+        yield from _dimensions(run.model, axes)
     yield from _replicas(run, dcn)
 
 
@@ -120,10 +120,10 @@ def _physical(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Prob
 
     Slices of up to 8 chips have an order of their own in JAX and take any shape; two devices per chip are not modelled.
     """
-    wanted = [size for size in ici.values() if size > 1]
+    sizes = [size for size in ici.values() if size > 1]
     if run.chips <= 8 or run.devices != run.chips or is_on(keys.get("allow_split_physical_axes", False)):
         return
-    if wanted != [run.chips] and not _assignable(wanted, [size for size in run.physical_axes if size > 1]):
+    if sizes != [run.chips] and not _assignable(sizes, [size for size in run.physical_axes if size > 1]):
         shape = " × ".join(f"{axis} {size}" for axis, size in ici.items() if size > 1)
         message = (
             f"{shape} cannot be laid on a {run.topology} slice: each axis must be a product of whole physical axes."
@@ -132,25 +132,25 @@ def _physical(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Prob
         yield error("mesh-physical-axes", "parallelism.ici", message, fix)
 
 
-def _assignable(wanted: Sequence[int], physical: Sequence[int]) -> bool:
-    if not wanted:
+def _assignable(sizes: Sequence[int], physical: Sequence[int]) -> bool:
+    if not sizes:
         return True
-    first, *others = wanted
+    first, *others = sizes
     for count in range(1, len(physical) + 1):
         for chosen in combinations(range(len(physical)), count):
             if prod(physical[i] for i in chosen) == first:
-                rest = [size for i, size in enumerate(physical) if i not in chosen]
-                if _assignable(others, rest):
+                unused = [size for i, size in enumerate(physical) if i not in chosen]
+                if _assignable(others, unused):
                     return True
     return False
 
 
-def _check_batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem]:
+def _check_batch(run: Run, keys: Mapping[str, Value], axes: Axes) -> Iterator[Problem]:
     """Check the batch: MaxText trains int(devices × per_device_batch_size) sequences per micro-step, split over the
     batch axes."""
     per_device = number(keys.get("per_device_batch_size")) or 1.0
     exact = per_device * run.devices
-    ways = prod(max(1, whole.get(axis, 1)) for axis in BATCH_AXES)
+    ways = prod(max(1, axes.get(axis, 1)) for axis in BATCH_AXES)
     if not exact.is_integer() or int(exact) % ways:
         message = (
             f"per_device_batch_size {per_device:g} × {run.devices} devices = {exact:g} sequences, not a multiple of "
@@ -163,25 +163,25 @@ def _check_batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[P
         yield error("batch-not-divisible", "train.per_device_batch_size", f"{message} that split the batch.", fix)
 
 
-def _dimensions(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
+def _dimensions(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
     """Check that the mesh divides the model's dimensions: JAX refuses a sharding that does not (IndivisibleError).
 
     source: ahead-of-time compilation: gpt-oss, 2880 over fsdp=256; deepseek3, kv_lora_rank 512 over 1024. Run with
     maxtext@0.2.5 on 8 CPU devices: embedding 60 over fsdp=8.
     """
-    ways = prod(max(1, whole.get(axis, 1)) for axis in WEIGHT_AXES)
+    ways = prod(max(1, axes.get(axis, 1)) for axis in WEIGHT_AXES)
     for name, size in (("embedding", model.emb), *_low_ranks(model)):
         if size % ways:
             message = f"{model.name}'s {name} dimension {size} is not divisible by fsdp × context × expert = {ways}."
             fix = f"Make that product a divisor of {size}, and use the other chips for tensor or data."
             yield error("mesh-not-dividing", "parallelism", message, fix)
-    if model.moe and model.experts % max(1, whole.get("expert", 1)):
-        message = f"expert {whole['expert']} does not divide {model.name}'s {model.experts} experts."
+    if model.moe and model.experts % max(1, axes.get("expert", 1)):
+        message = f"expert {axes['expert']} does not divide {model.name}'s {model.experts} experts."
         yield error("mesh-experts", "parallelism", message, f"Use a divisor of {model.experts}.")
-    if not model.moe and whole.get("expert", 1) > 1:
+    if not model.moe and axes.get("expert", 1) > 1:
         message = f"{model.name} has no experts: MaxText splits its weights and its batch over expert as over fsdp."
         yield note("mesh-no-experts", "parallelism", message, "Use fsdp instead of expert.")
-    yield from _heads(model, whole)
+    yield from _heads(model, axes)
 
 
 def _low_ranks(model: CatalogModel) -> Iterator[tuple[str, int]]:
@@ -191,10 +191,10 @@ def _low_ranks(model: CatalogModel) -> Iterator[tuple[str, int]]:
             yield key, size
 
 
-def _heads(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
+def _heads(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
     """Check that the tensor axes divide the heads. source: run with maxtext@0.2.5 on 8 CPU devices: "num_kv_heads (2) …
     must be divisible by 4"."""
-    ways = prod(max(1, whole.get(axis, 1)) for axis in HEAD_AXES)
+    ways = prod(max(1, axes.get(axis, 1)) for axis in HEAD_AXES)
     multi_latent = pins(model.name).get("attention_type") == "mla"
     heads = (("query", model.q_heads),) if multi_latent else (("query", model.q_heads), ("key-value", model.kv_heads))
     for name, count in heads:

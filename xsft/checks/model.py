@@ -22,11 +22,11 @@ from xsft.spec.resolve import Run
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for names that MaxText does not know, and for weights or tokenizers of another model."""
-    known = run.spec.model.name in models_of(run.release.version)
-    if not known:
+    is_known = run.spec.model.name in models_of(run.release.version)
+    if not is_known:
         yield _model_unknown(run)
     yield from _check_initial_weights(run)
-    if run.spec.model.hf is not None and known:
+    if run.spec.model.hf is not None and is_known:
         yield from _check_convertible(run)
     yield from _check_weights_folder(run)
     yield from _revision(run)
@@ -40,12 +40,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _model_unknown(run: Run) -> Problem:
     name, version = run.spec.model.name, run.release.version
-    known = models_of(version)
-    near = [n for n in suggest(name) if n in known] or get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
+    names = models_of(version)
+    similar = [n for n in suggest(name) if n in names] or get_close_matches(
+        name.lower(), sorted(names), n=3, cutoff=0.5
+    )
     if run.model is not None:
-        fix = f"Use an image with a newer MaxText, or one of: {', '.join(near) or ', '.join(sorted(known))}."
+        fix = f"Use an image with a newer MaxText, or one of: {', '.join(similar) or ', '.join(sorted(names))}."
         return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}; 0.2.5 has.", fix)
-    fix = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(known))}."
+    fix = f"Did you mean {' or '.join(similar)}?" if similar else f"Known: {', '.join(sorted(names))}."
     return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}.", fix)
 
 
@@ -135,8 +137,8 @@ def _revision(run: Run) -> Iterator[Problem]:
 
 
 def _check_tokenizer(run: Run) -> Iterator[Problem]:
-    given, version = run.tokenizer, run.release.version
-    if given is None:
+    tokenizer, version = run.tokenizer, run.release.version
+    if tokenizer is None:
         default = (
             "Llama 2's"
             if run.release.needs_tokenizer_path
@@ -144,12 +146,12 @@ def _check_tokenizer(run: Run) -> Iterator[Problem]:
         )
         message = f"No tokenizer: MaxText {version} would silently use {default}, and train on wrong tokens."
         yield error("tokenizer-missing", "model.tokenizer", message, f"Set one, e.g. {_example(run)}.")
-    elif run.spec.data.pipeline != "grain" and _is_file(given):
-        message = f"{given} is a file; Hugging Face's pipeline loads a tokenizer from a folder or a repository."
+    elif run.spec.data.pipeline != "grain" and _is_file(tokenizer):
+        message = f"{tokenizer} is a file; Hugging Face's pipeline loads a tokenizer from a folder or a repository."
         yield error("tokenizer-unreadable", "model.tokenizer", message, f"Use its folder, or {_example(run)}.")
-    elif run.model is not None and tokenizer_fits(family=run.model.tokenizer_family, repo=given) is False:
+    elif run.model is not None and tokenizer_fits(family=run.model.tokenizer_family, repo=tokenizer) is False:
         message = (
-            f"{given} is a {tokenizer_family(given) or 'foreign'} tokenizer, and {run.model.name} reads "
+            f"{tokenizer} is a {tokenizer_family(tokenizer) or 'foreign'} tokenizer, and {run.model.name} reads "
             f"{run.model.tokenizer_family} tokens."
         )
         yield error("tokenizer-family", "model.tokenizer", message, f"Use {_example(run)}.")
@@ -170,8 +172,8 @@ def _check_tokens_in_embedding(run: Run, keys: Mapping[str, Value], facts: Facts
     the weights are known, checks.conversion checks them."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = number(keys.get("vocab_size")) or (run.model.vocab if run.model else None)
-    known = facts.source is not None and facts.source.vocabulary is not None
-    if tokens is None or not rows or known or run.model is None or run.model.tokenizer_family in ONE_MORE:
+    is_known = facts.source is not None and facts.source.vocabulary is not None
+    if tokens is None or not rows or is_known or run.model is None or run.model.tokenizer_family in ONE_MORE:
         return
     if tokens > rows:
         message = (
@@ -186,27 +188,27 @@ def _check_tokens_in_embedding(run: Run, keys: Mapping[str, Value], facts: Facts
 
 
 def _example(run: Run) -> str:
-    own = run.model.hf_id if run.model else None
-    return own or "the model's repository on Hugging Face"
+    repository = run.model.hf_id if run.model else None
+    return repository or "the model's repository on Hugging Face"
 
 
 def _chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> Iterator[Problem]:
     """Check for a chat template: every column set becomes a conversation that the tokenizer's template formats
     (hf_data_processing.py). The tokenizer's files are read if they are on this machine."""
-    given = run.tokenizer
+    tokenizer = run.tokenizer
     in_image = str(keys.get("chat_template_path") or "").startswith("/") and at_least(run.release.version, "0.2.2")
-    if given is None or keys.get("chat_template") or in_image:
+    if tokenizer is None or keys.get("chat_template") or in_image:
         return
-    if bool(read.template) if read else has_chat_template(given) is not False:
+    if bool(read.template) if read else has_chat_template(tokenizer) is not False:
         return
-    message = f"{given} is a tokenizer without a chat template; MaxText fails at the first row."
+    message = f"{tokenizer} is a tokenizer without a chat template; MaxText fails at the first row."
     fix = "Set data.chat_template, or use the tokenizer of the instruction-tuned model."
     yield error("chat-template-missing", "data.chat_template", message, fix)
 
 
 def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    own = pins(run.spec.model.name).get("scan_layers", True) is True
-    if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", own)):
+    default = pins(run.spec.model.name).get("scan_layers", True) is True
+    if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
         message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
         yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")
 
@@ -269,15 +271,17 @@ def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     position embeddings."""
     weights = run.spec.model.checkpoint or run.spec.model.hf
     longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
-    own = pins(run.spec.model.name)
+    pinned = pins(run.spec.model.name)
     for key in run.spec.overrides.maxtext if weights and run.model else ():
-        trained, given = own.get(key, BUILT_WITH.get(key)), keys.get(key)
+        trained, value = pinned.get(key, BUILT_WITH.get(key)), keys.get(key)
         lengthens = key.startswith("rope_") and longest is not None and length > longest
-        kept = key in own and not is_on(keys.get("override_model_config", False))  # override-model-key, trainer_keys
-        if None in (trained, given) or key not in BUILT_BY_MODEL or kept or same(given, trained) or lengthens:
+        is_pinned = key in pinned and not is_on(
+            keys.get("override_model_config", False)
+        )  # override-model-key, trainer_keys
+        if None in (trained, value) or key not in BUILT_BY_MODEL or is_pinned or same(value, trained) or lengthens:
             continue
         message = (
-            f"{run.spec.model.name} was trained with {key} {trained!r}, but {given!r} is given: the weights load, and "
+            f"{run.spec.model.name} was trained with {key} {trained!r}, but {value!r} is given: the weights load, and "
             "the model computes other results without an error."
         )
         yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")

@@ -30,17 +30,17 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
         if spec.get("scopes") or spec.get("scopeSelector"):
             continue
         for resource, limit in (spec.get("hard") or {}).items():
-            requested, whole = needed.get(resource, Decimal(0)), quantity(limit)
-            left = whole - quantity(used.get(resource, 0))
-            if requested > left:
+            requested, hard_limit = needed.get(resource, Decimal(0)), quantity(limit)
+            free = hard_limit - quantity(used.get(resource, 0))
+            if requested > free:
                 yield _exceeded_quota_problem(
                     name,
                     f"{decimal_text(requested)} of {resource}",
-                    left,
-                    whole,
+                    free,
+                    hard_limit,
                     demand,
                     context,
-                    never=requested > whole,
+                    never=requested > hard_limit,
                 )
 
 
@@ -54,12 +54,12 @@ def _needed_resources(demand: Demand) -> dict[str, Decimal]:
 
 
 def _exceeded_quota_problem(
-    name: str, requested: str, left: Decimal, whole: Decimal, demand: Demand, context: str, *, never: bool
+    name: str, requested: str, free: Decimal, hard_limit: Decimal, demand: Demand, context: str, *, never: bool
 ) -> Problem:
     message = (
         f"The pods of the run need {requested} together, and the ResourceQuota {name} of the namespace "
-        f"{demand.namespace} has {decimal_text(left)} of {decimal_text(whole)} left: only some pods would be created, "
-        "and would wait for the others."
+        f"{demand.namespace} has {decimal_text(free)} of {decimal_text(hard_limit)} left: only some pods would "
+        "be created, and would wait for the others."
     )
     kubectl = shlex.join(("kubectl", "--context", context, "-n", demand.namespace))
     fix = f"Ask for more, or use another namespace: {kubectl} describe resourcequota {name}"

@@ -58,8 +58,8 @@ def apply_overrides(run: Run) -> AppliedOverrides:
     fields = _section_values(run, without=owned)
     spec, problems = _set_fields(run.spec, fields)
     set_by = {path: f"overrides.maxtext.{key}" for key, path in PATHS.items() if path in fields}
-    found = (*owned.values(), *_lora_that_is_off(run), *problems)
-    return AppliedOverrides(run=replace(run, spec=spec), problems=found, set_by=set_by)
+    reported = (*owned.values(), *_lora_that_is_off(run), *problems)
+    return AppliedOverrides(run=replace(run, spec=spec), problems=reported, set_by=set_by)
 
 
 def _check_owned_keys(run: Run) -> Iterator[tuple[str, Problem]]:

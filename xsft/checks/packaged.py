@@ -19,8 +19,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         if not isinstance(value, str) or not value.startswith(SCHEME):
             continue
         if run.spec.on_this_machine:
-            known = ", ".join(SCHEME + name for name in SHIPPED)
-            message = f"{value} is not a file of xsft. Known: {known}."
+            names = ", ".join(SCHEME + name for name in SHIPPED)
+            message = f"{value} is not a file of xsft. Known: {names}."
             yield error("packaged-data-unknown", where_of(key, run), message, "Use one of these, or a path.")
         else:
             message = f"{value} is a file of this machine's xsft; a container on a cluster does not have it."

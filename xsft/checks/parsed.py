@@ -46,7 +46,7 @@ def question_of(run: Run, argv: Sequence[str]) -> ParserQuestion:
     """Return the question for a run; ahead-of-time compilation's keys tell MaxText which chips there are."""
     tpu = run.spec.tpu
     slices = {"compile_topology": tpu.type, "compile_topology_num_slices": str(run.num_slices)} if tpu else {}
-    nameless = tuple(f"run_name={NAMELESS}" if one.startswith("run_name=") else one for one in argv)
+    nameless = tuple(f"run_name={NAMELESS}" if argument.startswith("run_name=") else argument for argument in argv)
     return ParserQuestion(release=run.release.version, argv=nameless, slices=tuple(slices.items()))
 
 
@@ -82,13 +82,13 @@ def _key_in(text: str, run: Run) -> str:
     """Return the key of the command line that the text names first; empty if it names none."""
     words = re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", text)
     keys = trainer_of(run).trainer_keys(run)
-    given = [*run.spec.overrides.maxtext, *keys]
-    return next((word for word in words if word in given), "")
+    keys_of_run = [*run.spec.overrides.maxtext, *keys]
+    return next((word for word in words if word in keys_of_run), "")
 
 
-def _is_known(key: str, found: Sequence[Problem]) -> bool:
+def _is_known(key: str, reported: Sequence[Problem]) -> bool:
     """Return whether the checks already reported this, or another error at which MaxText would stop."""
-    return any(not key or key in f"{problem.where} {problem.message}" for problem in errors_in(found))
+    return any(not key or key in f"{problem.where} {problem.message}" for problem in errors_in(reported))
 
 
 _NOISE: Mapping[str, str] = {r"\s*For further information visit \S+": "", r"\s+": " "}

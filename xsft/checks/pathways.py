@@ -37,14 +37,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield error("pathways-section-unused", "pathways", message, "Set mode: pathways, or remove the section.")
 
 
-def server_problems(found: PathwaysServers) -> Iterator[Problem]:
+def server_problems(servers: PathwaysServers) -> Iterator[Problem]:
     """Yield the problems of the images and the scratch bucket."""
-    yield from _images(found)
-    yield from _scratch(found)
+    yield from _images(servers)
+    yield from _scratch(servers)
 
 
-def _images(found: PathwaysServers) -> Iterator[Problem]:
-    images = {"proxy_image": found.proxy_image, "server_image": found.server_image}
+def _images(servers: PathwaysServers) -> Iterator[Problem]:
+    images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image}
     missing = [name for name, ref in images.items() if ref is None]
     if missing:
         message = f"No {' and '.join(missing)}: xpk would use :latest, which may change at any time."
@@ -55,31 +55,35 @@ def _images(found: PathwaysServers) -> Iterator[Problem]:
             message = f"{ref} is the image pushed last; proxy, workers and JAX must have matching versions."
             fix = "Use the tag of your JAX, e.g. :jax-0.11.0."
             yield warning("pathways-images-unpinned", f"pathways.{name}", message, fix)
-    yield from _check_same_tags(found)
+    yield from _check_same_tags(servers)
 
 
-def _check_same_tags(found: PathwaysServers) -> Iterator[Problem]:
-    refs = [ref for ref in (found.proxy_image, found.server_image) if ref is not None and not is_pinned(ref)]
+def _check_same_tags(servers: PathwaysServers) -> Iterator[Problem]:
+    refs = [ref for ref in (servers.proxy_image, servers.server_image) if ref is not None and not is_pinned(ref)]
     tags = [tag_of(ref) for ref in refs]
     if len(refs) == 2 and tags[0] != tags[1]:
         message = f"Proxy and server images have different tags, {tags[0]} and {tags[1]}: their versions must match."
         yield warning("pathways-images-differ", "pathways", message, "Use images of the same release.")
 
 
-def _scratch(found: PathwaysServers) -> Iterator[Problem]:
-    if found.scratch is None:
+def _scratch(servers: PathwaysServers) -> Iterator[Problem]:
+    if servers.scratch is None:
         message = "No scratch bucket: xpk's default, gs://cloud-pathways-staging, is Google's own."
         fix = "Set pathways.scratch, here or in the place: gs://my-bucket/pathways."
         yield error("pathways-scratch-missing", "pathways.scratch", message, fix)
 
 
 def _check_pathways_args(run: Run) -> Iterator[Problem]:
-    own = run.spec.pathways
-    given: dict[str, Iterable[str]] = {"xla_flags": run.spec.xla_flags}
-    if own is not None:
-        sections = {"server_args": own.server_args, "proxy_args": own.proxy_args, "worker_args": own.worker_args}
-        given |= {f"pathways.{name}": tokens for name, tokens in sections.items()}
-    for where, tokens in given.items():
+    section = run.spec.pathways
+    arguments: dict[str, Iterable[str]] = {"xla_flags": run.spec.xla_flags}
+    if section is not None:
+        sections = {
+            "server_args": section.server_args,
+            "proxy_args": section.proxy_args,
+            "worker_args": section.worker_args,
+        }
+        arguments |= {f"pathways.{name}": tokens for name, tokens in sections.items()}
+    for where, tokens in arguments.items():
         for index, token in enumerate(tokens):
             yield from _argument(token, f"{where}.{index}")
 

@@ -30,10 +30,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _check_cluster(place: Place) -> Iterator[Problem]:
-    given = [name for name in GKE if getattr(place, name)]
-    missing = [name for name in GKE if name not in given]
-    if place.context and given:
-        others = _join_with_and(given)
+    stated = [name for name in GKE if getattr(place, name)]
+    missing = [name for name in GKE if name not in stated]
+    if place.context and stated:
+        others = _join_with_and(stated)
         message = f"The place has a kubeconfig context ({place.context}) and {others}: two ways to one cluster."
         fix = f"Remove context, or remove {others}."
         yield error("place-context-and-gke", "place", message, fix)

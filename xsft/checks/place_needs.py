@@ -99,24 +99,24 @@ def _controller(name: str, place: Place, facts: PlaceFacts) -> ModeNeed:
 
 def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
     fix = _kubectl(facts, "create", "namespace", place.namespace)
-    found = facts.namespace
-    return _need("namespace", MODES, found, ok=found is not None, detail=place.namespace, fix=fix)
+    namespace = facts.namespace
+    return _need("namespace", MODES, namespace, ok=namespace is not None, detail=place.namespace, fix=fix)
 
 
 def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
     if isinstance(facts.queues, UnreadFact):
         return _need("queue", MODES, facts.queues)
-    known = tuple(map(object_name, facts.queues))
+    names = tuple(map(object_name, facts.queues))
     detail = (
-        place.queue if place.queue in known else f"no LocalQueue {place.queue}; known: {', '.join(known) or 'none'}"
+        place.queue if place.queue in names else f"no LocalQueue {place.queue}; known: {', '.join(names) or 'none'}"
     )
-    return _need("queue", MODES, None, ok=place.queue in known, detail=detail, fix=_make_queue(place, facts, known))
+    return _need("queue", MODES, None, ok=place.queue in names, detail=detail, fix=_make_queue(place, facts, names))
 
 
-def _make_queue(place: Place, facts: PlaceFacts, known: tuple[str, ...]) -> str:
+def _make_queue(place: Place, facts: PlaceFacts, names: tuple[str, ...]) -> str:
     """Return the next step: another queue of the namespace, a new one of the only ClusterQueue, or xpk."""
-    if known:
-        return f"Set queue: {known[0]} in places.yaml."
+    if names:
+        return f"Set queue: {names[0]} in places.yaml."
     cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
     if len(cluster_queues) != 1:
         return _by_xpk(place, "create")
@@ -139,9 +139,11 @@ def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
 
 def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
     nodes = () if isinstance(facts.tpu_nodes, UnreadFact) else facts.tpu_nodes
-    found = supplies(nodes, (), {})
-    detail = ", ".join(f"{one.total} x {one.tpu_type}" for one in found) or "no TPU nodes"
-    return _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(found), detail=detail, fix=_by_xpk(place, "create"))
+    slices = supplies(nodes, (), {})
+    detail = (
+        ", ".join(f"{slices_of_type.total} x {slices_of_type.tpu_type}" for slices_of_type in slices) or "no TPU nodes"
+    )
+    return _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(slices), detail=detail, fix=_by_xpk(place, "create"))
 
 
 def _need_output(name: str, place: Place) -> ModeNeed:
@@ -180,14 +182,16 @@ def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
 
 
 def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
-    own = place.pathways
-    servers = PathwaysServers(proxy_image=own.proxy_image, server_image=own.server_image, scratch=own.scratch)
+    section = place.pathways
+    servers = PathwaysServers(
+        proxy_image=section.proxy_image, server_image=section.server_image, scratch=section.scratch
+    )
     problems = tuple(server_problems(servers))
     for problem in problems:
         fix = f"{problem.fix} (place {name} of places.yaml)"
         yield _need(problem.id, WITH_HEAD, None, ok=False, detail=problem.message, fix=fix)
     if not problems:
-        yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{own.proxy_image}, {own.scratch}")
+        yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{section.proxy_image}, {section.scratch}")
 
 
 def _need(

@@ -48,8 +48,12 @@ def files(run: Run) -> int | None:
     """Return the number of files of the training split; None if unknown."""
     data = run.spec.data
     if data.hf_train_files is None:
-        known = dataset(data.hf_path)
-        return known.files(data.train_split, hf_name=data.hf_name or "") if known and not data.hf_data_dir else None
+        catalogued = dataset(data.hf_path)
+        return (
+            catalogued.files(data.train_split, hf_name=data.hf_name or "")
+            if catalogued and not data.hf_data_dir
+            else None
+        )
     if set(data.hf_train_files) & set("*?[{") or data.hf_train_files.endswith("/"):
         named = _EVERY.search(data.hf_train_files)
         return int(named[1]) if named else None
@@ -68,17 +72,17 @@ def _reads_again(run: Run) -> Problem:
 
 
 def _few_files(run: Run) -> Iterator[Problem]:
-    found, wanted, rows = files(run), FILES_PER_READER * readers(run), training_rows(run)
-    if found is None or found >= wanted or (rows is not None and rows <= BUFFER_ROWS * found):
+    present, needed, rows = files(run), FILES_PER_READER * readers(run), training_rows(run)
+    if present is None or present >= needed or (rows is not None and rows <= BUFFER_ROWS * present):
         return
     message = (
         f"After a restart many rows are read again: the shuffle mixes {BUFFER_ROWS:,} rows of a file at a time, "
-        f"and the data has {_number_of(found, 'file')} for {_number_of(readers(run), 'process', 'es')} that read it. "
+        f"and the data has {_number_of(present, 'file')} for {_number_of(readers(run), 'process', 'es')} that read it. "
         "Measured, of the rows read until a quarter of the data is: 96 % again with one file, 69 % with one file "
         f"a process, 25 % (chance) with {FILES_PER_READER}."
     )
     fix = (
-        f"Split the data into {wanted} files or more, e.g. on gs:// with data.hf_train_files, or accept it under "
+        f"Split the data into {needed} files or more, e.g. on gs:// with data.hf_train_files, or accept it under "
         "checks:."
     )
     yield warning("resume-few-files", "data", message, fix)

@@ -69,15 +69,15 @@ def _check_gated_repos(run: Run) -> Iterator[Problem]:
             yield warning("hub-token-missing", where, message, fix)
 
 
-def _walk_texts(tree: object, at: str) -> Iterator[tuple[str, str]]:
+def _walk_texts(tree: object, path: str) -> Iterator[tuple[str, str]]:
     """Yield every text with its key path, and each key that is a token itself."""
     if isinstance(tree, str):
-        yield at, tree
+        yield path, tree
     elif isinstance(tree, dict):
         for key, value in tree.items():
             if looks_secret(key):
-                yield path_below(at, key), key
-            yield from _walk_texts(value, path_below(at, key))
+                yield path_below(path, key), key
+            yield from _walk_texts(value, path_below(path, key))
     elif isinstance(tree, list):
         for index, value in enumerate(tree):
-            yield from _walk_texts(value, path_below(at, index))
+            yield from _walk_texts(value, path_below(path, index))

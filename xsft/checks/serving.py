@@ -124,22 +124,24 @@ def _check_accelerators(run: Run, stage: ServeStage) -> Iterator[Problem]:
 
 def _check_model_length(run: Run, stage: ServeStage) -> Iterator[Problem]:
     """Check that vLLM starts with this length. source: vllm@0.11.0 vllm/config/model.py _get_and_verify_max_len"""
-    known = context_length(run.spec.model.name)
-    if known and stage.max_model_len and stage.max_model_len > known:
+    positions = context_length(run.spec.model.name)
+    if positions and stage.max_model_len and stage.max_model_len > positions:
         message = (
-            f"max_model_len {stage.max_model_len:,} is more than the {known:,} positions of {run.spec.model.name}: vLLM"
-            " does not start with more."
+            f"max_model_len {stage.max_model_len:,} is more than the {positions:,} positions of "
+            f"{run.spec.model.name}: vLLM does not start with more."
         )
-        yield error("serve-length", "stages.serve.max_model_len", message, f"Write at most {known}.", kind="disputable")
+        yield error(
+            "serve-length", "stages.serve.max_model_len", message, f"Write at most {positions}.", kind="disputable"
+        )
 
 
-def _weights_too_large(wanted: str, *, size: int, heads: int) -> Problem:
-    largest = [one for one in serving_shapes() if wanted in (one.name, one.kind)][-1]
+def _weights_too_large(requested: str, *, size: int, heads: int) -> Problem:
+    largest = [shape for shape in serving_shapes() if requested in (shape.name, shape.kind)][-1]
     message = (
-        f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {wanted}: {largest.name} gives vLLM"
-        f" {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
+        f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {requested}: {largest.name} "
+        f"gives vLLM {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
     )
-    fitting = [one for one in serving_shapes() if one.holds(size) and one.splits(heads)]
+    fitting = [shape for shape in serving_shapes() if shape.holds(size) and shape.splits(heads)]
     return error("serve-too-large", "stages.serve.type", message, _other_machine(fitting))
 
 

@@ -28,44 +28,44 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.on_cluster and run.slice is None:
         return
     listed = facts.data.files if facts.data else None
-    found = listed or files(run)
+    count = listed or files(run)
     if listed and keys.get("dataset_type") == "grain":
         yield from _grain(run, keys, listed)
-    if found is not None and keys.get("dataset_type", "hf") == "hf":
-        if found >= readers(run):
-            yield from _check_even_shares(run, keys, facts, found)
+    if count is not None and keys.get("dataset_type", "hf") == "hf":
+        if count >= readers(run):
+            yield from _check_even_shares(run, keys, facts, count)
         elif listed:  # `hub-streaming` reports files on the hub
             yield from _fewer_files(run, listed)
     yield from _check_evaluation_batch(run, keys, facts)
 
 
-def _fewer_files(run: Run, found: int) -> Iterator[Problem]:
+def _fewer_files(run: Run, count: int) -> Iterator[Problem]:
     many = readers(run)
     if many < MANY_READERS:
         return
     message = (
-        f"The data has {found} file{'s' if found != 1 else ''} for {many} processes: each of them reads and tokenises"
+        f"The data has {count} file{'s' if count != 1 else ''} for {many} processes: each of them reads and tokenises"
         f" all rows, and drops {many - 1} of {many}."
     )
     fix = f"Split the data into {many} files, or a multiple of that: `xsft data prepare FILE`; or use mode: pathways."
     yield warning("data-few-files", "data", message, fix)
 
 
-def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]:
+def _grain(run: Run, keys: Mapping[str, Value], count: int) -> Iterator[Problem]:
     """Check Grain's files and workers. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py: ValueError, and
     github.com/AI-Hypercomputer/maxtext/issues/4335; releases before it, issues/3807: IndexError, and exit status 0."""
-    if keys.get("grain_file_type") == "parquet" and found < readers(run) and not at_least(run.release.version, "0.2.5"):
+    if keys.get("grain_file_type") == "parquet" and count < readers(run) and not at_least(run.release.version, "0.2.5"):
         message = (
-            f"The data has {found} files for {readers(run)} processes, and Grain of MaxText {run.release.version} gives"
+            f"The data has {count} files for {readers(run)} processes, and Grain of MaxText {run.release.version} gives"
             " some of them none: IndexError, and the run ends with exit status 0."
         )
         fix = f"Split the data into at least {readers(run)} files: `xsft data prepare FILE`; or use MaxText 0.2.5."
         yield error("grain-files", "data", message, fix, kind="disputable")
         return
-    workers, each = int(number(keys.get("grain_worker_count")) or 0), max(1, found // readers(run))
+    workers, each = int(number(keys.get("grain_worker_count")) or 0), max(1, count // readers(run))
     if keys.get("grain_file_type") == "parquet" and workers > each:
         message = (
-            f"grain_worker_count {workers} is more than the {each} of {found} files that each of {readers(run)}"
+            f"grain_worker_count {workers} is more than the {each} of {count} files that each of {readers(run)}"
             " processes reads: MaxText stops with ValueError."
         )
         yield error(
@@ -77,18 +77,18 @@ def _grain(run: Run, keys: Mapping[str, Value], found: int) -> Iterator[Problem]
         )
 
 
-def _check_even_shares(run: Run, keys: Mapping[str, Value], facts: Facts, found: int) -> Iterator[Problem]:
+def _check_even_shares(run: Run, keys: Mapping[str, Value], facts: Facts, count: int) -> Iterator[Problem]:
     """Check for files that do not divide evenly among processes: the run ends with the first process that has no more
     rows."""
     rows = (facts.data.counted if facts.data else None) or training_rows(run)
     many, per_step = readers(run), rows_per_step(run, keys)
-    if rows is None or not found % many or not per_step or is_on(keys.get("generate_padding_batch_train", False)):
+    if rows is None or not count % many or not per_step or is_on(keys.get("generate_padding_batch_train", False)):
         return
     epochs = run.spec.data.num_epoch or 1
-    even = rows * epochs * (found // many * many) // found
+    even = rows * epochs * (count // many * many) // count
     if even // per_step < run.spec.train.steps <= rows * epochs // per_step:
         message = (
-            f"{found} files are not a multiple of the {many} processes that read them. Processes with {found // many} "
+            f"{count} files are not a multiple of the {many} processes that read them. Processes with {count // many} "
             f"files end first, and the run with them, after about {even // per_step} of {run.spec.train.steps} steps."
         )
         fix = f"Split the data into a multiple of {many} files, or use at most {even // per_step} steps."
@@ -113,10 +113,10 @@ def _check_evaluation_batch(run: Run, keys: Mapping[str, Value], facts: Facts) -
 
 
 def _eval_rows(run: Run, facts: Facts) -> int | None:
-    data, known = run.spec.data, dataset(run.spec.data.hf_path)
+    data, catalogued = run.spec.data, dataset(run.spec.data.hf_path)
     if data.hf_eval_files is not None:
         return facts.eval_data.counted if facts.eval_data else None
-    return known.rows(data.hf_eval_split or "", hf_name=data.hf_name or "") if known else None
+    return catalogued.rows(data.hf_eval_split or "", hf_name=data.hf_name or "") if catalogued else None
 
 
 def _eval_batch(run: Run, keys: Mapping[str, Value]) -> int:

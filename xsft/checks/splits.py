@@ -59,12 +59,12 @@ def _not_a_name(split: str, where: str) -> Problem:
         f"with `ValueError: Bad split: {split}`."
     )
     bare = split.partition("[")[0].strip()
-    whole = f"Use {bare}; " if _NAME.fullmatch(bare) else "Use the name of a split; "
+    advice = f"Use {bare}; " if _NAME.fullmatch(bare) else "Use the name of a split; "
     return error(
         "split-slice",
         where,
         message,
-        f"{whole}to train on a part of the rows, lower train.steps or write them to files.",
+        f"{advice}to train on a part of the rows, lower train.steps or write them to files.",
     )
 
 
@@ -75,9 +75,9 @@ def _of_files(split: str, where: str) -> Iterator[Problem]:
 
 
 def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:
-    known = dataset(run.spec.data.hf_path)
-    splits = known.splits(hf_name=run.spec.data.hf_name or "") if known else ()
+    catalogued = dataset(run.spec.data.hf_path)
+    splits = catalogued.splits(hf_name=run.spec.data.hf_name or "") if catalogued else ()
     missing = [name for name in names_of(split) if name not in splits]
-    if known and splits and missing and split != _ALL:
-        message = f"{known.hf_path} has no split {' or '.join(missing)}."
+    if catalogued and splits and missing and split != _ALL:
+        message = f"{catalogued.hf_path} has no split {' or '.join(missing)}."
         yield error("dataset-split", where, message, f"Use one of: {', '.join(splits)}.", kind="disputable")

@@ -40,9 +40,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 def _check_hosts_connect(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
     """Check for keys with which the hosts do not connect. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
     [get_jax_distributed_client]."""
-    found = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]
-    found += [TOPOLOGY] if keys.get(TOPOLOGY) else []
-    for key in found if hosts > 1 else ():
+    unconnected = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]
+    unconnected += [TOPOLOGY] if keys.get(TOPOLOGY) else []
+    for key in unconnected if hosts > 1 else ():
         message = (
             f"With {key}={keys[key]} MaxText does not connect the {hosts} hosts, and Orbax stops with `Distributed "
             "system is not available` before it restores or saves."
@@ -51,19 +51,19 @@ def _check_hosts_connect(run: Run, keys: Mapping[str, Value], *, hosts: int) -> 
 
 
 def _in_time(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
-    given = number(keys.get(TIMEOUT))
-    if hosts > 1 and given is not None and given < DEFAULT_S:
+    timeout = number(keys.get(TIMEOUT))
+    if hosts > 1 and timeout is not None and timeout < DEFAULT_S:
         message = (
-            f"{hosts} hosts must have pulled the image and started within {given:g} s of each other, or all of them "
+            f"{hosts} hosts must have pulled the image and started within {timeout:g} s of each other, or all of them "
             f"fail with DEADLINE_EXCEEDED; JAX's default is {DEFAULT_S} s."
         )
         yield warning(
             "initialization-timeout", where_of(TIMEOUT, run), message, f"Remove it, or set at least {DEFAULT_S}."
         )
-    elif run.num_slices > 1 and _waits_for_nodes(run) and (given or DEFAULT_S) <= DEFAULT_S:
+    elif run.num_slices > 1 and _waits_for_nodes(run) and (timeout or DEFAULT_S) <= DEFAULT_S:
         message = (
             f"Nodes of spot slices may come minutes apart, and the hosts of the first of {run.num_slices} slices wait "
-            f"{given or DEFAULT_S:g} s for the others."
+            f"{timeout or DEFAULT_S:g} s for the others."
         )
         fix = f"Set overrides.maxtext.{TIMEOUT}: 900, or let the run restart: restarts.max."
         yield note("initialization-timeout", "tpu.num_slices", message, fix)

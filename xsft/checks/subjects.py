@@ -31,9 +31,11 @@ FIRST_SHOWN = (
 def check_run(run: Run, facts: Facts) -> tuple[Problem, ...]:
     """Return the problems of all subjects, errors first, each once."""
     keys = trainer_of(run).trainer_keys(run)
-    whole = apply_overrides(run)
-    found = (whole.name_as_in_file(problem) for subject in subjects() for problem in subject(whole.run, keys, facts))
-    return tuple(sorted(dict.fromkeys((*whole.problems, *found)), key=lambda p: _ORDER[p.severity]))
+    applied = apply_overrides(run)
+    problems = (
+        applied.name_as_in_file(problem) for subject in subjects() for problem in subject(applied.run, keys, facts)
+    )
+    return tuple(sorted(dict.fromkeys((*applied.problems, *problems)), key=lambda p: _ORDER[p.severity]))
 
 
 @cache

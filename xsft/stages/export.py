@@ -276,12 +276,13 @@ def refuse_without_room(plan: ExportPlan) -> None:
         return
     disk = ((Path(plan.folder), size),)
     for kind, message in shortages(f"Exporting {plan.training}", memory=size + PROCESS_BYTES, disk=disk):
-        fix = "Free some space, or name another folder with --output."
-        if kind == "memory":
-            fix = "Export on a larger machine."
-        if kind == "memory" and plan.inputs.weights.startswith(BUCKET):
+        if kind == "disk":
+            fix = "Free some space, or name another folder with --output."
+            raise EnvironmentMissing(message, fix=fix, id="export-disk")
+        fix = "Export on a larger machine."
+        if plan.inputs.weights.startswith(BUCKET):
             fix = "Export on a larger machine, or by a job of the training's cluster: xsft checkpoint export FILE.yaml."
-        raise EnvironmentMissing(message, fix=fix, id=f"export-{kind}")
+        raise EnvironmentMissing(message, fix=fix, id="export-memory")
 
 
 def why_no_logits(plan: ExportPlan) -> str:
