@@ -40,6 +40,7 @@ BUDGET_S = sum(PAUSES_S)
 UNANSWERED_TRIES = 2
 """Further tries if no server answers at all: a wrong name stays wrong."""
 BUSY = frozenset({429, 500, 502, 503, 504})
+OTHER_REGISTRY = "Check that this is a registry, with no proxy in between; try another network. Nothing was recorded."
 MAX_BYTES = 8 << 20
 """Maximum bytes of a manifest, a configuration or a record; distribution's own limit is 4 MiB."""
 MANIFESTS = (
@@ -291,8 +292,11 @@ class RegistryClient:
     def _judge(self, answer: Answer, *, pushes: bool) -> Answer | None:
         if 200 <= answer.status < 300:
             if len(answer.content) > MAX_BYTES:
-                why = f"it is too large (over {MAX_BYTES >> 20} MiB, more than any manifest or configuration)"
-                raise self._contradiction(why, id="registry-answer-large")
+                raise Unknown(
+                    f"{self.name}: the registry's answer is too large (over {MAX_BYTES >> 20} MiB).",
+                    fix=OTHER_REGISTRY,
+                    id="registry-answer-large",
+                )
             return answer
         if answer.status == 404 and answer.method != "PUT":
             return None
@@ -303,12 +307,9 @@ class RegistryClient:
             text = f"denied: {text.replace('401', '')}"  # Docker Hub's 401 for a missing right
         raise explain_failure(text, self._request(pushes=pushes))
 
-    def _contradiction(self, why: str, *, id: str = "registry-contradicts") -> Unknown:
-        return Unknown(
-            f"{self.name}: the registry's answer is invalid: {why}.",
-            fix="Check that this is a registry, with no proxy in between; try another network. Nothing was recorded.",
-            id=id,
-        )
+    def _contradiction(self, why: str) -> Unknown:
+        message = f"{self.name}: the registry's answer is invalid: {why}."
+        return Unknown(message, fix=OTHER_REGISTRY, id="registry-contradicts")
 
     def _request(self, *, pushes: bool) -> FailedRequest:
         return FailedRequest(
