@@ -25,7 +25,7 @@ def test_repository_of_reads_names_of_artifact_registry(
 ) -> None:
     found = repository_of(name)
     assert found == Repository(project=project, location=location, name=repository)
-    assert found.path == f"projects/{project}/locations/{location}/repositories/{repository}"
+    assert found.parent == f"projects/{project}/locations/{location}"
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:5000/xsft/image", "ghcr.io/me/image", "pkg.dev/a/b", "my-image"])

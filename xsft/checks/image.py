@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from xsft.base.problems import Problem, error, warning
 from xsft.checks.facts import Facts
 from xsft.image.recipe import registry_of_repository
-from xsft.image.reference import is_pinned, is_untagged, legacy_warning, tag_of
-from xsft.image.registry_names import HUB, parse_image_name
+from xsft.image.reference import HUB, is_pinned, is_untagged, legacy_warning, parse_image_name, tag_of
 from xsft.spec.base import Value
 from xsft.spec.facts import ImageFacts
 from xsft.spec.resolve import Run, named_ref

@@ -28,11 +28,6 @@ class Repository(Struct, frozen=True, kw_only=True):
     name: str
 
     @property
-    def path(self) -> str:
-        """Return its resource name in the API: `projects/P/locations/L/repositories/NAME`."""
-        return f"{self.parent}/repositories/{self.name}"
-
-    @property
     def parent(self) -> str:
         return f"projects/{self.project}/locations/{self.location}"
 

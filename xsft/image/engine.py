@@ -25,8 +25,7 @@ from xsft.base.amounts import size_text
 from xsft.base.errors import Unknown
 from xsft.image.failures import NO_CLIENT, FailedRequest, explain_failure
 from xsft.image.login import Login, login_for, read_docker_config
-from xsft.image.reference import Reference
-from xsft.image.registry_names import is_google, parse_image_name
+from xsft.image.reference import Reference, is_google, parse_image_name
 from xsft.machine import clock
 from xsft.machine.http_session import Session
 from xsft.machine.sockets import require_listener

@@ -16,7 +16,7 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
 from xsft.base.secrets import hold_secret
 from xsft.image.failures import FailedRequest, explain_failure
-from xsft.image.registry_names import HUB, is_google
+from xsft.image.reference import HUB, is_google
 from xsft.machine.google_files import may_log_in
 from xsft.machine.regular import read_text
 
@@ -97,17 +97,13 @@ def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
     return Login(user=str(entry.get("Username") or entry.get("username") or ""), secret=str(secret))
 
 
-def docker_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder of the user's Docker configuration. source: docker/cli@28 cli/config/config.go."""
-    if folder := env.get("DOCKER_CONFIG"):
-        return Path(folder)
-    return Path(env.get("HOME") or Path.home()) / ".docker"
-
-
 def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the user's Docker configuration; empty if there is none or it is not Docker's."""
+    """Return the user's Docker configuration; empty if there is none or it is not Docker's. source: docker/cli@28
+    cli/config/config.go.
+    """
+    folder = env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker"
     try:
-        config = json.loads(read_text(docker_folder(env) / "config.json"))
+        config = json.loads(read_text(Path(folder, "config.json")))
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}

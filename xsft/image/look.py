@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.base.errors import XsftError
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, ImageLook
-from xsft.image.recipe import PLATFORM
-from xsft.image.reference import parse_reference
+from xsft.image.reference import is_google, parse_reference
 from xsft.image.registry import Manifest, RegistryClient
-from xsft.image.registry_names import is_google
 from xsft.machine.parallel import call_within
 from xsft.machine.process import own_environment
 
@@ -46,33 +45,26 @@ _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 
 def look_at_image(ref: str, *, env: Mapping[str, str] | None = None) -> ImageLook:
     """Return what the registry tells of the image, with the login that this machine has for it."""
-    login = "no login"
+    look = ImageLook(ref=ref, status="unread", asked_with="no login")
     try:
         reference = parse_reference(ref)
         if not reference.host:
-            return ImageLook(ref=ref, status="unread", asked_with=login, why="The node chooses its registry.")
+            return replace(look, why="The node chooses its registry.")
         repository = RegistryClient(reference.name, env=own_environment() if env is None else env, budget_s=PAUSES_S)
         if repository.login is not None:
-            login = "your login"
+            look = replace(look, asked_with="your login")
         elif is_google(reference.host):  # Google's registries answer nothing without one
-            return ImageLook(
-                ref=ref, status="unread", asked_with=login, why=f"There is no login for {reference.host} here."
-            )
-        tag = reference.digest or reference.tag or "latest"
-        return call_within(DEADLINE_S, lambda: _look(repository, ref, tag, login))
+            return replace(look, why=f"There is no login for {reference.host} here.")
+        return call_within(DEADLINE_S, lambda: _look(repository, reference.identifier or "latest", look))
     except (XsftError, ValueError) as failed:
-        return ImageLook(ref=ref, status="unread", asked_with=login, why=str(failed))
+        return replace(look, why=str(failed))
 
 
-def _look(repository: RegistryClient, ref: str, tag: str, login: str) -> ImageLook:
-    answer = repository.manifest(tag)
+def _look(repository: RegistryClient, tag: str, look: ImageLook) -> ImageLook:
+    answer = repository.manifest_for_tpus(tag)
     if answer is None:
-        return ImageLook(ref=ref, status="missing", asked_with=login)
-    manifest = answer[1]
-    if digest := manifest.platforms.get(PLATFORM):
-        of_platform = repository.manifest(digest)
-        manifest = of_platform[1] if of_platform else manifest
-    return ImageLook(ref=ref, status="there", asked_with=login, configuration=_read_configuration(repository, manifest))
+        return replace(look, status="missing")
+    return replace(look, status="there", configuration=_read_configuration(repository, answer[1]))
 
 
 def _read_configuration(repository: RegistryClient, manifest: Manifest) -> ImageConfiguration | None:
@@ -88,11 +80,10 @@ def _read_configuration(repository: RegistryClient, manifest: Manifest) -> Image
     except (msgspec.DecodeError, RecursionError) as wrong:
         raise ValueError(f"its configuration is invalid: {wrong}") from None
     run = configuration.config or _RunConfiguration()
+    platform = f"{configuration.os}/{configuration.architecture}"
     variables = (variable.partition("=") for variable in run.env or ())
     return ImageConfiguration(
-        platforms=(f"{configuration.os}/{configuration.architecture}",)
-        if configuration.os and configuration.architecture
-        else (),
+        platforms=(platform,) if configuration.os and configuration.architecture else (),
         size=manifest.size,
         labels=run.labels or {},
         env={name: text for name, _, text in variables if name in ENV_NAMES},

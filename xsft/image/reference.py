@@ -1,6 +1,7 @@
-"""Parse image references: `host/repository:tag@sha256:…`. Pure.
+"""Parse image references, `host/repository:tag@sha256:…`, and map them to registry hosts and URLs. Pure.
 
-source: distribution v2.8 reference/regexp.go (the form); Google Cloud's "Transition to Artifact Registry" (the
+source: distribution v2.8 reference/regexp.go (the form), reference/normalize.go (docker.io, library/),
+docs/spec/auth/token.md; Google Cloud's "Transition to Artifact Registry" (the
 successors of gcr.io's repositories).
 """
 
@@ -9,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from xsft.base.errors import UsageError
+from xsft.base.network_words import is_loopback
 from xsft.base.problems import Problem, warning
 
 _COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
@@ -26,6 +30,10 @@ LEGACY: Mapping[str, str] = MappingProxyType(
     {"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 )
 """Container Registry's hosts (shut down) and the location of the Artifact Registry repository that replaces each."""
+HUB = "docker.io"
+HUB_API = "registry-1.docker.io"
+GOOGLE = (".pkg.dev", ".gcr.io")
+"""Domains of Google's registries. The leading dot matters: anyone may own xgcr.io, and would receive a user's token."""
 
 
 class Reference(Struct, frozen=True, kw_only=True):
@@ -81,6 +89,44 @@ def parse_repository(text: str) -> Reference:
     if not reference.host:
         raise ValueError(f"{text!r} has no registry host: add it, e.g. us-docker.pkg.dev/my-project/xsft.")
     return reference
+
+
+def parse_image_name(ref: str) -> Reference:
+    """Parse a name with Docker's defaults: without a host it is Docker Hub's, without tag and digest `latest`. Raises
+    UsageError.
+    """
+    try:
+        reference = parse_reference(ref)
+    except ValueError as wrong:
+        raise UsageError(str(wrong), fix="Correct the name of the image.", id="image-reference") from None
+    library = "" if reference.host or "/" in reference.repository else "library/"
+    return Reference(
+        host=reference.host or HUB,
+        repository=f"{library}{reference.repository}",
+        tag=reference.tag or (None if reference.digest else "latest"),
+        digest=reference.digest,
+    )
+
+
+def base_url(host: str) -> str:
+    """Return the registry's base URL: HTTP for loopback, as Docker does; otherwise HTTPS."""
+    scheme = "http" if is_loopback(_hostname(host)) else "https"
+    return f"{scheme}://{HUB_API if host == HUB else host}"
+
+
+def is_google(host: str) -> bool:
+    """Return whether the registry is Google's, and so may receive a token of the user's login."""
+    return host == "gcr.io" or host.endswith(GOOGLE)
+
+
+def may_receive_login(realm: str, host: str) -> bool:
+    """Return whether a registry's login may be sent to the token service that it names (`realm`): only over TLS, also
+    if the service is under another domain; without it only from loopback to loopback.
+    """
+    address = urlsplit(realm)
+    if is_loopback(_hostname(host)):
+        return is_loopback(address.hostname or "") or address.scheme == "https"
+    return address.scheme == "https" and not is_loopback(address.hostname or "")
 
 
 def is_pinned(ref: str) -> bool:
@@ -154,3 +200,8 @@ def _refuse_name(text: str, host: str, repository: str) -> None:
         raise ValueError(f"{text!r}: the part {wrong[0]!r} of its path is invalid; allowed: {allowed}.")
     if len(host) + len(repository) > MAX_NAME:
         raise ValueError(f"the image's name has {len(host) + len(repository)} characters; the limit is {MAX_NAME}.")
+
+
+def _hostname(host: str) -> str:
+    """Return the host without its port."""
+    return urlsplit(f"//{host}").hostname or ""

@@ -26,7 +26,7 @@ from xsft.image.code_layer import ImageDocuments, digest_of
 from xsft.image.failures import FailedRequest, explain_failure, quote
 from xsft.image.login import Login, login_for
 from xsft.image.recipe import PLATFORM
-from xsft.image.registry_names import base_url, is_google, may_receive_login, parse_image_name
+from xsft.image.reference import base_url, is_google, may_receive_login, parse_image_name
 from xsft.machine import clock
 from xsft.machine.deadline import Deadline
 from xsft.machine.http_session import Session
@@ -151,14 +151,18 @@ class RegistryClient:
         except (msgspec.DecodeError, RecursionError) as wrong:
             raise self._contradiction(f"it is not a manifest ({wrong})") from None
 
+    def manifest_for_tpus(self, reference: str) -> tuple[bytes, Manifest] | None:
+        """Return the manifest of the image for TPU hosts, or what `manifest` returns if it is not an index with one."""
+        answer = self.manifest(reference)
+        digest = answer[1].platforms.get(PLATFORM) if answer else None
+        return self.manifest(digest) if digest else answer
+
     def image(self, reference: str) -> ImageDocuments | None:
         """Return the documents of the image for TPU hosts under a tag or digest; None if there is none."""
-        entry = self.manifest(reference)
-        if entry and entry[1].manifests and (digest := entry[1].platforms.get(PLATFORM)):
-            entry = self.manifest(digest)
-        if entry is None:
+        answer = self.manifest_for_tpus(reference)
+        if answer is None:
             return None
-        content, manifest = entry
+        content, manifest = answer
         if manifest.config is None:
             raise self._contradiction(f"{reference} is not an image for {PLATFORM}")
         return ImageDocuments(

@@ -6,7 +6,7 @@ import pytest
 
 from xsft.base.errors import UsageError
 from xsft.base.network_words import is_loopback
-from xsft.image.registry_names import base_url, is_google, may_receive_login, parse_image_name
+from xsft.image.reference import base_url, is_google, may_receive_login, parse_image_name
 
 DIGEST = "sha256:" + "0" * 64
 
