@@ -37,7 +37,7 @@ from xsft.spec.facts import SourceFacts
 from xsft.stages.export import ExportResult, ExportWork
 from xsft.stages.exported import plan_export, read_folder, sizes_in, training_of
 from xsft.stages.once import do_once
-from xsft.stages.verify import ExportShop, verify_folders, verify_logits
+from xsft.stages.verify import ExportShop, problems_of_logits, verify_folders, verify_logits
 from xsft.weights.estimates import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import FILE, from_json, missing_files
@@ -165,8 +165,8 @@ def test_verification_detects_each_wrong_layout(full: ExportResult, lab: Lab) ->
     assert "1 tensors are missing: model.norm.weight" in said["missing-norm"]
     assert "lm_head.weight" in said["untied-head"]
     logits = verify_logits(full.plan, (right, *wrong), lab.shop(), engine=lab.engine)
-    assert logits[0].agrees, logits[0]
-    assert not any(one.agrees for path, one in zip(wrong, logits[1:], strict=True)), logits
+    differences = [problems_of_logits(verdict, dtype=full.plan.inputs.dtype) for verdict in logits]
+    assert [bool(problems) for problems in differences] == [False, *(True for _ in wrong)], logits
 
 
 def test_a_pod_exports_verifies_copies_and_records_the_end_last(adapters: Path, lab: Lab) -> None:

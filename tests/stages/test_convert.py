@@ -124,14 +124,18 @@ class Lab:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
-    write_model(tmp_path / "model")
-    python = tmp_path / "python"
+    yield converting(tmp_path)
+    (tmp_path / "hang").unlink(missing_ok=True)
+
+
+def converting(folder: Path) -> Lab:
+    write_model(folder / "model")
+    python = folder / "python"
     python.write_text(f"#!{sys.executable}\n{FAKE}")
     python.chmod(0o755)
-    made = Lab(folder=tmp_path)
-    made.does()
-    yield made
-    (tmp_path / "hang").unlink(missing_ok=True)
+    lab = Lab(folder=folder)
+    lab.does()
+    return lab
 
 
 def test_a_conversion_runs_once_and_is_found_again(lab: Lab) -> None:

@@ -90,12 +90,16 @@ class Evaluated(Struct, frozen=True, kw_only=True):
 
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Evaluated:
-    script = tmp_path / "fake-python"
+    return evaluating(tmp_path)
+
+
+def evaluating(folder: Path) -> Evaluated:
+    script = folder / "fake-python"
     script.write_text(f"#!{sys.executable}\n{PROGRAM}")
     script.chmod(0o755)
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    machine = Machine(python=script, env=env, cache=tmp_path / "cache", contain=lambda: OPEN)
-    return Evaluated(folder=tmp_path, plan=planned(tmp_path), machine=machine).does()
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    machine = Machine(python=script, env=env, cache=folder / "cache", contain=lambda: OPEN)
+    return Evaluated(folder=folder, plan=planned(folder), machine=machine).does()
 
 
 def planned(folder: Path, *, matches: str = "is 2", trained: bool = True) -> EvaluationPlan:

@@ -126,14 +126,18 @@ class Lab(Struct, frozen=True, kw_only=True):
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    found = Lab(folder=tmp_path)
-    model = write_model(tmp_path / "model")
-    (tmp_path / "python").write_text(f"#!{sys.executable}\n{FAKE}")
-    (tmp_path / "python").chmod(0o755)
-    recorded(found.store, tmp_path, "tiny", trainer_argv(tmp_path, "tiny", model=str(model), base="/base/0/items"))
-    found.save()
-    found.does()
-    return found
+    return exporting(tmp_path)
+
+
+def exporting(folder: Path) -> Lab:
+    lab = Lab(folder=folder)
+    model = write_model(folder / "model")
+    (folder / "python").write_text(f"#!{sys.executable}\n{FAKE}")
+    (folder / "python").chmod(0o755)
+    recorded(lab.store, folder, "tiny", trainer_argv(folder, "tiny", model=str(model), base="/base/0/items"))
+    lab.save()
+    lab.does()
+    return lab
 
 
 def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:

@@ -109,7 +109,8 @@ def test_the_stages_of_a_pipeline_are_one_line_and_a_row_each() -> None:
         ("tiny", "tiny", "train"),
         ("tiny-convert", "tiny", "convert"),
     ]
-    assert [row.run_name for row in one_line_each(shown)] == ["by-hand-export", "tiny (export)", "other"]
+    lines = [row.run_name for row in one_line_each(shown)]
+    assert lines == ["by-hand-export", "tiny (convert completed, export completed)", "other"]
 
 
 def test_runs_of_one_name_in_two_folders_are_two_lines() -> None:

@@ -37,9 +37,10 @@ def run_stages(
     *,
     ask: AskUser | None,
     listener: ActionListener,
+    begin: Callable[[Stage, StageFound], None],
     tell: Callable[[StageReport], None],
 ) -> WalkResult:
-    """Return what each stage did; an error of a stage is returned, too. `tell`: called with each stage's report.
+    """Return what each stage did; an error of a stage is returned, too. `begin`, `tell`: as in `WalkSettings`.
 
     Raises SpecError for errors of the whole workload, before the first stage begins; UsageError if the workload has
     none of the requested stages; TimedOut.
@@ -64,6 +65,7 @@ def run_stages(
                 left_s=lambda: None if request.timeout_s is None else deadline.left_s,
                 look=lambda stage: _find_stage(stage, workload, deadline, progress),
                 progress=progress,
+                begin=begin,
                 tell=tell,
                 warn=lambda end: listener.warn(end.warnings),
                 first=request.first,

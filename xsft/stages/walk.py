@@ -46,6 +46,8 @@ class WalkSettings(Struct, frozen=True, kw_only=True):
     progress: ShowLine = lambda _line: None
     tell: Callable[[StageReport], None] = lambda _report: None
     """Called once per stage, as soon as its report is known."""
+    begin: Callable[[Stage, StageFound], None] = lambda _stage, _found: None
+    """Called when the work of a stage begins, with what was found of it."""
     warn: Callable[[StageEnd], None] = lambda _end: None
     """Called with the warnings of a stage that was done."""
     first: StageName = "convert"
@@ -145,6 +147,7 @@ def _begin_stage(stage: Stage, found: StageFound, settings: WalkSettings) -> Sta
         case "running":
             return StageEnd(action="adopted", state="running", why=found.why)
         case "torn" | "failed" | "missing":
+            settings.begin(stage, found)
             return stage.perform(settings.progress)
 
 

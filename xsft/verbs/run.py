@@ -27,9 +27,16 @@ def run(args: argparse.Namespace) -> int:
     _refuse_stage_options(args)
     workload = api.load(args.file, settings=args.settings, run_name=args.run_name)
     request = request_of(args, PipelineRequest)
-    tell = (lambda _report: None) if args.json else _tell
-    ask = asker(yes=args.yes or args.json)
-    return _end_walk(run_stages(workload, request, ask=ask, listener=terminal(), tell=tell), as_json=args.json)
+    say = _say_nothing if args.json else _say
+    walked = run_stages(
+        workload,
+        request,
+        ask=asker(yes=args.yes or args.json),
+        listener=terminal(),
+        begin=lambda stage, found: say(f"{stage.name:<9}{'begins':<9}{stage.run_name}: {found.why}"),
+        tell=lambda report: say(report_line(report)),
+    )
+    return _end_walk(walked, as_json=args.json)
 
 
 def _refuse_stage_options(args: argparse.Namespace) -> None:
@@ -39,10 +46,19 @@ def _refuse_stage_options(args: argparse.Namespace) -> None:
         raise UsageError("--timeout limits a wait, and --no-wait disables it.", fix="Leave one of them out.")
 
 
-def _tell(report: StageReport) -> None:
-    """Print the line of one stage."""
-    result = f"  {report.result}" if report.result else ""
-    print_lines((f"{report.name:<9}{report.action:<9}{report.run_name}: {report.why}{result}",))
+def report_line(report: StageReport) -> str:
+    line = f"{report.name:<9}{report.action:<9}{report.run_name}: {report.why}"
+    if report.result:
+        line += f"  {report.result}"
+    return line
+
+
+def _say(line: str) -> None:
+    print_lines((line,))
+
+
+def _say_nothing(_line: str) -> None:
+    """With --json only the document is printed."""
 
 
 def _end_walk(walked: WalkResult, *, as_json: bool) -> int:

@@ -63,17 +63,18 @@ def report_status(runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: Tex
         print_document(StatusDocument(runs=rows, problems=problems, exit_status=exit_status))
     else:
         print_problems(status.problems)
-        _show(status.rows, stdout)
+        lines = status.rows
+        if not wanted.runs:
+            lines = one_line_each(lines)
+        _show(lines, stdout)
         for line in _hints(wanted, status):
             print_to_stderr(line)
     print_problems(unknown)
     return exit_status
 
 
-def _show(rows: Sequence[Row], stdout: TextIO) -> None:
-    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs. The stages of a
-    pipeline are one line."""
-    lines = one_line_each(rows)
+def _show(lines: Sequence[Row], stdout: TextIO) -> None:
+    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs."""
     if lines and stdout.isatty():
         from xsft.verbs.status_screen import draw
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.amounts import duration_text
+from xsft.base.stage import STAGES
 from xsft.base.state_names import RUNNING
 from xsft.runs.rows import Row
 from xsft.spec.keypath import printable
@@ -25,8 +26,8 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 def one_line_each(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows with the stages of each pipeline folded into the first of them, which is active or the newest,
-    under the pipeline's name and the stage's: `tiny (export)`."""
+    """Return the rows with the stages of each pipeline folded into its training, whose step and loss are shown, with
+    the others beside its name: `tiny (convert completed, export running)`."""
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(_pipeline_key(row), []).append(row)
@@ -40,8 +41,12 @@ def _pipeline_key(row: Row) -> tuple[str | None, ...]:
 
 
 def _fold_stages(group: Sequence[Row]) -> Row:
-    first = group[0]
-    return first if len(group) == 1 else replace(first, run_name=f"{first.pipeline} ({first.stage})")
+    if len(group) == 1:
+        return group[0]
+    training = next((row for row in group if row.stage == "train"), group[0])
+    others = sorted((row for row in group if row is not training), key=lambda row: STAGES.index(row.stage or "train"))
+    stages = ", ".join(f"{row.stage} {row.state}" for row in others)
+    return replace(training, run_name=f"{training.run_name} ({stages})")
 
 
 def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:
