@@ -16,6 +16,7 @@ from xsft.base.errors import EnvironmentMissing
 from xsft.environments import envbuild
 from xsft.environments.envbuild import BuildPlace
 from xsft.environments.installed import MARKER, BuiltEnvironment, EnvironmentSpec, find_in, folder_for
+from xsft.workers.delivery import text_of
 
 pytestmark = pytest.mark.contract
 
@@ -156,8 +157,9 @@ def test_files_missing_are_found_by_every_python(tmp_path: Path, minor: tuple[in
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n")
     (info / "RECORD").write_text("tinything-1.0.dist-info/METADATA,,\ntinything/__init__.py,,\n")
-    script = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path]\n{envbuild.FILES_MISSING}"
-    said = subprocess.run((python, "-I", "-c", script), capture_output=True, text=True, check=True).stdout
+    script = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path]; exec(sys.argv[1])"
+    argv = (python, "-I", "-c", script, text_of("xsft.workers.missing_files"))
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert "tinything: tinything/__init__.py is gone" in said.splitlines()
 
 

@@ -110,7 +110,7 @@ def test_the_stages_of_a_pipeline_are_one_line_and_a_row_each() -> None:
         ("tiny-convert", "tiny", "convert"),
     ]
     lines = [row.run_name for row in one_line_each(shown)]
-    assert lines == ["by-hand-export", "tiny (convert completed, export completed)", "other"]
+    assert lines == ["by-hand-export", "tiny (convert succeeded, export succeeded)", "other"]
 
 
 def test_runs_of_one_name_in_two_folders_are_two_lines() -> None:

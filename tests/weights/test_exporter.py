@@ -18,7 +18,7 @@ from xsft.spec.export_inputs import ExportInputs, ExportSource, LoraScale
 from xsft.trainer.tokenizer_copy import PROGRAM as COPY
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job, trained_run
-from xsft.weights.lora_exporter import PROGRAM
+from xsft.workers.delivery import text_of
 
 OUT = Path("/out")
 FULL = TrainedRun(
@@ -53,7 +53,7 @@ def test_lora_is_merged_unless_adapters_are_requested() -> None:
     found = inputs(ADAPTED)
     assert (found.form, found.lora) == ("merged", LoraScale(rank=4, alpha=8))
     argv = export_argv(found, directory="/x")
-    assert argv[1:3] == ("-c", PROGRAM)
+    assert argv[1:3] == ("-c", text_of("xsft.workers.export_lora"))
     weights = "lora.lora_restore_path=/out/tiny/checkpoints/2/model_params"
     assert {weights, "load_parameters_path=/base/0/items", "lora.lora_rank=4", "lora.lora_alpha=8"} <= set(argv)
     alone = export_argv(inputs(ADAPTED, ExportRequest(form="adapters")), directory="/x")

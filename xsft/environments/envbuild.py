@@ -18,16 +18,7 @@ from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, Pytho
 from xsft.environments.uv import uv_environment
 from xsft.machine.filelock import exclusive
 from xsft.machine.process import ProcessResult, follow, run
-
-FILES_MISSING = """
-import csv, importlib.metadata, os
-for package in importlib.metadata.distributions():
-    for file, *_ in csv.reader((package.read_text("RECORD") or "").splitlines()):
-        if not file.endswith(".pyc") and not os.path.exists(package.locate_file(file)):
-            print(f"{package.metadata['Name']}: {file} is gone")
-            break
-"""
-"""RECORD itself: from Python 3.12 on `Distribution.files` leaves out what is gone."""
+from xsft.workers.delivery import text_of
 
 OUTSIDE = Path("/")
 """Where uv runs: it would read the settings of a project around the current folder."""
@@ -102,7 +93,7 @@ def file_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: Bui
     """Return versions that differ from the lock, and missing files; takes under a second, imports nothing."""
     python = str(environment.python)
     try:
-        files = run((python, "-I", "-c", FILES_MISSING), env=place.env)
+        files = run((python, "-I", "-c", text_of("xsft.workers.missing_files")), env=place.env)
     except EnvironmentMissing as problem:  # its Python does not start
         return (problem.message,)
     if not files.ok:

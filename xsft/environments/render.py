@@ -24,25 +24,19 @@ from xsft.machine import clock, process
 from xsft.machine.files import write_private
 from xsft.machine.process import own_environment
 from xsft.machine.scratch import scratch_folder
+from xsft.workers.delivery import text_of
+from xsft.workers.xpk_command import BROKEN
 
 Argv = tuple[str, ...]
 
 _REVISION = "1"
 """Version of the cache; increase it if this module or the worker writes another manifest for the same line and lock."""
 WORKER = Path(xpk_worker.__file__)
+XPK = "xsft.workers.xpk_command"
+"""Program that runs xpk's command line."""
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
 KEPT_S = 90 * 86400.0
 """Seconds for which a cache entry is kept."""
-_BROKEN = 99
-_PLAIN = f"""\
-import sys
-try:
-    from xpk.main import main
-except Exception as problem:
-    print(repr(problem))
-    sys.exit({_BROKEN})
-main()
-"""
 _CLUSTER_FIX = "Change the value that xpk names in the workload or its place."
 _FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
@@ -90,7 +84,7 @@ def dry_run(argv: Argv, *, python: Path) -> str:
     if argv[:2] != ("xpk", "cluster") or argv[-1] != "--dry-run":
         raise XsftError(f"not a dry run of a cluster: {argv}")
     with scratch_for(python) as xpk:
-        done = xpk.run("-c", _PLAIN, *argv[1:], jobs=1)
+        done = xpk.run("-c", text_of(XPK), *argv[1:], jobs=1)
     output = done.stdout + done.stderr
     if done.ok:
         return output
@@ -166,12 +160,12 @@ def _render_plain(argv: Argv, xpk: XpkCall) -> str | Problem:
     """
     manifest = xpk.scratch / "plain.yaml"
     manifest.unlink(missing_ok=True)
-    done = xpk.run("-c", _PLAIN, *argv[1:], "--dry-run", f"--output-manifest-file={manifest}", jobs=1)
+    done = xpk.run("-c", text_of(XPK), *argv[1:], "--dry-run", f"--output-manifest-file={manifest}", jobs=1)
     if done.ok and manifest.exists():
         return _read_utf8(manifest)
     output = done.stdout + done.stderr
     spoke = "[XPK]" in output or "usage: xpk" in output
-    if not spoke or done.status == _BROKEN or done.status < 0:
+    if not spoke or done.status == BROKEN or done.status < 0:
         raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {last_words(output)}", fix=_FIX)
     written = _read_utf8(manifest) if manifest.exists() else ""
     return _refusal(argv, last_words(output.replace(written, "") if written else output))

@@ -27,7 +27,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 def one_line_each(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows with the stages of each pipeline folded into its training, whose step and loss are shown, with
-    the others beside its name: `tiny (convert completed, export running)`."""
+    the others beside its name: `tiny (convert succeeded, export running)`."""
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(_pipeline_key(row), []).append(row)

@@ -23,7 +23,7 @@ from xsft.trainer.arguments import argument
 from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import ALL_BELOW_BYTES, SAMPLE
-from xsft.weights.lora_exporter import PROGRAM as LORA_PROGRAM
+from xsft.workers.delivery import text_of
 
 STAGE = "export"
 HF_MODEL_PATH = "--hf_model_path="
@@ -46,6 +46,8 @@ LOGITS_KEYS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Keys of a forward pass on this machine."""
+LORA_EXPORTER = "xsft.workers.export_lora"
+"""Program that runs MaxText's exporter for adapters."""
 COMPARER = "xsft.workers.compare_export"
 """Program that answers `comparison_job`."""
 MODEL_FILES = "xsft.workers.model_files"
@@ -197,7 +199,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
     text_only = {} if pins(inputs.model).get("use_multimodal") is True else {"use_multimodal": False}
     return (
         "python3",
-        *(("-c", LORA_PROGRAM) if inputs.lora else ("-m", release(inputs.release).to_huggingface)),
+        *(("-c", text_of(LORA_EXPORTER)) if inputs.lora else ("-m", release(inputs.release).to_huggingface)),
         argument("model_name", _exporters_name(inputs)),
         *inputs.keys,
         *keys,
