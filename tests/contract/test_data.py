@@ -156,8 +156,7 @@ def another_maxtext(environment: BuiltEnvironment, folder: Path) -> Path:
         text = text.replace(old, new)
     pipeline.write_text(text)
     program = (
-        "import sys; sys.path.insert(0, {!r}); code = sys.argv[2]; sys.argv[:] = ['-c', *sys.argv[3:]]; "
-        "exec(code, {{'__name__': '__main__'}})"
+        "import runpy, sys; sys.path.insert(0, {!r}); del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     python = folder / "python"
     words = shlex.join((str(environment.python), "-I", "-c", program.format(str(copy.parent))))
