@@ -223,6 +223,7 @@ def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int
     if args.json:
         problems = problem_documents(folder.problems)
         sources = {"to": folder.to, "found": folder.found, "data": section, "problems": problems}
+        sources["schema"] = "xsft.data-prepare/1"  # not that of prepared.json
         print_document(document_of(PrepareDocument, folder.prepared, **sources))
         return 0
     for line in prepared_lines(folder):
