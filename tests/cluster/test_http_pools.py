@@ -61,7 +61,6 @@ def test_each_request_is_sent_once_with_its_login() -> None:
     pair = {"client_certificate_data": b"c", "client_key_data": b"k"}
     for user, login in (
         (UserEntry(token="t", **pair), "Bearer t"),
-        (UserEntry(username="u", password="p", **pair), basic("u:p")),
         (UserEntry(**pair), None),
     ):
         entry = Entry(context="lab", cluster=ClusterEntry(server=f"{SECURE}/"), user=user)

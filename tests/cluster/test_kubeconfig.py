@@ -20,7 +20,6 @@ from xsft.cluster.kubeconfig import (
     ClusterEntry,
     Entry,
     LoginProgram,
-    OidcConfig,
     UserEntry,
     context_names,
     entry_of,
@@ -63,7 +62,7 @@ def test_every_field_of_an_entry_is_read(
 
 
 def test_the_keys_are_those_of_kubectl(tmp_path: Path) -> None:
-    """source: kubernetes client-go@v0.35 tools/clientcmd/api/v1/types.go, and its plugin auth/oidc"""
+    """source: kubernetes client-go@v0.35 tools/clientcmd/api/v1/types.go"""
     cluster = {
         "server": "https://lab.example",
         "tls-server-name": "lab",
@@ -80,23 +79,14 @@ def test_the_keys_are_those_of_kubectl(tmp_path: Path) -> None:
         "interactiveMode": "Never",
         "provideClusterInfo": True,
     }
-    issuer = {
-        "idp-issuer-url": "https://issuer",
-        "idp-certificate-authority-data": base64.b64encode(b"idp").decode(),
-        "client-id": "id",
-        "client-secret": "secret",
-        "id-token": "id-token",
-        "refresh-token": "refresh",
-    }
     user = {
         "client-certificate-data": base64.b64encode(b"crt").decode(),
         "client-key-data": base64.b64encode(b"key").decode(),
         "token": "t",
         "tokenFile": "/run/token",
         "username": "me",
-        "password": "p",
         "exec": program,
-        "auth-provider": {"name": "oidc", "config": issuer},
+        "auth-provider": {"name": "oidc", "config": {"client-id": "id"}},
     }
     assert read(tmp_path, cluster=cluster, user=user) == Entry(
         context="lab",
@@ -113,7 +103,6 @@ def test_the_keys_are_those_of_kubectl(tmp_path: Path) -> None:
             token="t",
             token_file="/run/token",
             username="me",
-            password="p",
             exec=LoginProgram(
                 api_version="client.authentication.k8s.io/v1",
                 command="login",
@@ -123,23 +112,13 @@ def test_the_keys_are_those_of_kubectl(tmp_path: Path) -> None:
                 interactive_mode="Never",
                 provide_cluster_info=True,
             ),
-            auth_provider=AuthProvider(
-                name="oidc",
-                config=OidcConfig(
-                    idp_issuer_url="https://issuer",
-                    idp_certificate_authority_data=b"idp",
-                    client_id="id",
-                    client_secret="secret",
-                    id_token="id-token",
-                    refresh_token="refresh",
-                ),
-            ),
+            auth_provider=AuthProvider(name="oidc"),
         ),
     )
 
 
 def test_a_key_that_is_not_set_has_the_value_of_kubectl(tmp_path: Path) -> None:
-    found = read(tmp_path, user={"exec": {}, "auth-provider": {"config": {}}})
+    found = read(tmp_path, user={"exec": {}, "auth-provider": {}})
     assert found.cluster == ClusterEntry(server="https://lab.example")
     program, provider = found.user.exec, found.user.auth_provider
     assert program
@@ -150,7 +129,7 @@ def test_a_key_that_is_not_set_has_the_value_of_kubectl(tmp_path: Path) -> None:
         getattr(found.user, name) for name in UserEntry.__struct_fields__ if name not in ("exec", "auth_provider")
     ]
     empty += [getattr(program, name) for name in ("api_version", "command", "args", "env", "install_hint")]
-    empty += [provider.name, *(getattr(provider.config, name) for name in OidcConfig.__struct_fields__)]
+    empty += [provider.name]
     assert not any(empty)
 
 
@@ -170,14 +149,6 @@ def test_data_wins_over_a_file(tmp_path: Path) -> None:
     data = base64.b64encode(PEM).decode()
     found = read(tmp_path, cluster={"certificate-authority": "nowhere", "certificate-authority-data": data})
     assert found.cluster.certificate_authority_data == PEM
-
-
-def test_the_certificates_of_an_issuer_are_read(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_bytes(PEM)
-    config = {"idp-certificate-authority": "ca", "client-id": "xsft"}
-    found = read(tmp_path, user={"auth-provider": {"name": "oidc", "config": config}}).user.auth_provider
-    assert found
-    assert (found.config.idp_certificate_authority_data, found.config.client_id) == (PEM, "xsft")
 
 
 def test_the_first_of_several_files_that_has_a_name_wins(tmp_path: Path) -> None:

@@ -73,59 +73,6 @@ def test_a_login_plugin_gives_the_token(cluster_api: ClusterApi, tmp_path: Path)
     assert connected(cluster_api).whoami() == "nightly"
 
 
-def test_an_expired_login_is_renewed_by_openid_connect(cluster_api: ClusterApi) -> None:
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": 1}).encode()).decode().rstrip("=")
-    posted: list[tuple[str, str]] = []
-    with issuing(posted, id_token=cluster_api.standin.token) as issuer:
-        config = {"client-id": "xsft", "client-secret": secrets.token_hex(), "refresh-token": secrets.token_hex()}
-        told = {**config, "id-token": f"{claims}.{claims}.{claims}", "idp-issuer-url": issuer}
-        changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": told}})
-        assert connected(cluster_api).whoami() == "nightly"
-        pair = base64.b64encode(f"xsft:{config['client-secret']}".encode()).decode()
-        body = f"grant_type=refresh_token&refresh_token={config['refresh-token']}"
-        assert posted == [(f"Basic {pair}", body)]
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ({"status": 500}, "its issuer answers HTTP 500"),
-        ({"id_token": None}, "its token could not be renewed: KeyError 'id_token'"),
-    ],
-)
-def test_an_issuer_without_a_token_is_quoted(cluster_api: ClusterApi, answer: dict[str, Any], reason: str) -> None:
-    with issuing([], **answer) as issuer:
-        config = {"client-id": "xsft", "refresh-token": secrets.token_hex(), "idp-issuer-url": f"{issuer}/"}
-        changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": config}})
-        with pytest.raises(Unreachable, match=f"oidc of the context {CONTEXT} gave no credentials: {reason}"):
-            connected(cluster_api)
-
-
-@contextmanager
-def issuing(posted: list[tuple[str, str]], *, id_token: str | None = None, status: int = 200) -> Iterator[str]:
-    class Issuer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert self.path == "/.well-known/openid-configuration"
-            self.tell({"token_endpoint": f"http://{self.headers['Host']}/token"})
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            posted.append((self.headers["Authorization"], body))
-            renewed = {"access_token": secrets.token_hex(), "refresh_token": secrets.token_hex()}
-            self.tell({**renewed, "token_type": "Bearer", **({"id_token": id_token} if id_token else {})})
-
-        def tell(self, answer: dict[str, str]) -> None:
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    with serving_http(Issuer) as address:
-        yield address
-
-
 @pytest.mark.parametrize(
     ("command", "hint", "fix"),
     [
@@ -272,18 +219,19 @@ def test_a_login_is_renewed_only_when_it_expires(cluster_api: ClusterApi, tmp_pa
         assert len(count.read_text()) == times
 
 
-def test_an_auth_provider_that_kubectl_removed_is_named(cluster_api: ClusterApi) -> None:
-    changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "gcp"}})
-    with pytest.raises(EnvironmentMissing, match="removed the auth-provider gcp"):
+@pytest.mark.parametrize(
+    ("user", "named"),
+    [
+        ({"auth-provider": {"name": "gcp", "config": {}}}, "xsft has no auth-provider gcp"),
+        ({"auth-provider": {"name": "oidc", "config": {"refresh-token": "r"}}}, "xsft has no auth-provider oidc"),
+        ({"username": "u", "password": "p"}, "removed the login with a password"),
+    ],
+)
+def test_a_login_that_xsft_does_not_have_is_named(cluster_api: ClusterApi, user: dict[str, Any], named: str) -> None:
+    changed(cluster_api.kubeconfig, user=user)
+    with pytest.raises(EnvironmentMissing, match=rf"{named}; use .*login program \(exec\)"):
         connected(cluster_api)
-
-
-def test_user_name_and_password_are_sent_as_basic_login(cluster_api: ClusterApi) -> None:
-    changed(cluster_api.kubeconfig, user={"username": "u", "password": secrets.token_hex(4)})
-    with pytest.raises(Unreachable, match="rejected the login"):
-        connected(cluster_api).list_jobsets(namespace="default")
-    sent = {name.lower(): value for name, value in cluster_api.server.seen[-1].headers.items()}
-    assert sent["authorization"].startswith("Basic ")
+    assert cluster_api.server.seen == []
 
 
 def test_a_proxy_url_of_the_cluster_is_used(cluster_api: ClusterApi) -> None:
@@ -298,9 +246,8 @@ def assert_anonymous(api: ClusterApi, cluster: Cluster) -> None:
     assert "authorization" not in {name.lower() for name in api.server.seen[-1].headers}
 
 
-@pytest.mark.parametrize("user", [{"token": "t"}, {"username": "u", "password": "p"}], ids=["token", "password"])
-def test_no_login_is_sent_to_another_host_without_tls(cluster_api: ClusterApi, user: dict[str, str]) -> None:
-    changed(cluster_api.kubeconfig, user=user, cluster={"server": "http://cluster.invalid"})
+def test_no_login_is_sent_to_another_host_without_tls(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={"token": "t"}, cluster={"server": "http://cluster.invalid"})
     assert_anonymous(cluster_api, connected(cluster_api, HTTP_PROXY=cluster_api.server.url))
 
 

@@ -18,7 +18,7 @@ from xsft.base.lenient import mapping, rows
 from xsft.machine.regular import read_bytes, read_text
 from xsft.spec.loader import load_yaml
 
-CERTIFICATES = ("certificate-authority", "client-certificate", "client-key", "idp-certificate-authority")
+CERTIFICATES = ("certificate-authority", "client-certificate", "client-key")
 """Keys that name a file, unless the key with `-data` holds its content."""
 
 
@@ -40,18 +40,10 @@ class LoginProgram(Struct, frozen=True, kw_only=True, rename="camel"):
     provide_cluster_info: bool = False
 
 
-class OidcConfig(Struct, frozen=True, kw_only=True, rename="kebab"):
-    idp_issuer_url: str = ""
-    idp_certificate_authority_data: bytes = b""
-    client_id: str = ""
-    client_secret: str = ""
-    id_token: str = ""
-    refresh_token: str = ""
-
-
 class AuthProvider(Struct, frozen=True, kw_only=True):
+    """A login within kubectl. kubectl 1.26 removed all but `oidc`; xsft has none."""
+
     name: str = ""
-    config: OidcConfig = OidcConfig()
 
 
 class UserEntry(Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -60,7 +52,6 @@ class UserEntry(Struct, frozen=True, kw_only=True, rename="kebab"):
     token: str = ""
     token_file: str = field(name="tokenFile", default="")
     username: str = ""
-    password: str = ""
     exec: LoginProgram | None = None
     auth_provider: AuthProvider | None = None
 

@@ -1,17 +1,14 @@
 """The login to a cluster: a kubeconfig user's login as a header and a client certificate, renewed before it expires.
-source: client-go@v0.35 plugin/pkg/client/auth/exec (login programs), plugin/pkg/client/auth/oidc, transport (token
-files); OpenID Connect Core 1.0 §12, Discovery 1.0 §4.
+source: client-go@v0.35 plugin/pkg/client/auth/exec (login programs), transport (token files).
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import ssl
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 import urllib3
 from msgspec import DecodeError, Struct, to_builtins
@@ -20,11 +17,10 @@ from msgspec.structs import replace
 
 from xsft.base.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.base.moments import moment
-from xsft.base.network_words import blames_network, keeps_secrets
+from xsft.base.network_words import blames_network
 from xsft.base.secrets import hold_secret, redact
 from xsft.cluster.access import GCLOUD_LOGIN
-from xsft.cluster.answers import read_object
-from xsft.cluster.kubeconfig import AuthProvider, Entry, LoginProgram, OidcConfig, unusable_context
+from xsft.cluster.kubeconfig import Entry, LoginProgram, unusable_context
 from xsft.machine import clock
 from xsft.machine.bounded import parse_bounded
 from xsft.machine.process import ProcessResult, at_terminal, run
@@ -34,7 +30,6 @@ from xsft.machine.streams import has_terminal, print_if_slow
 
 LOGIN_TIMEOUT_S = 60.0
 """A login program may query its own server; it is killed after this time."""
-ISSUER_TIMEOUT_S = 10.0
 SLOW_LOGIN_S = 5.0
 """A login program that takes longer is named; GKE's takes a second."""
 EARLY_S = 300.0
@@ -106,10 +101,11 @@ class ClusterLogin:
         if user.token:
             return replace(fixed, authorization=self._bearer(user.token))
         if user.username:
-            pair = base64.b64encode(f"{user.username}:{hold_secret(user.password)}".encode()).decode("ascii")
-            return replace(fixed, authorization=f"Basic {pair}")
+            why = "Kubernetes 1.19 removed the login with a password; use a token or a login program (exec)"
+            raise unusable_context(self._entry.context, why)
         if user.auth_provider:
-            return replace(fixed, authorization=self._bearer(self._by_provider(user.auth_provider)))
+            why = f"xsft has no auth-provider {user.auth_provider.name}; use its login program (exec)"
+            raise unusable_context(self._entry.context, why)
         return fixed
 
     def _bearer(self, token: str) -> str:
@@ -124,16 +120,6 @@ class ClusterLogin:
         except (OSError, ValueError) as failed:
             why = getattr(failed, "strerror", None) or "it is not UTF-8 text"
             raise unusable_context(self._entry.context, f"its tokenFile {path} cannot be read: {why}") from None
-
-    def _by_provider(self, provider: AuthProvider) -> str:
-        """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
-        if provider.name != "oidc":
-            why = f"kubectl 1.26 removed the auth-provider {provider.name}; use its login program (exec)"
-            raise unusable_context(self._entry.context, why)
-        try:
-            return _id_token(provider.config)
-        except ValueError as failed:
-            raise self._no_credentials("The auth-provider oidc", str(failed)) from None
 
     def _by_program(self, program: LoginProgram) -> Credentials:
         done = self._run(program)
@@ -236,44 +222,6 @@ def _of_program(done: ProcessResult) -> Credentials:
         key=(key or "").encode(),
         renew_at=now + max(left_s - EARLY_S, left_s / 2) if expires else None,
     )
-
-
-def _id_token(config: OidcConfig) -> str:
-    """Return the OpenID Connect token; if it has expired, a new one from the refresh token. Raises ValueError."""
-    if config.id_token and _expires(config.id_token) > clock.epoch():
-        return config.id_token
-    if not (config.idp_issuer_url and config.client_id and config.refresh_token):
-        raise ValueError("its id-token has expired, and it has no refresh-token")
-    if not keeps_secrets(config.idp_issuer_url):
-        raise ValueError(f"its issuer {config.idp_issuer_url} is not https://, so the refresh-token is not sent")
-    trust = tls_context(ca=config.idp_certificate_authority_data)
-    pool = urllib3.PoolManager(ssl_context=trust, retries=False, timeout=ISSUER_TIMEOUT_S)
-    fields = {"grant_type": "refresh_token", "refresh_token": hold_secret(config.refresh_token)}
-    headers = urllib3.make_headers(basic_auth=f"{config.client_id}:{hold_secret(config.client_secret)}")
-    try:
-        found = _answer(pool.request("GET", f"{config.idp_issuer_url.rstrip('/')}/.well-known/openid-configuration"))
-        endpoint = str(found["token_endpoint"])
-        if not keeps_secrets(endpoint):
-            raise ValueError(f"its token endpoint {endpoint} is not https://, so the refresh-token is not sent")
-        answer = pool.request("POST", endpoint, fields=fields, headers=headers, encode_multipart=False)
-        return str(_answer(answer)["id_token"])
-    except (urllib3.exceptions.HTTPError, KeyError, DecodeError) as failed:
-        raise ValueError(f"its token could not be renewed: {type(failed).__name__} {failed}") from None
-
-
-def _expires(token: str) -> float:
-    """Return the expiry in seconds since the epoch; 0 if the token has none."""
-    try:
-        claims = token.split(".")[1]
-        return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
-    except (IndexError, ValueError, KeyError, TypeError):
-        return 0.0
-
-
-def _answer(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
-    if response.status != 200:
-        raise ValueError(f"its issuer answers HTTP {response.status}")
-    return read_object(response.data)
 
 
 def _brief(text: str) -> str:

@@ -33,10 +33,6 @@ kubernetes.io/docs/reference/using-api/api-concepts, "resourceVersion parameter"
 MAX_EVENTS = 1000
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 """source: kubernetes.io/docs/concepts/overview/working-with-objects/labels, "Syntax and character set"."""
-VERSIONS = ("v1beta2", "v1beta1")
-"""API versions of Kueue's groups that are tried for reads: the newer one is stored and needs no conversion, old
-releases serve only the older one.
-"""
 
 
 class Reads(Struct, frozen=True):
@@ -130,7 +126,7 @@ class Reads(Struct, frozen=True):
         return tuple(waiting_of(row) for row in rows(reply.body.get("items")))
 
     def _kueue(self, ask: Callable[[str], T]) -> T | None:
-        for version in VERSIONS:
+        for version in kinds.KUEUE_VERSIONS:
             try:
                 return ask(version)
             except EnvironmentMissing:

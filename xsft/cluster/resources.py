@@ -56,8 +56,10 @@ SELF_REVIEWS = Resource(plural="selfsubjectreviews", group="authentication.k8s.i
 """source: kubernetes 1.28, in which it became v1"""
 
 KUEUE = "kueue.x-k8s.io"
-KUEUE_VERSIONS = ("v1beta1", "v1beta2")
-"""In order of preference: xpk@1.16.0 writes v1beta1; Kueue 0.16 serves both, older releases only the first."""
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+"""API versions of Kueue's groups, in the order in which they are tried: Kueue stores the newer one and need not convert
+it; releases before 0.15 serve only the older one.
+"""
 
 
 def group_versions(group: str) -> Resource:
