@@ -503,7 +503,6 @@ CASES: Mapping[str, Case] = {
         data={"hf_path": "me/rows", "train_split": "train"},
         facts=Facts(hub_data=HubDataFacts(splits={"a": ("train",), "b": ("train",)})),
     ),
-    "rights.registry": lambda _folder: printed(tuple(of_nodes(PodRights(email="n@p", lacking={}, pulls=False)))),
     "cluster.no-cpu": without_cpu,
     "image.jax": image(labels={**OURS, "dev.xsft.packages": "jax==0.4.35"}),
     "data.jsonl": workload(data={**FILES, "hf_path": "jsonl"}),

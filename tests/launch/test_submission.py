@@ -149,7 +149,7 @@ def test_the_rights_of_the_pods_account_are_read_before_the_create(
 
     def rights(source: str, _demand: Demand) -> PodRights:
         asked.append(source)
-        return PodRights(email="pods@x", lacking={"gs://my-bucket": ("storage.objects.create",)})
+        return PodRights(email="pods@x", writes=False)
 
     with pytest.raises(SpecError, match="pods@x"):
         submit(rights=rights)

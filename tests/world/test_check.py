@@ -12,7 +12,7 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.base.problems import Problem
 from xsft.cluster.cluster import connect
 from xsft.machine.writable import check_writable
-from xsft.world.check import PlaceProbe, place_checks
+from xsft.world.check import PlaceProbe, check_place, place_checks
 from xsft.world.tools import ToolCheck
 
 PLACES = """\
@@ -83,3 +83,28 @@ def test_no_request_is_sent_without_places(api: ClusterApi) -> None:
 
 def test_place_probe_uses_the_real_checks_by_default() -> None:
     assert PlaceProbe().writable is check_writable
+
+
+@pytest.mark.parametrize(
+    ("email", "lacking", "ok", "words"),
+    [
+        (None, (), False, "names no Google service account"),
+        ("pods@p", None, False, "may not impersonate pods@p"),
+        ("pods@p", ("storage.objects.create",), False, "pods@p lacks storage.objects.create"),
+        ("pods@p", (), True, "as pods@p"),
+    ],
+)
+def test_the_rights_of_the_pods_are_tested_if_asked(
+    api: ClusterApi, email: str | None, lacking: tuple[str, ...] | None, ok: bool, words: str
+) -> None:
+    annotations = {"annotations": {"iam.gke.io/gcp-service-account": email}} if email else {}
+    api.standin.objects.add("/serviceaccounts", "default", namespace="default", metadata=annotations)
+    world = PlaceProbe(
+        connect=lambda where: connect(where, here=api.here, patience=api.patience),
+        writable=lambda _output: (),
+        lacking=lambda account, bucket: lacking if (account, bucket) == (email, "my-bucket") else ("?",),
+    )
+    assert not any(check.id.startswith("pods:") for check in check_place("lab", world).checks)
+    (check,) = (check for check in check_place("lab", world, impersonate=True).checks if check.id.startswith("pods:"))
+    assert (check.id, check.ok) == ("pods:my-bucket", ok)
+    assert words in check.detail

@@ -20,7 +20,6 @@ from xsft.checks.demand import Demand
 from xsft.cluster.supply import NODE_POOL
 
 NODE_SCOPES = LateProblem(id="node-scopes")
-POD_PERMISSION = LateProblem(id="pod-permission")
 WORKLOAD_IDENTITY_OFF = LateProblem(id="workload-identity-off")
 WORKLOAD_IDENTITY_UNBOUND = LateProblem(id="workload-identity-unbound")
 
@@ -45,12 +44,8 @@ class PodRights(Struct, frozen=True, kw_only=True):
     """The account; empty if unknown."""
     writes: bool = True
     """False if the access scopes of the nodes allow no pod there to write to Cloud Storage."""
-    pulls: bool | None = None
-    """Whether the account may pull the image; None if it was not tested, or another account pulls."""
     bound: bool | None = None
     """Whether the Kubernetes ServiceAccount may use it; None if its policy may not be read."""
-    lacking: Mapping[str, tuple[str, ...]] = {}
-    """By bucket: the permissions that the account lacks, tested with its own token; empty if they were not tested."""
 
 
 def google_account(account: JsonObject) -> str | None:
@@ -111,17 +106,13 @@ def identity_problems(
     elif email and found.bound is False:
         yield _unbound(email, demand)
     yield from _scopes(found, demand, pools)
-    yield from _check_bucket_rights(found.email or email or "", found, demand, of_nodes=bool(without))
-    yield from _cannot_pull(found, demand)
-    if found.lacking:
-        return
     identity = _of_node_pool(without[0], found, demand) if without else _of_account(email, demand, context)
     message = (
         f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Unknown: whether these "
         "suffice. xsft tested the buckets with your login's rights only."
     )
     fix = f"To list these rights: {' ; '.join(identity.commands)}"
-    if demand.repository and found.pulls is None:
+    if demand.repository:
         fix += f" ; and who may pull the image (the nodes pull with their own account): {_readers(demand.repository)}"
     yield note("pod-rights-not-checked", "output", message, fix, kind="unread")
 
@@ -135,16 +126,6 @@ def _scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Pro
         )
         fix = "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them."
         yield NODE_SCOPES.error("output", message, fix)
-
-
-def _cannot_pull(rights: PodRights, demand: Demand) -> Iterator[Problem]:
-    if rights.pulls is False and demand.repository:
-        message = f"The nodes pull the image as {rights.email}, which may not read {demand.repository}."
-        _, project, _, location, _, name = demand.repository.split("/")
-        flags = (f"--project={project}", f"--location={location}", f"--member=serviceAccount:{rights.email}")
-        role = "--role=roles/artifactregistry.reader"
-        grant = shlex.join(("gcloud", "artifacts", "repositories", "add-iam-policy-binding", name, *flags, role))
-        yield POD_PERMISSION.error("image.ref", message, f"Ask its owner to run: {grant}")
 
 
 def _readers(repository: str) -> str:
@@ -179,24 +160,6 @@ def _unbound(email: str, demand: Demand) -> Problem:
     member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
     grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
     return WORKLOAD_IDENTITY_UNBOUND.warning("output", message, f"Ask its owner to run: {shlex.join(grant)}")
-
-
-def _check_bucket_rights(email: str, rights: PodRights, demand: Demand, *, of_nodes: bool) -> Iterator[Problem]:
-    """Yield an error per bucket. The first, the output's, needs every permission; the others are only read."""
-    whose = "their nodes" if of_nodes else f"the Kubernetes ServiceAccount {demand.service_account}"
-    for bucket, names in rights.lacking.items():
-        needed = (
-            names if bucket == demand.buckets[0] else tuple(n for n in names if not n.endswith((".create", ".delete")))
-        )
-        if needed:
-            message = (
-                f"The pods reach {bucket} as {email} (of {whose}), which"
-                f" lacks {', '.join(needed)} there; this was tested with its own token, not with your login."
-            )
-            role = "objectUser" if bucket == demand.buckets[0] else "objectViewer"
-            flags = (f"--member=serviceAccount:{email}", f"--role=roles/storage.{role}")
-            grant = shlex.join(("gcloud", "storage", "buckets", "add-iam-policy-binding", bucket, *flags))
-            yield POD_PERMISSION.error("output", message, f"Ask its owner to run: {grant}")
 
 
 def _of_account(email: str | None, demand: Demand, context: str) -> PodIdentity:

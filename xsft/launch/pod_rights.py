@@ -1,8 +1,8 @@
 """Asks Google Cloud for the rights of the service account that a run's pods use, if the user's login may read them.
 
 source: REST references of IAM (projects.serviceAccounts.getIamPolicy), of Service Account Credentials
-(projects.serviceAccounts.generateAccessToken), of Cloud Storage (buckets.testIamPermissions), of Compute Engine
-(instances.get: the account of a node and its access scopes) and of Artifact Registry (repositories.testIamPermissions).
+(projects.serviceAccounts.generateAccessToken), of Cloud Storage (buckets.testIamPermissions) and of Compute Engine
+(instances.get: the account of a node and its access scopes).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 from google.auth.exceptions import GoogleAuthError
 from google.oauth2.credentials import Credentials
-from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.checks.demand import Demand
@@ -27,13 +26,12 @@ LIFETIME_S = 300
 WRITING = frozenset({"cloud-platform", "devstorage.read_write", "devstorage.full_control"})
 """Access scopes with which a machine may write to Cloud Storage."""
 OF_BUCKET = (*OBJECT_PERMISSIONS, DELETE_PERMISSION)
-PULL = "artifactregistry.repositories.downloadArtifacts"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleIam:
-    """The APIs that know a service account's rights, asked with the user's login. Five are asked in one way, instead of
-    two by Google's clients (0.4 CPU-s each to import) and three without one.
+    """The APIs that know a service account's rights, asked with the user's login, without Google's clients
+    (0.4 CPU-s each to import).
     """
 
     session: Any = field(repr=False)
@@ -41,20 +39,28 @@ class GoogleIam:
     credentials: str = "https://iamcredentials.googleapis.com"
     storage: str = "https://storage.googleapis.com"
     compute: str = "https://compute.googleapis.com"
-    artifacts: str = "https://artifactregistry.googleapis.com"
 
     def rights(self, source: str, demand: Demand) -> PodRights:
-        """Return the rights that the run needs, as far as this login may read them; it changes nothing. `source`: an
-        email, or `gce://project/zone/machine` of a node.
+        """Return the rights, as far as this login may read them. No token is made: that would be an impersonation in
+        an audit log. `source`: an email, or `gce://project/zone/machine` of a node.
         """
-        of_node = source.startswith("gce://")
-        bound = None if of_node else self._is_bound_to(source, member_of(demand))
-        known = self._of_node(source) if of_node else PodRights(email=source, bound=bound)
-        token = self._token(known.email) if known.email else None
+        if source.startswith("gce://"):
+            return self._of_node(source)
+        return PodRights(email=source, bound=self._is_bound_to(source, member_of(demand)))
+
+    def lacking_permissions(self, email: str, bucket: str) -> tuple[str, ...] | None:
+        """Return what the account lacks on the bucket, tested with a token of that account; None if this login may not
+        make one.
+        """
+        token = self._token(email)
         if token is None:
-            return known
-        pulls = self._pulls(demand.repository, token) if of_node and demand.repository else None
-        return replace(known, lacking=self._test_rights(demand, token), pulls=pulls)
+            return None
+        path = f"{self.storage}/storage/v1/b/{bucket}/iam/testPermissions"
+        session = google_session(Credentials(token=token))  # type: ignore[no-untyped-call]
+        answer = self._ask_google("GET", path, session=session, params={"permissions": OF_BUCKET})
+        if answer is None:
+            return None
+        return tuple(name for name in OF_BUCKET if name not in (answer.get("permissions") or ()))
 
     def _of_node(self, source: str) -> PodRights:
         """Return the account of a machine, and whether its access scopes allow writing."""
@@ -67,20 +73,6 @@ class GoogleIam:
             return PodRights(email=str(account["email"]), writes=not scopes or bool(scopes & WRITING))
         return PodRights()
 
-    def _test_rights(self, demand: Demand, token: str) -> dict[str, tuple[str, ...]]:
-        """Return what the account lacks on each bucket; empty unless all of them answered."""
-        tested = {bucket: self._lacking_rights(bucket, token) for bucket in demand.buckets}
-        lacking = {bucket: names for bucket, names in tested.items() if names is not None}
-        return lacking if len(lacking) == len(tested) else {}
-
-    def _pulls(self, repository: str, token: str) -> bool | None:
-        path = f"{self.artifacts}/v1/{repository}:testIamPermissions"
-        answer = self._ask_google("POST", path, session=self._session_as(token), json={"permissions": [PULL]})
-        return None if answer is None else PULL in (answer.get("permissions") or ())
-
-    def _session_as(self, token: str) -> Any:
-        return google_session(Credentials(token=token))  # type: ignore[no-untyped-call]
-
     def _is_bound_to(self, email: str, member: str) -> bool | None:
         policy = self._ask_google("POST", f"{self.iam}/v1/projects/-/serviceAccounts/{email}:getIamPolicy", json={})
         return None if policy is None else is_bound(policy, member)
@@ -90,13 +82,6 @@ class GoogleIam:
         path = f"{self.credentials}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
         answer = self._ask_google("POST", path, json={"scope": [SCOPE], "lifetime": f"{LIFETIME_S}s"})
         return str(answer["accessToken"]) if answer and "accessToken" in answer else None
-
-    def _lacking_rights(self, bucket: str, token: str) -> tuple[str, ...] | None:
-        name = bucket.removeprefix("gs://")
-        path = f"{self.storage}/storage/v1/b/{name}/iam/testPermissions"
-        answer = self._ask_google("GET", path, session=self._session_as(token), params={"permissions": OF_BUCKET})
-        held = () if answer is None else answer.get("permissions") or ()
-        return None if answer is None else tuple(name for name in OF_BUCKET if name not in held)
 
     def _ask_google(self, method: str, url: str, *, session: Any = None, **options: Any) -> dict[str, Any] | None:
         """Return the answer; None on any failure, because this check must never stop a run."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
-from xsft.base.errors import EnvironmentMissing
+from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.base.names import ModeName
 from xsft.checks.place_needs import ModeNeed, missing_needs
 from xsft.verbs.console import console
@@ -44,7 +44,9 @@ class DoctorDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if anything for them is missing."""
     if args.place:
-        return _check_place(args.place, as_json=args.json)
+        return _check_place(args.place, impersonate=args.impersonate, as_json=args.json)
+    if args.impersonate:
+        raise UsageError("--impersonate needs a place.", fix="Name it: xsft doctor --place NAME --impersonate")
     with show_progress("looking around"):
         here, places = doctor.examine(doctor.checked_machine()), place_checks()
     ok = doctor.is_ok(here)
@@ -56,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _check_place(name: str, *, as_json: bool) -> int:
+def _check_place(name: str, *, impersonate: bool, as_json: bool) -> int:
     """Print what the place has and lacks; return 3 if no mode can run there."""
     with show_progress("place"):
-        report = check_place(name)
+        report = check_place(name, impersonate=impersonate)
     modes = missing_needs(report.needs) if report.needs else {}
     ok = bool(modes) and not all(modes.values())
     status = 0 if ok else EnvironmentMissing.exit_status

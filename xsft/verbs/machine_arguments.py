@@ -79,6 +79,11 @@ def doctor_arguments(parser: argparse.ArgumentParser) -> None:
         help="check only this place of places.yaml: login, bucket, and what each mode needs; for each missing thing,"
         " print the command that adds it; exit status 3 if no mode can run",
     )
+    parser.add_argument(
+        "--impersonate",
+        action="store_true",
+        help="with --place: test the bucket with a token of the pods' Google service account (audit logs show this)",
+    )
     add_json(parser)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from xsft.base.errors import EnvironmentMissing, SpecError, UsageError, XsftErro
 from xsft.base.problems import Problem
 from xsft.checks.admission import UnreadFact
 from xsft.checks.place_needs import ModeNeed, PlaceFacts, place_needs
+from xsft.checks.pod_identity import google_account
 from xsft.cluster import resources as kinds
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.errors import last_net
@@ -21,6 +23,7 @@ from xsft.cluster.sources import known_places, names_a_cluster
 from xsft.launch.permitted import unless_forbidden
 from xsft.machine import clock
 from xsft.machine.parallel import StartedCall, start
+from xsft.machine.process import own_environment
 from xsft.machine.storage import bucket_and_name
 from xsft.machine.writable import check_writable
 from xsft.records.run_cluster import address_of
@@ -33,11 +36,20 @@ NO_JOBSET = "xsft-doctor-asks-for-none"
 """A name that no JobSet has: the answer shows whether the cluster serves JobSets."""
 
 
+def _lacking_permissions(email: str, bucket: str) -> tuple[str, ...] | None:
+    from xsft.launch.pod_rights import connect_iam  # through google-auth
+
+    iam = connect_iam(own_environment())
+    return iam.lacking_permissions(email, bucket) if iam else None
+
+
 class PlaceProbe(Struct, frozen=True, kw_only=True):
     """The functions that query a place; a test passes others."""
 
     connect: Callable[[Place], Cluster] = lambda place: connect(place, patience=PATIENCE)
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
+    lacking: Callable[[str, str], tuple[str, ...] | None] = _lacking_permissions
+    """Return the permissions that an account lacks on a bucket; None if this login may not impersonate it."""
     late_s: float = LATE_S
 
 
@@ -62,9 +74,10 @@ def place_checks(world: PlaceProbe | None = None) -> tuple[ToolCheck, ...]:
     return tuple(_in_time(dict(_place_questions(places, world or PlaceProbe())), late_s=(world or PlaceProbe()).late_s))
 
 
-def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
-    """Return the checks of one place and of its bucket, and what runs of each mode need there. Raises UsageError for a
-    name that is not in places.yaml, SpecError if that is invalid.
+def check_place(name: str, world: PlaceProbe | None = None, *, impersonate: bool = False) -> PlaceReport:
+    """Return the checks of one place and of its bucket, and what runs of each mode need there. `impersonate`: also test
+    the rights of the pods, with a token of their account. Raises UsageError for a name that is not in places.yaml,
+    SpecError if that is invalid.
     """
     probe, (places, file) = world or PlaceProbe(), known_places()
     if name not in places:
@@ -75,7 +88,10 @@ def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
     if not all(check.ok for check in checks if check.id == f"place:{name}"):
         return PlaceReport(checks=checks)
     with last_net(name):
-        needs = place_needs(name, place, read_place_facts(probe.connect(place), place))
+        cluster = probe.connect(place)
+        needs = place_needs(name, place, read_place_facts(cluster, place))
+        if impersonate and place.output:
+            checks = (*checks, _check_pods(cluster, place, place.output, probe))
     return PlaceReport(checks=checks, needs=needs)
 
 
@@ -161,6 +177,26 @@ def _bucket(bucket: str, output: str, world: PlaceProbe) -> ToolCheck:
     except XsftError as failed:
         return _failed_check(row, failed.problems[0])
     return _failed_check(row, problems[0]) if problems else replace(row, ok=True, detail="your login may write to it")
+
+
+def _check_pods(cluster: Cluster, place: Place, output: str, world: PlaceProbe) -> ToolCheck:
+    """Return whether the pods may use the bucket, by the Google service account of the ServiceAccount `default`."""
+    bucket, _ = bucket_and_name(output)
+    row = _check_row(f"pods:{bucket}", f"results in {output}")
+    account = cluster.service_account(name="default", namespace=place.namespace)
+    email = google_account(account) if account else None
+    if email is None:
+        detail = f"the ServiceAccount default in {place.namespace} names no Google service account"
+        return replace(row, detail=detail, fix="`xsft submit` says which account the pods use.")
+    lacking = world.lacking(email, bucket)
+    if lacking is None:
+        fix = f"Ask for roles/iam.serviceAccountTokenCreator on {email}."
+        return replace(row, detail=f"your login may not impersonate {email}", fix=fix)
+    if lacking:
+        flags = (f"--member=serviceAccount:{email}", "--role=roles/storage.objectUser")
+        grant = shlex.join(("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{bucket}", *flags))
+        return replace(row, detail=f"{email} lacks {', '.join(lacking)}", fix=f"Ask its owner to run: {grant}")
+    return replace(row, ok=True, detail=f"the pods may write to it as {email}")
 
 
 def _failed_check(row: ToolCheck, problem: Problem) -> ToolCheck:
