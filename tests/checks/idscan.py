@@ -70,6 +70,9 @@ def ids_in(tree: ast.AST) -> Iterator[str]:
             yield from (name.replace("_", "-") for name in _literals(_type_of(node)))
         elif isinstance(node, ast.ClassDef):
             yield from _literals([value for name, value in _attributes(node) if name == "id"])
+        elif isinstance(node, ast.FunctionDef) and node.name in helpers:
+            defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            yield from _literals([default for arg, default in defaults if default is not None and arg.arg == "id"])
         elif isinstance(node, ast.AnnAssign) and _name(node.annotation) == "Refusals":
             yield from _literals(_first_of_each(node.value))
 
@@ -105,7 +108,7 @@ def _helpers(tree: ast.AST) -> dict[str, int]:
 
 def _handed_on(function: ast.FunctionDef, calls: Sequence[ast.Call], helpers: Mapping[str, int]) -> int | None:
     """The position of the parameter that one of the function's calls gives as an id."""
-    names = [arg.arg for arg in function.args.args if arg.arg not in ("self", "cls")]
+    names = [arg.arg for arg in (*function.args.args, *function.args.kwonlyargs) if arg.arg not in ("self", "cls")]
     given = {_name(expr) for call in calls for expr in _id_of(call, helpers)}
     return next((at for at, name in enumerate(names) if name in given), None)
 
