@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.maxtext import Worker
 from xsft.catalog.data import located
+from xsft.environments.ask import PROGRAMS
 from xsft.spec.base import Value
 from xsft.trainer.arguments import argument
 
@@ -90,21 +91,11 @@ class Pipeline:
         columns = ({name: tuple(ids) for name, ids in row.items()} for row in answer["rows"])
         return [Row(**row, tokens=tokens) for row in columns]
 
-    def verdicts(self, argv: Sequence[str], files: Sequence[Path], here: Mapping[str, Value]) -> list[str]:
-        """Return for each file of rows: `trained`, `nothing` without a token, or `refused: …` in MaxText's words."""
-        line = with_keys(argv, {**HERE, **here})
-        answer = self.worker.ask({"verdicts": {"argv": line, "files": list(map(str, files))}})
+    def examples(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of xsft's own program that reads rows."""
+        answer = self.worker.ask({"program": {"folder": str(PROGRAMS), "job": job}})
         assert "error" not in answer, answer["error"]
-        return list(answer["verdicts"])
-
-    def grain_verdicts(
-        self, argv: Sequence[str], rows: Sequence[Any], folder: Path, here: Mapping[str, Value]
-    ) -> list[tuple[Any, str]]:
-        """Each row that parquet can hold, as it is read, with the verdict of Grain's pipeline on it."""
-        asked = {"argv": with_keys(argv, {**HERE, **here}), "rows": rows, "folder": str(folder)}
-        answer = self.worker.ask({"grain_verdicts": asked})
-        assert "error" not in answer, answer["error"]
-        return [(row, verdict) for row, verdict in answer["verdicts"]]
+        return dict(answer)
 
     def parquet(self, rows: Sequence[Mapping[str, Any]], *, file: Path) -> Path:
         """`file`, holding these rows: Grain's pipeline reads no JSON."""

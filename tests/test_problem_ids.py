@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import get_args
 
 from tests.checks.idscan import ids_in_code
+from xsft.checks.rows import LATE_IDS
 from xsft.records.record import Outcome
 from xsft.runs.reasons import BY_SLUG
 from xsft.runs.rules import log_rules
 from xsft.runs.worth import Worthless
-from xsft.workers.row_rules import RowProblem
+from xsft.workers.row_shape import RowProblem
 
 _ID = re.compile(r"\.(problem_)?id\b")
 _HYPHENATED = re.compile(r'"([a-z0-9]+(?:-[a-z0-9]+)+)"')
@@ -27,7 +28,8 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 
 NOT_DECIDING = {
     "xsft/image/context.py": ["disk-full", "image-context-large"],  # the choices of an option
-    "xsft/data/verdicts.py": sorted(get_args(RowProblem)),  # the words of each fix
+    "xsft/checks/rows.py": sorted(LATE_IDS),  # those that an answer may still bring
+    "xsft/data/refusals.py": ["FIXES", *sorted(get_args(RowProblem))],  # the words of each fix
     "xsft/runs/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
     "xsft/runs/worth.py": ["Worthless"],  # the predicate of these reasons, where they are defined
 }

@@ -13,7 +13,7 @@ WORDS = re.compile(r"\b(Decoder|decode|convert)\(")
 """In every module that describes a type; the others need not be parsed."""
 OWN_WORKER = "a verb of this machine decodes what its own worker printed, in one thread"
 EXCEPTED = {
-    "launch/data_pipeline.py": OWN_WORKER,
+    "data/pipeline.py": OWN_WORKER,
     "launch/prepare_": OWN_WORKER,
     "stages/evaluate_plan.py": OWN_WORKER,
     "evaluation/report.py": "a report is read by the verb itself",

@@ -18,9 +18,8 @@ from pathlib import Path
 from tests.podshell import executable
 from tests.until import until
 from xsft.environments.installed import BuiltEnvironment
-from xsft.launch.local_machine import PASSED_ON
 from xsft.machine import pid_namespace
-from xsft.trainer.local import OFFLINE
+from xsft.trainer.local import OFFLINE, PASSED_ON
 
 CLIENT, SERVER = (Path(__file__).parent / "contract" / f"warm_{end}.py" for end in ("client", "server"))
 

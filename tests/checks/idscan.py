@@ -24,7 +24,7 @@ ERRORS = frozenset(
     }
 )
 TABLES = frozenset(
-    {"FailureRule", "EnvHabit", "UnsupportedKey", "Refusal", "RowVerdict", "Problem", "LateProblem", *ERRORS}
+    {"FailureRule", "EnvHabit", "UnsupportedKey", "Refusal", "ShapeFault", "Problem", "LateProblem", *ERRORS}
 )
 
 _CALLED = "|".join((*MAKERS, *TABLES, "PydanticCustomError"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from tests.checks.idscan import PACKAGE, ids_in, ids_in_code, late_calls
-from xsft.workers.row_rules import RowProblem
+from xsft.workers.row_shape import RowProblem
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 TRAPS = Path(__file__).with_name("traps.md")

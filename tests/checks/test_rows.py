@@ -53,15 +53,6 @@ def test_problem_of_rows_names_the_field_of_the_files(tmp_path: Path) -> None:
     assert "row 0 of rows.jsonl has no column messages; its columns are text" in problem.message
 
 
-def test_role_that_the_template_drops_is_reported(tmp_path: Path) -> None:
-    template = (
-        "{% for m in messages %}<|{{ m.role }}|>{% if m.role != 'system' %}{{ m.content }}{% endif %}<|end|>"
-        "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
-    )
-    rows = [{"messages": [{"role": "system", "content": "be brief"}, *GOOD["messages"]]}] * 480
-    assert ids(tmp_path, rows, template=template) == ["data-role-dropped"]
-
-
 def test_rows_of_the_evaluation_are_checked(tmp_path: Path) -> None:
     (tmp_path / "eval.jsonl").write_text('{"text": "a"}\n')
     settings = (f"data.hf_eval_files={tmp_path}/eval.jsonl", "eval.interval=10", "eval.steps=1")
@@ -73,16 +64,6 @@ def test_rows_of_cluster_runs_and_csv_are_not_read(tmp_path: Path, settings: tup
     assert "data-columns" not in ids(tmp_path, [{"text": "a"}], *settings)
 
 
-def test_endless_template_is_reported(tmp_path: Path) -> None:
-    loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = b %}{% endfor %}{% endfor %}"
-    template = (
-        f"{{% for m in messages %}}{{{{ m.content }}}}{{% if m.content == 'loop' %}}{loops}{{% endif %}}{{% endfor %}}"
-    )
-    rows = [{"messages": [{"role": "user", "content": "loop"}, GOOD["messages"][1]]}] * 480
-    found = {p.id: p.message for p in problems(tmp_path, rows, template=template)}
-    assert "too much time or memory" in found["data-template"]
-
-
 def test_mixture_of_grain_is_not_checked_and_gives_a_note(tmp_path: Path) -> None:
     columns = ("data.pipeline=grain", "data.hf_path=arrayrecord", "data.columns=[question,answer]")
     settings = (*columns, f"data.hf_train_files={tmp_path}/a*,0.5;{tmp_path}/b*,0.5")
@@ -91,13 +72,6 @@ def test_mixture_of_grain_is_not_checked_and_gives_a_note(tmp_path: Path) -> Non
     assert "mixture" in found["data-not-read"].message
     missing = (*columns, f"data.hf_train_files={tmp_path}/*.array_record")
     assert "data-unreadable" in {p.id for p in xsft.check(xsft.load(TINY, settings=missing))}
-
-
-def test_rows_of_a_formatting_function_give_a_note(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(GOOD)}\n")
-    settings = (f"data.hf_train_files={tmp_path}/rows.jsonl", "data.formatting_func=a.b")
-    notes = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity == "note"}
-    assert "xsft data inspect" in notes["data-not-read"].fix
 
 
 @pytest.mark.parametrize("first", [{"role": "system", "content": "be kind"}, {"role": "user", "content": "and?"}])

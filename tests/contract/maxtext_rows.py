@@ -12,13 +12,14 @@ import logging
 import os
 import sys
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import IO, Any
 from unittest.mock import patch
 
@@ -27,7 +28,7 @@ import pyarrow as pa
 import transformers
 from absl import logging as absl_logging
 from maxtext.configs import pyconfig
-from maxtext.input_pipeline import grain_data_processing, hf_data_processing, input_pipeline_interface
+from maxtext.input_pipeline import hf_data_processing, input_pipeline_interface
 from maxtext.input_pipeline.input_pipeline_utils import HFDataSource
 from maxtext.utils import maxtext_utils
 from pyarrow import parquet
@@ -67,9 +68,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
             return {}
         if "order" in question:
             return {"order": order(question["order"], **question["how"])}
-        for name, judged in (("verdicts", verdicts), ("grain_verdicts", grain_verdicts)):
-            if name in question:
-                return {"verdicts": judged(**question[name])}
+        if "program" in question:
+            return examples(**question["program"])
         if "shuffles" in question:
             return {"shuffles": shuffles(**question["shuffles"])}
         return rows(question["argv"], batches=question["batches"])
@@ -95,47 +95,11 @@ def configured(argv: list[str]) -> Any:
     return pyconfig.initialize_pydantic([trainer.origin, *arguments])
 
 
-def verdicts(*, argv: list[str], files: list[str]) -> list[str]:
-    """Return for each file, as all of the data: `refused`, or whether it has a trained token: `trained`, `nothing`."""
-    config = configured(argv)
-    mesh = maxtext_utils.get_mesh_from_config(config)
-    return [verdict(config, mesh, file) for file in files]
-
-
-def verdict(config: Any, mesh: Any, file: str) -> str:
-    object.__setattr__(config, "hf_train_files", file)
-    return verdict_of(lambda: hf_data_processing.make_hf_train_iterator(config, mesh, [0]))
-
-
-def verdict_of(make_iterator: Callable[[], Any]) -> str:
-    try:
-        trained = [bool(batch["targets_segmentation"].any()) for batch in until_the_end(make_iterator())]
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
-        return f"refused: {type(problem).__name__}: {problem}"
-    return "trained" if any(trained) else "nothing"
-
-
-def grain_verdicts(*, argv: list[str], rows: list[Any], folder: str) -> list[list[Any]]:
-    """Return each row that parquet can hold, alone in a file, as it is read, and the verdict on it."""
-    config = configured(argv)
-    mesh = maxtext_utils.get_mesh_from_config(config)
-    found = []
-    for number, row in enumerate(rows):
-        file = f"{folder}/{number}.parquet"
-        with suppress(pa.ArrowException):
-            parquet.write_table(pa.Table.from_pylist([row]), file)
-            object.__setattr__(config, "grain_train_files", file)
-            said = verdict_of(lambda: grain_data_processing.make_grain_train_iterator(config, mesh, [0]))
-            found.append([parquet.read_table(file).to_pylist()[0], said])
-    return found
-
-
-def until_the_end(batches: Any) -> Iterator[Any]:
-    """MaxText ends the data with a StopIteration of its own."""
-    try:
-        yield from batches
-    except StopIteration:
-        return
+def examples(*, folder: str, job: dict[str, Any]) -> dict[str, Any]:
+    """Return what xsft's own program answers. Its packages are bare, as in workers/entry.py."""
+    for name in ("xsft", "xsft.workers"):
+        sys.modules.setdefault(name, ModuleType(name)).__path__ = [folder]
+    return dict(import_module("xsft.workers.read_examples").answer(job))
 
 
 def rows_of(batch: Any) -> Iterator[dict[str, list[int]]]:

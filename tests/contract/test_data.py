@@ -19,8 +19,9 @@ from tests.documents import read_document
 from tests.pipeline import Pipeline
 from xsft.data.examples import pieces
 from xsft.data.passes import DataPass
+from xsft.data.pipeline import read_passes
 from xsft.environments.installed import BuiltEnvironment
-from xsft.launch import data_pipeline
+from xsft.launch.data_sample import pipeline_host
 from xsft.launch.local_machine import Machine
 from xsft.planning import api
 from xsft.verbs.cli import main
@@ -107,7 +108,7 @@ def test_inspect_counts_rows_tokens_and_duplicates(ask: Ask, tmp_path: Path) -> 
     assert found["tokens"]["p50"] == 20
     assert found["tokens"]["max"] > 32
     assert (found["truncated"], found["no_target"], found["no_end"]) == (0.25, 0.25, 0)
-    assert (found["duplicates"], found["in_other"], found["whole_in_other"]) == (2, 3, 2)
+    assert (found["duplicates"], found["in_other"], found["whole_in_other"]) == (1, 3, 2)
     assert [(one["role"], one["turns"], one["empty"], one["dropped"]) for one in found["roles"]] == [
         ("user", 4, 0, 0),
         ("assistant", 4, 0, 0),
@@ -135,9 +136,8 @@ def test_data_show_runs_the_pipeline_of_the_installed_maxtext(
     )
     (intent,) = api.intend((workload,))
     machine = Machine(python=python, env=dict(os.environ), cache=tmp_path)
-    answers = data_pipeline.read_passes(
-        intent.run, (DataPass(rows=1, packing=False, max_target_length=32),), machine=machine, say=print
-    )
+    host = pipeline_host(machine, digest="", online=False)
+    answers = read_passes(intent.run, (DataPass(rows=1, packing=False),), host=host, held_out={})
     shown = pieces(answers.passes[0].rows[0], answers.vocabulary)
     assert shown[-1].part == "masked"
     assert shown[-1].text.startswith(ANSWER)
@@ -165,9 +165,9 @@ def another_maxtext(environment: BuiltEnvironment, folder: Path) -> Path:
     return python
 
 
-BROKEN: Mapping[str, tuple[Mapping[str, Any], str]] = {
-    "another column": ({"text": "a"}, "messages"),
-    "a template that drops the prompt": (CHAT, "Chat template generation prompt mismatch"),
+BROKEN: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
+    "another column": ({"text": "a"}, "data-columns", "has no column messages; its columns are text"),
+    "a template that drops the prompt": (CHAT, "data-template", "Chat template generation prompt mismatch"),
 }
 
 
@@ -254,10 +254,10 @@ def test_the_guide_shows_the_printed_output(command: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_data_that_maxtext_refuses_is_reported_in_its_words(ask: Ask, tmp_path: Path, case: str) -> None:
-    row, words = BROKEN[case]
+    row, name, words = BROKEN[case]
     template = "{% for m in messages if m.role == 'assistant' %}{{ m.content }}<|end|>{% endfor %}"
     (tmp_path / "t.jinja").write_text(template)
     keys = {"chat_template": "t.jinja"} if row is CHAT else {}
     (problem,) = ask("show", [row], status=2, data=keys)["problems"]
-    assert problem["id"] == "data-refused"
+    assert problem["id"] == name
     assert words in problem["message"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import lzma
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +14,11 @@ from msgspec.structs import replace
 import xsft
 from tests.fakes.gcs import Bucket, serving
 from xsft.base.problems import warning
+from xsft.data.bucket_sample import SAMPLE_BYTES, fetch_rows
 from xsft.data.counted_store import keep_counts
 from xsft.data.facts import CountedData, DataFacts
-from xsft.data.read_rows import read_rows
-from xsft.data.row_content import local_content
+from xsft.data.read_rows import FIRST_BYTES, read_rows
+from xsft.data.row_content import files_content
 from xsft.data.row_files import glob_regex
 from xsft.planning import api, gather
 from xsft.planning.counted import content_address
@@ -78,26 +76,26 @@ def test_glob_regex_matches_as_a_glob_pattern(pattern: str, path: str, matches: 
     assert bool(re.fullmatch(glob_regex(pattern), path)) is matches
 
 
-def test_a_large_file_is_read_in_a_bounded_part(bucket: Bucket) -> None:
+def test_the_first_megabyte_of_a_large_object_is_read(bucket: Bucket) -> None:
     bucket.objects["a.jsonl"] = ROW * 200_000
     found = read("a.jsonl")
     assert found.counted is None
-    assert 1_000 < len(found.rows) < 4_000
-    assert len(bucket.questions) == 4, "the list, the beginning and two places"
+    assert len(found.rows) == FIRST_BYTES // len(ROW)
+    assert len(bucket.questions) == 2, "the list and the beginning"
 
 
-@pytest.mark.parametrize(
-    ("suffix", "compress"),
-    [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", partial(lzma.compress, preset=0))],
-    ids=["gz", "bz2", "xz"],
-)
-def test_compressed_objects_are_read(bucket: Bucket, suffix: str, compress: Callable[[bytes], bytes]) -> None:
-    whole = compress(b"".join(json.dumps({"n": n, "text": hex(n**99)}).encode() + b"\n" for n in range(8_000)))
-    bucket.objects.update({f"a.jsonl.{suffix}": compress(ROW * 50), f"large.jsonl.{suffix}": whole})
-    assert len(whole) > 2**20
-    assert read(f"a.jsonl.{suffix}").counted == 50
-    large = read(f"large.jsonl.{suffix}")
-    assert (large.counted, large.problem, large.rows[0].row["n"]) == (None, None, 0)
+def test_a_sample_of_objects_is_fetched(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects.update({"a.jsonl": ROW * 9, "b.jsonl": ROW * 200_000, "c.jsonl": ROW})
+    sample = fetch_rows("gs://my-bucket/*.jsonl", tmp_path / "sample", split="train", rows=400)
+    assert (sample.partial, sample.pattern) == (True, f"{tmp_path}/sample/*")
+    assert [file.read_bytes() for file in sorted((tmp_path / "sample").iterdir())] == [ROW * 9]
+    everything = fetch_rows("gs://my-bucket/*.jsonl", tmp_path / "all", split="train", rows=sys.maxsize)
+    assert not everything.partial
+    assert sum(file.stat().st_size for file in (tmp_path / "all").iterdir()) == len(ROW) * 200_010
+    large = fetch_rows("gs://my-bucket/b.jsonl", tmp_path / "large", split="train", rows=400)
+    (beginning,) = (tmp_path / "large").iterdir()
+    assert large.partial
+    assert beginning.stat().st_size == SAMPLE_BYTES // len(ROW) * len(ROW)
 
 
 @pytest.mark.early
@@ -122,7 +120,7 @@ def test_counts_of_a_local_copy_are_found_by_content(bucket: Bucket, tmp_path: P
     bucket.objects["a.jsonl"] = ROW * 480
     loaded = xsft.load(TINY, settings=(f"data.hf_train_files={copy}",))
     facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
-    known = DataFacts(content=local_content(str(copy), say=print))
+    known = DataFacts(content=files_content(str(copy)))
     found = warning("data-truncated", "train", "Many are cut.", "Raise it.")
     key = content_address(make_intent(loaded.spec, facts).run, replace(facts, data=known))
     assert key

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Many
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.findings import findings
-from xsft.data.passes import LOOK_AHEAD, InspectionResult, PassRead, ReadSettings, Turn
+from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, ReadSettings
 from xsft.data.summary import Role, Summary, summarize
 
 LIMIT = 16
@@ -24,24 +26,35 @@ def one(length: int, *, trained: int = 2, first: int = 0) -> TokenSequence:
 WORDS = Vocabulary(texts=dict.fromkeys(range(10000), b"a"))
 
 
-def summary(
+def row(length: int, *, question: str = "hi", messages: Many[GivenMessage] | None = None, fault: str = "") -> GivenRow:
+    usual = (said("user", text=question), said("assistant"))
+    return GivenRow(fault=fault, texts=("q", "yes<|end|>"), messages=tuple(messages or usual), length=length)
+
+
+def inspection(
     lengths: Many[int],
     *,
     rows: int | None = None,
     packed: Many[TokenSequence] = (),
     trained: int = 2,
-    vocabulary: Vocabulary = WORDS,
-    turns: Many[Many[Turn]] = (),
-    other: Many[TokenSequence] | None = None,
-) -> Summary:
-    sample = tuple(one(length, trained=trained, first=100 * i) for i, length in enumerate(lengths))
-    found = InspectionResult(
-        sample=PassRead(rows=sample, turns=tuple(map(tuple, turns)), ended=rows == len(sample)),
-        uncut=PassRead(lengths=tuple(lengths), ended=False),
+    given: Many[GivenRow] = (),
+    other: Many[int] | None = None,
+) -> InspectionResult:
+    return InspectionResult(
+        sample=read(lengths, trained=trained, given=given, ended=rows == len(lengths)),
         packed=PassRead(rows=tuple(packed), ended=True) if packed else None,
-        other=None if other is None else PassRead(rows=tuple(other), ended=True),
+        other=None if other is None else read(other, trained=trained, ended=True),
     )
-    return summarize(found, reading=reading(rows=rows), vocabulary=vocabulary)
+
+
+def read(lengths: Many[int], *, trained: int = 2, given: Many[GivenRow] = (), ended: bool) -> PassRead:
+    sample = tuple(one(length, trained=trained, first=100 * at) for at, length in enumerate(lengths))
+    usual = tuple(row(length, question=f"{at}, {length}") for at, length in enumerate(lengths))
+    return PassRead(rows=sample, given=tuple(given) or usual, ended=ended)
+
+
+def summary(lengths: Many[int], *, rows: int | None = None, vocabulary: Vocabulary = WORDS, **more: Any) -> Summary:
+    return summarize(inspection(lengths, rows=rows, **more), reading=reading(rows=rows), vocabulary=vocabulary)
 
 
 def reading(*, rows: int | None = None, steps: int = 10) -> ReadSettings:
@@ -55,7 +68,6 @@ def test_summary_of_any_lengths_is_consistent(lengths: list[int]) -> None:
     assert min(lengths) <= found.tokens.p50 <= found.tokens.p90 <= found.tokens.max == max(lengths)
     assert sum(count for _to, count in found.histogram) == len(lengths)
     assert found.truncated == sum(length > LIMIT for length in lengths) / len(lengths)
-    assert found.tokens.at_least == (max(lengths) >= LOOK_AHEAD * LIMIT)
 
 
 def test_summary_gives_median_90th_percentile_and_maximum() -> None:
@@ -75,28 +87,29 @@ def test_packing_is_the_share_without_padding() -> None:
     assert summary([8]).packing is None
 
 
-def test_duplicates_are_counted_by_inputs_and_trained_tokens() -> None:
-    assert summary([8, 8, 8]).duplicates == 0
-    assert summary([1, 1, 8], trained=0).duplicates == 2
+def test_duplicates_are_equal_rows_that_train_something() -> None:
+    questions = [row(8, question=text) for text in ("a", "b", "a", "c")]
+    assert summary([8] * 4, given=questions).duplicates == 1, "the answers are all equal"
+    assert summary([8] * 4, given=questions, trained=0).duplicates == 0
+    assert summary([8] * 4, given=[*questions[:2], row(8, question="a", fault="stops"), questions[3]]).duplicates == 0
 
 
-def test_summary_counts_examples_that_the_other_split_holds() -> None:
-    other = [one(8, first=0), one(9, first=1), one(8, trained=0)]
-    found = summary([8, 8], other=other)
+def test_rows_that_the_other_split_has_are_counted() -> None:
+    found = summary([8, 8], other=[8, 9, 9])
     assert (found.in_other, found.whole_in_other, found.other_sampled) == (1, 1, 3)
     assert summary([8]).in_other is None
 
 
 def test_roles_are_counted() -> None:
-    turns = [[said("user"), said("assistant")], [said("user", written=False), said("assistant", empty=True)]]
-    assert summary([8, 8], turns=turns).roles == (
+    rows = [[said("user"), said("assistant")], [said("user", written=False), said("assistant", text="")]]
+    assert summary([8, 8], given=[row(8, messages=messages) for messages in rows]).roles == (
         Role(role="user", turns=2, empty=0, dropped=1),
         Role(role="assistant", turns=2, empty=1, dropped=0),
     )
 
 
-def said(role: str, *, empty: bool = False, written: bool = True) -> Turn:
-    return Turn(role=role, empty=empty, written=written)
+def said(role: str, *, text: str = "yes", written: bool = True, kind: str = "str") -> GivenMessage:
+    return GivenMessage(role=role, text=text, kind=kind, written=written)
 
 
 def test_summary_counts_tokens_beyond_the_vocabulary() -> None:
@@ -104,36 +117,55 @@ def test_summary_counts_tokens_beyond_the_vocabulary() -> None:
     assert summary([8, 8, 8], vocabulary=few).beyond_vocabulary == 1
 
 
-def ids(found: Summary, *, steps: int = 1) -> list[tuple[str, str]]:
-    return [(p.id, p.severity) for p in findings(found, reading=reading(steps=steps))]
+def ids(
+    lengths: Many[int], *, steps: int = 1, vocabulary: Vocabulary | None = None, shuffles: bool = True, **more: Any
+) -> list[tuple[str, str]]:
+    found = inspection(lengths, **more)
+    settings = replace(reading(rows=more.get("rows"), steps=steps), shuffles=shuffles)
+    told = summarize(found, reading=settings, vocabulary=vocabulary or ENDED)
+    return [(p.id, p.severity) for p in findings(found, told, reading=settings)]
 
 
 ENDED = Vocabulary(texts=WORDS.texts, kinds=dict.fromkeys(range(10_000), "special"))
 
 
 def test_summary_problems_have_their_id_and_severity() -> None:
-    assert ids(summary([8] * 9, vocabulary=ENDED)) == []
-    assert ids(summary([])) == [("data-empty", "error")]
-    assert ids(summary([8] * 3, trained=0)) == [("data-no-target", "error")]
-    assert ids(summary([8, 8, 40], vocabulary=ENDED)) == [("data-truncated", "warning")]
-    assert ids(summary([40], vocabulary=ENDED)) == [("data-truncated", "error")]
-    assert ids(summary([8])) == [("data-no-end", "warning")]
-    assert ids(summary([8] * 8, rows=8, vocabulary=ENDED), steps=3) == [("data-steps", "warning")]
-    assert ids(summary([8] * 8, rows=8, vocabulary=ENDED), steps=2) == []
+    assert ids([8] * 9) == []
+    assert ids([]) == [("data-empty", "error")]
+    assert ids([8] * 3, trained=0) == [("data-no-target", "error")]
+    assert ids([8, 8, 40]) == [("data-truncated", "warning")]
+    assert ids([40]) == [("data-truncated", "error")]
+    assert ids([8], vocabulary=WORDS) == [("data-no-end", "warning")]
+    assert ids([8] * 8, rows=8, steps=3) == [("data-steps", "warning")]
+    assert ids([8] * 8, rows=8, steps=2) == []
     few = Vocabulary(texts=WORDS.texts, kinds=ENDED.kinds, rows=1)
-    assert ids(summary([8], vocabulary=few)) == [("data-vocabulary", "error")]
-    assert ids(summary([8], vocabulary=ENDED, other=[one(8)])) == [("data-leak", "warning")]
+    assert ids([8], vocabulary=few) == [("data-vocabulary", "error")]
+    assert ids([8], other=[8]) == [("data-leak", "warning")]
+    assert ids([8, 8], given=[row(8), row(8, fault="stops MaxText: x")]) == [("data-template", "error")]
+
+
+def test_rows_in_order_are_reported_if_nothing_shuffles_them() -> None:
+    rising = list(range(1, 61))
+    assert ("data-sorted", "warning") not in ids([8] * 60, given=[row(length) for length in rising])
+    assert ids([8] * 60, given=[row(length) for length in rising], shuffles=False)[-1] == ("data-sorted", "warning")
+    labels = [
+        replace(row(8), messages=(said("user"), said("assistant", text=text))) for text in "ab" for _ in range(30)
+    ]
+    assert ("data-sorted", "warning") in ids([8] * 60, given=labels, shuffles=False)
+    assert ("data-sorted", "warning") not in ids([8] * 60, given=labels[::2] * 2, shuffles=False)
 
 
 @pytest.mark.parametrize(
-    ("turn", "found"),
+    ("message", "found"),
     [
         (said("tool", written=False), ["data-role-dropped"]),
-        (said("user", empty=True), ["data-empty-turn"]),
-        (said("system", empty=True), []),
+        (said("user", text=""), ["data-empty-turn"]),
+        (said("user", kind="NoneType"), ["data-null"]),
+        (said("user", kind="list"), ["data-parts"]),
+        (said("system", text=""), []),
         (said("user"), []),
     ],
-    ids=["dropped", "empty", "an empty system message", "written"],
+    ids=["dropped", "empty", "null", "parts", "an empty system message", "written"],
 )
-def test_dropped_roles_and_empty_turns_are_problems(turn: Turn, found: list[str]) -> None:
-    assert [one for one, _severity in ids(summary([8], vocabulary=ENDED, turns=[[turn]]))] == found
+def test_messages_that_are_not_trained_are_problems(message: GivenMessage, found: list[str]) -> None:
+    assert [name for name, _severity in ids([8], given=[row(8, messages=[message])])] == found

@@ -32,8 +32,12 @@ from xsft.checks.controllers import unmanaged_problems
 from xsft.checks.facts import Facts
 from xsft.checks.image import maxtext_differs
 from xsft.checks.pod_identity import PodRights
+from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
+from xsft.data.findings import findings
+from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, reading_of
 from xsft.data.read_rows import read_rows
+from xsft.data.summary import summarize
 from xsft.data.tokenizer import tokenizer_problem
 from xsft.launch.admission import examine
 from xsft.machine.writable import check_writable
@@ -101,6 +105,17 @@ def rows(*found: object, file: str = "rows.jsonl", **changes: Any) -> Case:
         return said_of(spec(data=FILES, **changes), Facts(data=read))
 
     return raised
+
+
+def answered(*messages: GivenMessage, error: str = "", trained: bool = True) -> Case:
+    """Return the case of rows whose messages, or whose error, MaxText's own pipeline answers."""
+    sequence = TokenSequence(inputs=(1, 2), trained=(trained, False), segments=(1, 1), padding=2)
+    given = GivenRow(fault="", texts=("<u>?", "!"), messages=messages, length=2)
+    read = PassRead(rows=(sequence,), given=(given,), ended=True, error=error)
+    reading = reading_of(resolve(spec(), Facts())[0])
+    inspection = InspectionResult(sample=read, packed=None, other=None)
+    summary = summarize(inspection, reading=reading, vocabulary=Vocabulary())
+    return lambda _folder: printed(tuple(findings(inspection, summary, reading=reading)))
 
 
 def stored(files: Mapping[str, bytes], path: str, base: Mapping[str, Any] = GOOD) -> Case:
@@ -196,18 +211,6 @@ def a_bucket_that_bills_its_readers(_folder: Path) -> Raised:
 def a_bucket_that_hides_itself(_folder: Path) -> Raised:
     with serving_bucket(Bucket({}, permissions=ALL - {"storage.buckets.get"})) as bucket:
         return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
-
-
-def files(first: Mapping[str, Any], second: Mapping[str, Any]) -> Case:
-    """Return the case of two files whose rows differ."""
-
-    def raised(folder: Path) -> Raised:
-        for number, row in enumerate((first, second)):
-            (folder / f"{number}.jsonl").write_text(f"{json.dumps({**CHAT, **row})}\n" * 500)
-        read = read_rows(f"{folder}/*.jsonl", of="json", where="data.hf_train_files")
-        return said_of(spec(data=FILES), Facts(data=read))
-
-    return raised
 
 
 def a_folder_of_files(folder: Path) -> Raised:
@@ -385,8 +388,8 @@ CASES: Mapping[str, Case] = {
     "data.string": rows({"messages": json.dumps(CHAT["messages"])}),
     "data.column": rows({"MESSAGES": CHAT["messages"]}),
     "data.column-known": workload(data={"columns": ["text"]}),
-    "data.role": rows({"messages": [{"role": "bing", "content": "?"}, *CHAT["messages"]]}),
-    "data.first-null": files({"note": None}, {"note": "checked by Ann"}),
+    "data.role": answered(GivenMessage(role="bing", text="?", kind="str", written=False)),
+    "data.first-null": answered(error="TypeError: Couldn't cast array of type string to null"),
     "data.eval-small": workload(
         data={**FILES, "hf_eval_files": "gs://my-bucket/eval.jsonl"},
         eval={"interval": 100, "steps": 1},
@@ -400,7 +403,7 @@ CASES: Mapping[str, Case] = {
         tpu={"type": "v6e-16"},
     ),
     "data.other-column": rows({"conversations": CHAT["messages"], "system": "be kind"}),
-    "data.no-target": lambda _folder: said_of(spec(), Facts(tokenized=(((5000, 20),),) * 20)),
+    "data.no-target": answered(trained=False),
     "data.split-of-files": workload(
         data={"hf_path": "json", "hf_train_files": "gs://my-bucket/a.jsonl", "train_split": "all_examples"}
     ),
@@ -448,11 +451,9 @@ CASES: Mapping[str, Case] = {
     "rights.host-network": lambda _folder: printed(tuple(of_nodes(PodRights(), ANNOTATED))),
     "rights.bucket-get": a_bucket_that_hides_itself,
     "rights.retention": a_bucket_that_keeps_everything,
-    "data.parts": rows(
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}, CHAT["messages"][1]]}
-    ),
-    "data.first-empty-list": files({"inputs": []}, {"inputs": [{"id": 1}]}),
-    "data.added-column": files({}, {"score": 1.5}),
+    "data.parts": answered(GivenMessage(role="user", text="[]", kind="list", written=True)),
+    "data.first-empty-list": answered(error="TypeError: Couldn't cast array of type struct<id: int64> to null"),
+    "data.added-column": answered(error="CastError: Couldn't cast"),
     "data.folder": a_folder_of_files,
     "checkpoint.relative": workload(model={"checkpoint": "converted/0/items"}),
     "cluster.priority": lambda _folder: printed(said(cluster_facts(priority_classes={"medium": False}))),

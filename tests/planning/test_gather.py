@@ -132,7 +132,7 @@ def test_independent_requests_are_sent_at_the_same_time(tmp_path: Path) -> None:
 
     def rows(_pattern: str | None, /, *, of: str, where: str) -> DataFacts:
         under_way.wait(60)
-        return DataFacts(digest=f"{of} {where}")
+        return DataFacts(content=f"{of} {where}")
 
     data = {"hf_path": "json", "hf_train_files": "gs://my-bucket/*.jsonl", "hf_eval_files": "gs://my-bucket/e/*.jsonl"}
     changes = {

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.data.test_summary import summary
-from xsft.base.errors import Refused, SpecError, Unreachable, UsageError
+from xsft.base.errors import Refused, Unreachable, UsageError
 from xsft.data import passes
 from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.passes import PassAnswers, PassRead
-from xsft.launch.data_pipeline import _parse_answers
+from xsft.data.pipeline import parse_answers
+from xsft.data.refusals import data_refused
 from xsft.launch.examples import ExamplePick, pick_examples, refuse_picture
 from xsft.runs.pictures import lengths_picture
 from xsft.verbs.arguments import request_of
@@ -81,7 +82,7 @@ def test_an_example_is_shown_without_control_characters() -> None:
 )
 def test_a_hub_that_cannot_be_reached_is_unreachable_and_not_bad_data(words: str) -> None:
     with pytest.raises(Unreachable, match="could not fetch"):
-        _parse_answers({"error": words})
+        parse_answers({"passes": [{"ended": False, "error": words}], "vocabulary": {}})
 
 
 UNREAD = {
@@ -95,22 +96,13 @@ UNREAD = {
 
 @pytest.mark.parametrize("words", UNREAD)
 def test_files_that_cannot_be_read_are_distinguished(words: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        _parse_answers({"error": words})
-    (problem,) = caught.value.problems
+    problem = data_refused(words)
     assert problem.id == UNREAD[words]
     assert problem.fix
 
 
 def test_a_long_error_of_maxtext_is_cut() -> None:
-    with pytest.raises(SpecError) as caught:
-        _parse_answers({"error": "ValueError: " + 9000 * "a"})
-    assert len(str(caught.value)) < 1200
-
-
-def test_data_that_maxtext_refuses_is_a_spec_error() -> None:
-    with pytest.raises(SpecError, match="refuses the data"):
-        _parse_answers({"error": "ValueError: no column messages"})
+    assert len(data_refused("ValueError: " + 9000 * "a").message) < 1200
 
 
 def test_the_printed_sample_has_the_reported_size() -> None:

@@ -18,7 +18,7 @@ texts = rule_of("texts", ["question", "answer"])
 BAD_MESSAGES: dict[str, Any] = {
     "holds in messages an empty list": [],
     "holds in messages text, not a list of messages": "text",
-    "holds in messages messages with from and value": [{"from": "human", "value": "q"}],
+    "holds in messages messages of ShareGPT (from and value)": [{"from": "human", "value": "q"}],
     "has a message of the role user that is null": [{"role": "user", "content": None}, ANSWER],
     "has an empty message of the role assistant": [USER, {"role": "assistant", "content": " \n"}],
     "has a message of the role user that is not text": [{"role": "user", "content": [{"text": "q"}]}, ANSWER],

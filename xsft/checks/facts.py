@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsft.base.problems import Problem
-from xsft.data.facts import CountedData, DataFacts, HubDataFacts, RoundTokens, TokenizerFacts
+from xsft.data.facts import CountedData, DataFacts, HubDataFacts, TokenizerFacts
 from xsft.fit.derive import KnownStep, NearStep
 from xsft.records.record import MeasuredPace
 from xsft.spec.facts import CheckpointFacts, ResolutionFacts
@@ -23,12 +23,6 @@ class Facts(ResolutionFacts, frozen=True, kw_only=True):
     eval_data: DataFacts | None = None
     hub_data: HubDataFacts | None = None
     """Facts of a data set on the hub; None for other data, and for data sets of the catalogue."""
-    tokenized: tuple[tuple[RoundTokens, ...], ...] = ()
-    """Rounds of sampled rows, before they are cut; empty if they were not tokenised."""
-    eval_tokenized: tuple[tuple[RoundTokens, ...], ...] = ()
-    """The same of the rows for evaluation."""
-    no_counter: bool = False
-    """Whether the sampled rows were not tokenised because MaxText's environment is not built."""
     counted: CountedData | None = None
     """Counts of `xsft data inspect`; None without any."""
     fit: KnownStep | None = None

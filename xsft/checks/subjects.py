@@ -12,6 +12,7 @@ from xsft.base.acceptance import LateProblem
 from xsft.base.problems import Problem
 from xsft.checks.facts import Facts
 from xsft.checks.overrides import apply_overrides
+from xsft.checks.rows import LATE_IDS
 from xsft.cluster import dry_run_problems
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
@@ -51,7 +52,7 @@ def late_ids() -> frozenset[str]:
     """Return the ids of all late problems: those of this folder, and those that dry runs on a cluster find."""
     modules = [import_module(f"{__package__}.{file.stem}") for file in Path(__file__).parent.glob("[a-z]*.py")]
     values = (value for module in (*modules, dry_run_problems) for value in vars(module).values())
-    return frozenset(value.id for value in values if isinstance(value, LateProblem))
+    return LATE_IDS | {value.id for value in values if isinstance(value, LateProblem)}
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}

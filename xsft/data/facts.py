@@ -28,57 +28,29 @@ class TokenizerFacts(Struct, frozen=True, kw_only=True):
     """Tokens that the workload names and the vocabulary lacks."""
 
 
-KeyRule = Literal["alike", "told", "cast"]
-
-
 class SampledRow(Struct, frozen=True, kw_only=True):
     """One row of a file of data."""
 
     at: str
-    """Position of the row, for messages: file and row, or file and byte."""
+    """Position of the row, for messages."""
     row: Any
-    keys: KeyRule = "alike"
-    """How datasets treats the keys of its messages: they must be equal in such rows, types are inferred from such rows,
-    or the row is cast to these types."""
-
-
-JsonKind = Literal["null", "int", "float", "bool", "text", "list", "object"]
-
-
-class RetypedColumn(Struct, frozen=True):
-    """A column with a later value that does not fit the type inferred from the first rows."""
-
-    path: str
-    """`note`, `messages[].name`."""
-    told: JsonKind
-    found: object
 
 
 class DataFacts(Struct, frozen=True, kw_only=True):
-    """Rows of the data's files on this machine."""
+    """Files of rows, on this machine or in a bucket, as far as they are known without MaxText."""
 
     rows: tuple[SampledRow, ...] = ()
-    """The first ones of each file, and some of the rest."""
+    """Those of the first megabyte, if the files are JSON lines."""
     counted: int | None = None
-    """Number of all rows; None if not all were read."""
+    """Number of all rows; None if unknown."""
     files: int | None = None
     """Number of files; None if they were not listed."""
-    digest: str = ""
-    """Digest of the files' sizes and of the parts that were read."""
     content: str = ""
     """Digest of the sizes and checksums of all files, also in buckets; empty if unknown."""
     empty: tuple[str, ...] = ()
     """Files without a byte."""
-    clash: RetypedColumn | None = None
-    """The first column whose later JSON rows do not fit the type inferred from the first rows."""
-    large: tuple[str, ...] = ()
-    """Columns of Arrow's large lists, by the first parquet file."""
     problem: Problem | None = None
     """Why there are no rows, or what is wrong with a file."""
-
-
-RoundTokens = tuple[int, int]
-"""Tokens of the prompt and of the answer of one round."""
 
 
 class HubDataFacts(Struct, frozen=True, kw_only=True):

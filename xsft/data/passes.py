@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -11,13 +11,15 @@ from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
+from xsft.workers.row_shape import RowProblem
 
 Split = Literal["train", "eval"]
+SPLITS: tuple[Split, ...] = ("train", "eval")
 
 SAMPLE = 2000
 """Number of rows to read unless all are requested."""
-LOOK_AHEAD = 8
-"""Lengths are measured up to this multiple of max_target_length."""
+CHECKED = 400
+"""Number of rows that `xsft check` asks about."""
 PACKED = 64
 """Number of packed sequences whose padding is counted."""
 
@@ -28,28 +30,81 @@ class DataPass(Struct, frozen=True, kw_only=True):
     rows: int
     """Maximum number of sequences to read."""
     packing: bool
-    max_target_length: int
     split: Split = "train"
-    lengths_only: bool = False
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class GivenMessage(Struct, frozen=True, kw_only=True):
     """One message of a row, as MaxText's pipeline gets it before the template."""
 
     role: str
-    empty: bool
+    text: str
+    """As the tokenizer decodes it, if MaxText's texts hold only that."""
+    kind: str
+    """Python's type of the content: `str`, `NoneType`, `list`."""
     written: bool
     """Whether its text is in the template's output for the row."""
+    unread: Mapping[str, str] = {}
+    """Keys besides role and content that have a value, and without which MaxText makes the same texts."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.text.strip()
+
+
+class GivenRow(Struct, frozen=True, kw_only=True):
+    """One row as MaxText's pipeline gets it, and the texts that it makes of it."""
+
+    fault: str
+    """Why MaxText stops at the row, completing "the row …"; empty if it does not."""
+    texts: tuple[str, ...]
+    """Prompt and answer of each round in turn, before truncation."""
+    messages: tuple[GivenMessage, ...]
+    length: int = 0
+    """Number of tokens before truncation."""
+
+    @property
+    def answers(self) -> Iterator[tuple[str, str]]:
+        """Yield each answer of the row with the text that is trained for it."""
+        said = (message.text for message in self.messages if message.role == "assistant")
+        yield from zip(said, self.texts[1::2], strict=False)
+
+    @property
+    def content(self) -> tuple[tuple[str, str], ...]:
+        """Return what makes two rows equal."""
+        return tuple((message.role, message.text) for message in self.messages)
+
+
+class RowFault(Struct, frozen=True, kw_only=True):
+    """A row whose columns do not have the shape that MaxText needs."""
+
+    row: int
+    """Number of the row, from 0."""
+    id: RowProblem
+    fault: str
+    """Completes "the row …"."""
+    at: str = ""
+    """Position in the files, for messages; empty if only its number is known."""
 
 
 class PassRead(Struct, frozen=True, kw_only=True):
     rows: tuple[TokenSequence, ...] = ()
-    lengths: tuple[int, ...] = ()
-    """Lengths only, if the pass requested only lengths."""
-    turns: tuple[tuple[Turn, ...], ...] = ()
-    """Messages of each row, unless rows are packed."""
+    given: tuple[GivenRow, ...] = ()
+    """Each row, unless rows are packed; empty sequences stand for those with a fault."""
     ended: bool
     """Whether the data ended."""
+    error: str = ""
+    """The error that ended the pass; it is not of one row."""
+    faults: tuple[RowFault, ...] = ()
+    columns: Mapping[str, tuple[int, ...]] = {}
+    """Columns that MaxText does not read -> the rows in which they have a value."""
+    keys: tuple[tuple[str, ...], ...] = ()
+    """The different sets of keys of messages."""
+
+    @property
+    def good(self) -> tuple[tuple[int, TokenSequence], ...]:
+        """Return (row, sequence) of every row that MaxText can format."""
+        bad = {row for row, given in enumerate(self.given) if given.fault}
+        return tuple((row, sequence) for row, sequence in enumerate(self.rows) if row not in bad)
 
 
 class PassAnswers(Struct, frozen=True, kw_only=True):
@@ -68,6 +123,7 @@ class ReadSettings(Struct, frozen=True, kw_only=True):
     epochs: int
     rows: int | None
     """Number of rows given in the workload, or None."""
+    shuffles: bool = True
 
 
 def reading_of(run: Run) -> ReadSettings:
@@ -80,6 +136,7 @@ def reading_of(run: Run) -> ReadSettings:
         steps=run.spec.train.steps,
         epochs=_integer_or(keys.get("num_epoch"), 1),
         rows=run.spec.data.rows,
+        shuffles=str(keys.get("enable_data_shuffling", True)).lower() == "true",
     )
 
 
@@ -93,31 +150,31 @@ def evaluates(run: Run) -> bool:
 
 
 def passes_to_inspect(run: Run, *, split: Split, rows: int) -> Iterator[DataPass]:
-    """Yield the passes in the order that `InspectionResult` expects: examples, their untruncated lengths, and, of the
-    training split, packed sequences and the examples of the other split.
+    """Yield the passes in the order that `InspectionResult` expects: examples and, of the training split, packed
+    sequences and the examples of the other split.
     """
-    reading = reading_of(run)
-    limit = reading.limit
-    yield DataPass(rows=rows, packing=False, max_target_length=limit, split=split)
-    yield DataPass(rows=rows, packing=False, max_target_length=LOOK_AHEAD * limit, split=split, lengths_only=True)
-    if reading.packs:
-        yield DataPass(rows=PACKED, packing=True, max_target_length=limit, split=split)
+    yield DataPass(rows=rows, packing=False, split=split)
+    if reading_of(run).packs:
+        yield DataPass(rows=PACKED, packing=True, split=split)
     if evaluates(run):
         other: Split = "eval" if split == "train" else "train"
-        yield DataPass(rows=rows, packing=False, max_target_length=limit, split=other)
+        yield DataPass(rows=rows, packing=False, split=other)
 
 
 class InspectionResult(Struct, frozen=True, kw_only=True):
     """The answers to `passes_to_inspect`."""
 
     sample: PassRead
-    uncut: PassRead
     packed: PassRead | None
     other: PassRead | None
     """The examples of the other split; None if the workload has none."""
+    special: tuple[str, ...] = ()
+    """Texts of the special tokens in the sample."""
 
 
 def inspection_of(run: Run, answers: PassAnswers) -> InspectionResult:
-    sample, uncut, *more = answers.passes
+    sample, *more = answers.passes
     packed = more.pop(0) if reading_of(run).packs else None
-    return InspectionResult(sample=sample, uncut=uncut, packed=packed, other=more[0] if more else None)
+    vocabulary = answers.vocabulary
+    special = tuple(vocabulary.text((token,)) for token in vocabulary.kinds if token in vocabulary.texts)
+    return InspectionResult(sample=sample, packed=packed, other=more[0] if more else None, special=special)

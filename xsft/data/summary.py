@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from xsft.data.examples import TokenSequence, Vocabulary
-from xsft.data.passes import LOOK_AHEAD, InspectionResult, PassRead, ReadSettings, Turn
+from xsft.data.passes import GivenRow, InspectionResult, PassRead, ReadSettings
 
 PARTS = 10
 """Bars of a histogram."""
@@ -22,8 +21,8 @@ class Lengths(Struct, frozen=True, kw_only=True):
     p50: int
     p90: int
     max: int
-    at_least: bool
-    """Whether `max` is only a lower bound, because measuring stopped there."""
+    at_least: bool = False
+    """Whether `max` is only a lower bound; false, because rows are measured before they are cut."""
 
 
 class Role(Struct, frozen=True, kw_only=True):
@@ -57,13 +56,13 @@ class Summary(Struct, frozen=True, kw_only=True):
     trained: float
     """Share of trained tokens among all tokens read."""
     duplicates: int
-    """Examples whose trained tokens equal those of an earlier example of the sample."""
+    """Rows that equal an earlier row of the sample; those without a trained token do not count."""
     in_other: int | None
     """Examples whose trained tokens equal those of an example of the other split's sample; None without another
     split.
     """
     whole_in_other: int | None
-    """Examples among these that are equal as a whole."""
+    """Rows that equal a row of the other split's sample."""
     other_sampled: int | None
     roles: tuple[Role, ...]
     """Roles in order of appearance."""
@@ -81,60 +80,83 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def summarize(found: InspectionResult, *, reading: ReadSettings, vocabulary: Vocabulary) -> Summary:
-    sample, lengths = found.sample.rows, sorted(found.uncut.lengths)
-    rows = len(sample) if found.sample.ended else reading.rows
+    examples = [sequence for _row, sequence in found.sample.good]
+    lengths = sorted(_lengths(found.sample))
+    rows = len(found.sample.rows) if found.sample.ended else reading.rows
     packing = _packing_ratio(found.packed, reading.limit)
-    steps = _steps_per_epoch(found, reading, rows=rows, packing=packing)
-    ends = [one.end(vocabulary) for one in sample if one.padding and one.trained_tokens]
+    steps = _steps_per_epoch(lengths, reading, rows=rows, packing=packing)
+    ends = [one.end(vocabulary) for one in examples if one.padding and one.trained_tokens]
+    contents = list(_contents(found.sample))
     return Summary(
         rows=rows,
-        sampled=len(sample),
+        sampled=len(found.sample.rows),
         everything=found.sample.ended,
-        tokens=_summarize_lengths(lengths, LOOK_AHEAD * reading.limit),
+        tokens=_summarize_lengths(lengths),
         truncated=_ratio(sum(length > reading.limit for length in lengths), len(lengths)),
-        no_target=_ratio(sum(one.trained_tokens == 0 for one in sample), len(sample)),
+        no_target=_ratio(sum(one.trained_tokens == 0 for one in examples), len(examples)),
         no_end=_ratio(ends.count(None), len(ends)),
-        trained=_ratio(sum(one.trained_tokens for one in sample), sum(one.length for one in sample)),
-        duplicates=len(sample) - len({one.target_text for one in sample}) if sample else 0,
-        in_other=_count_shared_examples(sample, found.other, attrgetter("target_text")),
-        whole_in_other=_count_shared_examples(sample, found.other, attrgetter("inputs", "target_text")),
+        trained=_ratio(sum(one.trained_tokens for one in examples), sum(one.length for one in examples)),
+        duplicates=len(contents) - len(set(contents)),
+        in_other=_count_shared(_targets(found.sample), None if found.other is None else _targets(found.other)),
+        whole_in_other=_count_shared(contents, None if found.other is None else _contents(found.other)),
         other_sampled=len(found.other.rows) if found.other else None,
-        roles=_roles(found.sample.turns),
+        roles=_roles(found.sample.given),
         packing=packing,
         packed_sequences=len(found.packed.rows) if found.packed else 0,
         steps_per_epoch=steps,
         epochs=reading.steps / steps if steps else None,
         histogram=_histogram(lengths),
-        beyond_vocabulary=sum(_has_token_beyond(one, vocabulary) for one in sample),
+        beyond_vocabulary=sum(_has_token_beyond(one, vocabulary) for one in examples),
     )
+
+
+def _lengths(read: PassRead) -> Iterator[int]:
+    """Yield the tokens of each example before it is cut; of a pipeline that shows no texts, after that."""
+    if read.given:
+        yield from (read.given[row].length for row, _sequence in read.good)
+    else:
+        yield from (sequence.length for sequence in read.rows)
+
+
+def _contents(read: PassRead) -> Iterator[object]:
+    """Yield what makes rows equal, of each row with a trained token."""
+    trained = ((row, sequence) for row, sequence in read.good if sequence.trained_tokens)
+    if read.given:
+        yield from (read.given[row].content for row, _sequence in trained)
+    else:
+        yield from ((sequence.inputs, sequence.target_text) for _row, sequence in trained)
+
+
+def _targets(read: PassRead) -> Iterator[object]:
+    yield from (sequence.target_text for _row, sequence in read.good if sequence.trained_tokens)
 
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _summarize_lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None:
+def _summarize_lengths(lengths: Sequence[int]) -> Lengths | None:
     if not lengths:
         return None
     p50, p90 = (lengths[min(len(lengths) - 1, math.ceil(len(lengths) * share) - 1)] for share in (0.5, 0.9))
-    return Lengths(p50=p50, p90=p90, max=lengths[-1], at_least=lengths[-1] >= looked_to)
+    return Lengths(p50=p50, p90=p90, max=lengths[-1])
 
 
-def _count_shared_examples(
-    sample: Sequence[TokenSequence], other: PassRead | None, key: Callable[[TokenSequence], object]
-) -> int | None:
-    """Count examples that occur in the other sample, except those without a trained token."""
+def _count_shared(sample: Iterable[object], other: Iterable[object] | None) -> int | None:
+    """Count the keys of the sample that the other sample has; None without another split."""
     if other is None:
         return None
-    others = {key(one) for one in other.rows if one.trained_tokens}
-    return sum(key(one) in others for one in sample)
+    others = set(other)
+    return sum(key in others for key in sample)
 
 
-def _roles(rows: Sequence[Sequence[Turn]]) -> tuple[Role, ...]:
-    turns = [turn for row in rows for turn in row]
-    counts = Counter(turn.role for turn in turns)
-    empty = Counter(turn.role for turn in turns if turn.empty)
-    dropped = Counter(turn.role for turn in turns if not turn.written)
+def _roles(rows: Sequence[GivenRow]) -> tuple[Role, ...]:
+    # Of a row on which MaxText stops, no message is written, whatever its template does.
+    formatted = [row for row in rows if not row.fault]
+    messages = [message for row in formatted for message in row.messages]
+    counts = Counter(message.role for message in messages)
+    empty = Counter(message.role for message in messages if message.empty)
+    dropped = Counter(message.role for message in messages if not message.written)
     return tuple(Role(role=role, turns=n, empty=empty[role], dropped=dropped[role]) for role, n in counts.items())
 
 
@@ -145,13 +167,12 @@ def _packing_ratio(packed: PassRead | None, limit: int) -> float | None:
 
 
 def _steps_per_epoch(
-    found: InspectionResult, reading: ReadSettings, *, rows: int | None, packing: float | None
+    lengths: Sequence[int], reading: ReadSettings, *, rows: int | None, packing: float | None
 ) -> float | None:
-    if rows is None or not found.uncut.lengths:
+    if rows is None or not lengths:
         return None
     if not packing:
         return rows / reading.sequences_per_step
-    lengths = found.uncut.lengths
     mean = sum(min(length, reading.limit) for length in lengths) / len(lengths)
     return rows * mean / (packing * reading.limit) / reading.sequences_per_step
 

@@ -22,6 +22,7 @@ from xsft.machine.parallel import StartedCall, start
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 from xsft.planning.api import LoadedWorkload, ask_maxtext, plan
+from xsft.planning.asked_rows import ask_rows
 from xsft.planning.steps import Plan
 from xsft.records import record_files
 
@@ -43,7 +44,7 @@ def submitter_for(
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
-    answer = start(lambda: ask_maxtext((made,))[0])
+    answer = start(lambda: (*ask_maxtext((made,))[0], *ask_rows(made)))
     return Submitter(
         cluster=cluster.connect(place),
         store=record_files.record_store(),

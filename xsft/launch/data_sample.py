@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import Struct
 
 from xsft.base.aliases import ShowLine
-from xsft.base.errors import UsageError
-from xsft.base.problems import Problem
+from xsft.base.errors import SpecError, UsageError
+from xsft.base.problems import Problem, errors_in
 from xsft.data.findings import findings
 from xsft.data.passes import (
     SAMPLE,
@@ -21,14 +23,20 @@ from xsft.data.passes import (
     passes_to_inspect,
     reading_of,
 )
+from xsft.data.pipeline import SAMPLE_S, PipelineHost, read_passes
+from xsft.data.refusals import check_refused_rows
 from xsft.data.summary import Summary, summarize
+from xsft.data.tokenizer import hub_cache, read_tokenizer
 from xsft.environments import environments
+from xsft.evaluation.trainer_plan import held_out_keys
 from xsft.launch.data_online import refuse_unreachable
-from xsft.launch.data_pipeline import SAMPLE_S, read_passes
-from xsft.launch.local_machine import Machine
+from xsft.launch.local_machine import Machine, program_environment
+from xsft.launch.prepare_work import Follower
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 from xsft.spec.resolve import Run
+from xsft.spec.stages import EvaluateStage
+from xsft.trainer.local import reads_only_files
 
 
 class DataInspection(Struct, frozen=True, kw_only=True):
@@ -45,8 +53,11 @@ def inspect_data(run: Run, *, split: Split, rows: int | None, progress: ShowLine
     _refuse_missing(run, split)
     passes = tuple(passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows))
     answers, reading = _read_sample(run, passes, progress), reading_of(run)
-    summary = summarize(inspection_of(run, answers), reading=reading, vocabulary=answers.vocabulary)
-    problems = tuple(findings(summary, reading=reading, split=split))
+    found = inspection_of(run, answers)
+    summary = summarize(found, reading=reading, vocabulary=answers.vocabulary)
+    problems = tuple(findings(found, summary, reading=reading, split=split))
+    if not found.sample.good:
+        raise SpecError(errors_in(problems))
     return DataInspection(split=split, summary=summary, reading=reading, problems=problems)
 
 
@@ -58,8 +69,15 @@ def examples(
     """
     _refuse_missing(run, split)
     count = sys.maxsize if rows is None else rows
-    limit = reading_of(run).limit
-    return _read_sample(run, (DataPass(rows=count, packing=packing, max_target_length=limit, split=split),), progress)
+    answers = _read_sample(run, (DataPass(rows=count, packing=packing, split=split),), progress)
+    if not answers.passes[0].good and (problems := tuple(refused_examples(answers, split=split))):
+        raise SpecError(problems)
+    return answers
+
+
+def refused_examples(answers: PassAnswers, *, split: Split) -> Iterator[Problem]:
+    """Yield the problems of the rows on which MaxText stops."""
+    yield from check_refused_rows(answers.passes[0], where=f"data.hf_{split}_files")
 
 
 def _refuse_missing(run: Run, split: Split) -> None:
@@ -69,9 +87,26 @@ def _refuse_missing(run: Run, split: Split) -> None:
 
 
 def _read_sample(run: Run, passes: tuple[DataPass, ...], progress: ShowLine) -> PassAnswers:
-    python = environments.ensure("maxtext", progress=progress).python
+    maxtext = environments.ensure("maxtext", progress=progress)
     refuse_unreachable(run)
     progress("reading the data through MaxText's input pipeline")
-    machine = Machine(python=python, env=own_environment(), cache=own_cache())
+    machine = Machine(python=maxtext.python, env=own_environment(), cache=own_cache())
     unlimited = any(one.rows == sys.maxsize for one in passes)
-    return read_passes(run, passes, machine=machine, say=progress, timeout_s=None if unlimited else SAMPLE_S)
+    tokenizer = read_tokenizer(run.tokenizer or "", hub_cache=hub_cache(own_environment()))
+    return read_passes(
+        run,
+        passes,
+        host=pipeline_host(machine, digest=maxtext.digest, online=not reads_only_files(run)),
+        held_out=held_out_keys(run, EvaluateStage()),
+        tokenizer=tokenizer.folder if tokenizer else None,
+        say=progress,
+        on_line=Follower(say=progress, verb="read", total=None).line,
+        timeout_s=None if unlimited else SAMPLE_S,
+    )
+
+
+def pipeline_host(machine: Machine, *, digest: str, online: bool) -> PipelineHost:
+    """Return the pipeline of a machine's MaxText. `digest`: of its environment; empty: answers are not stored."""
+    env = program_environment(machine, Path("/tmp"), online=online)  # noqa: S108 - each question has its own TMPDIR
+    answers = machine.cache / "row-answers"
+    return PipelineHost(python=machine.python, env=env, prefix=machine.contain().prefix, answers=answers, digest=digest)

@@ -7,9 +7,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.base.errors import UsageError
+from xsft.base.problems import Problem
 from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.passes import SAMPLE, PassAnswers, Split
-from xsft.launch.data_sample import DataInspection
+from xsft.launch.data_sample import DataInspection, refused_examples
 from xsft.launch.listener import ActionListener
 from xsft.launch.training_data import inspect_data, show_data
 from xsft.machine.files import write_atomic
@@ -54,6 +55,8 @@ class PickedExamples(Struct, frozen=True, kw_only=True):
     answers: PassAnswers
     examples: tuple[tuple[int, TokenSequence], ...]
     """(row, sequence) of each example."""
+    problems: tuple[Problem, ...] = ()
+    """Of the rows on which MaxText stops."""
 
 
 def show_examples(workload: LoadedWorkload, pick: ExamplePick, *, listener: ActionListener) -> PickedExamples:
@@ -62,13 +65,14 @@ def show_examples(workload: LoadedWorkload, pick: ExamplePick, *, listener: Acti
     """
     with listener.working("data") as say:
         answers = show_data(workload, split=pick.split, rows=pick.rows_to_read, packed=pick.packed, progress=say)
-    return PickedExamples(answers=answers, examples=pick_examples(answers, pick))
+    problems = tuple(refused_examples(answers, split=pick.split))
+    return PickedExamples(answers=answers, examples=pick_examples(answers, pick), problems=problems)
 
 
 def pick_examples(answers: PassAnswers, pick: ExamplePick) -> tuple[tuple[int, TokenSequence], ...]:
     """Return (row, sequence) of each example to show. Raises UsageError for a row beyond the last one."""
     _refuse_rows_beyond(answers, pick)
-    numbered = list(enumerate(answers.passes[0].rows))
+    numbered = list(answers.passes[0].good)
     if pick.rows:
         return tuple((row, one) for row, one in numbered if row in pick.rows)
     if pick.truncated:

@@ -14,18 +14,15 @@ from xsft.machine.hub_login import hub_token
 from xsft.machine.pid_namespace import CONTAINED, Containment, detect
 from xsft.machine.watched_process import GRACE_S
 from xsft.planning.steps import Plan
-from xsft.trainer.local import OFFLINE, reads_only_files
+from xsft.trainer.local import OFFLINE, PASSED_ON, reads_only_files
 from xsft.trainer.trainer import trainer_of
 
 if TYPE_CHECKING:
     from xsft.launch.local_container import LocalContainer  # through Docker's SDK, which most runs need not load
 
-PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 PASSED_ON_ONLINE = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE",
                     "REQUESTS_CA_BUNDLE", "HF_ENDPOINT")  # fmt: skip
-"""Variables of the user's environment that the trainer gets. Never HF_TOKEN: MaxText writes it into TensorBoard's
-files.
-"""
+"""Variables of the user's environment that the trainer gets besides, if it needs the network."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):

@@ -17,10 +17,8 @@ from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, UsageEr
 from xsft.base.problems import Problem, errors_in
 from xsft.checks.facts import Facts
 from xsft.checks.parsed import parser_problems, question_of
-from xsft.checks.rows import sampled_texts
 from xsft.data.counted_store import counts_kept
 from xsft.data.read_rows import ReadRows, read_rows
-from xsft.data.tokenized import CountTokens, count_tokens
 from xsft.environments import environments
 from xsft.environments.render import render
 from xsft.fit.cache import fit_cache
@@ -119,7 +117,6 @@ class _SharedLooks(Struct, frozen=True, kw_only=True):
     names: ListNames
     rows: ReadRows
     hub: HubReader
-    tokens: CountTokens
 
 
 def _each_once(questions: Questions, *, hub: HubReader | None, offline: bool) -> _SharedLooks:
@@ -134,7 +131,6 @@ def _each_once(questions: Questions, *, hub: HubReader | None, offline: bool) ->
         names=questions.once(names, subject=str),
         rows=questions.once(rows, subject=lambda pattern, **_of: str(pattern)),
         hub=HubReader(questions.once(hub.data, subject=str), questions.once(hub.weights, subject=lambda one: one.repo)),
-        tokens=questions.once(count_tokens, subject=lambda _texts, **_of: "the tokenizer"),
     )
 
 
@@ -149,7 +145,7 @@ def _intent(one: LoadedWorkload, *, attempt: int, today: str, looks: _SharedLook
     facts = gather.gather(
         one.spec, file=one.file, today=today, look=looks.checkpoint, names=looks.names, rows=looks.rows, hub=looks.hub
     )
-    facts = _with_counts(one.spec, replace(facts, template=one.template, attempt=attempt), looks.tokens)
+    facts = _with_counts(one.spec, replace(facts, template=one.template, attempt=attempt))
     return make_intent(one.spec, _with_fit(one.spec, facts))
 
 
@@ -171,25 +167,11 @@ def own_paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
     return tuple(one for one in paces if one and (one.model, one.tpu) == like)
 
 
-def _with_counts(spec: WorkloadSpec, facts: Facts, count: CountTokens) -> Facts:
-    """Return the facts with the counts of `xsft data inspect` for the same rows and keys, else with the tokens of a
-    sample; of the rows for evaluation always with those.
-    """
+def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
+    """Return the facts with the counts of `xsft data inspect` for the same rows and keys."""
     run = resolve(spec, facts)[0]
     by_content = content_address(run, facts)
-    counted = counts_kept(address(run, facts)) or (counts_kept(by_content) if by_content else None)
-    if facts.tokenizer is None:
-        return replace(facts, counted=counted)
-    train = () if counted else sampled_texts(run, facts, split="train")
-    evaluated = sampled_texts(run, facts, split="eval")
-    tokens = count((*train, *evaluated), tokenizer=facts.tokenizer.folder)
-    return replace(
-        facts,
-        counted=counted,
-        tokenized=tokens[: len(train)],
-        eval_tokenized=tokens[len(train) :],
-        no_counter=bool(train or evaluated) and not tokens and environments.find_environment("maxtext") is None,
-    )
+    return replace(facts, counted=counts_kept(address(run, facts)) or (counts_kept(by_content) if by_content else None))
 
 
 def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], ...]:

@@ -28,7 +28,7 @@ def address(run: Run, facts: Facts) -> str:
     """Return a digest of everything that decides the counts, as far as this machine can read it."""
     keys = _data_keys(run)
     files = [run.spec.data.hf_eval_split, run.spec.data.hf_eval_files]
-    return _count_digest(run, facts, keys=keys, eval=files, rows=facts.data.digest if facts.data else None)
+    return _count_digest(run, facts, keys=keys, eval=files, rows=facts.data.content if facts.data else None)
 
 
 def content_address(run: Run, facts: Facts) -> str | None:

@@ -12,6 +12,8 @@ GRAIN_FORMATS = ("parquet", "arrayrecord")
 FILE_FORMATS = ("json", "parquet", "csv", "arrow", "text", "arrayrecord")
 """Formats of files: as hf_path they need hf_train_files. All but the last are loaders of Hugging Face's datasets."""
 
+PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+"""Variables of the user's environment that MaxText gets. Never HF_TOKEN: MaxText writes it into TensorBoard's files."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 

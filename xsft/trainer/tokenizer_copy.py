@@ -48,14 +48,14 @@ class TokenizerCopy(Struct, frozen=True, kw_only=True):
 
 def copy_of(run: Run) -> str | None:
     """Return the folder of the copy; None if the tokenizer is used unchanged."""
-    if _copying_of_run(run) is None:
+    if copying_of(run) is None:
         return None
     return f"{run.output}/{run.run_name}/tokenizer" if run.spec.on_this_machine else FOLDER
 
 
 def copy_arguments(run: Run) -> tuple[str, ...]:
     """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
-    found, folder = _copying_of_run(run), copy_of(run)
+    found, folder = copying_of(run), copy_of(run)
     if found is None or folder is None:
         return ()
     return copying_words(found, folder=folder)
@@ -74,7 +74,8 @@ def split_copying(words: Sequence[str]) -> tuple[TokenizerCopy | None, tuple[str
     return None, tuple(words)
 
 
-def _copying_of_run(run: Run) -> TokenizerCopy | None:
+def copying_of(run: Run) -> TokenizerCopy | None:
+    """Return the tokenizer to copy; None if it is used unchanged."""
     model = run.spec.model
     if run.tokenizer is None or not (model.pad_token or model.bos_token):
         return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 from xsft.base.aliases import ShowLine
 from xsft.base.amounts import counted_text
 from xsft.base.problems import Problem
 from xsft.machine.parallel import all_answers
 from xsft.planning import api
+from xsft.planning.asked_rows import ask_rows
 from xsft.planning.steps import Intent
 from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents, status_of
 from xsft.verbs.failure import print_problems
@@ -29,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
     with show_progress("check") as progress:
         intents = api.intend(loaded, progress=progress)
         deep = _check_deeply(intents, progress=progress) if args.deep else ((),) * len(intents)
+        rows = [ask_rows(intent, offline=args.offline, say=progress) for intent in intents]
     problems = list(unread)
-    for workload, intent, parser_problems in zip(loaded, intents, deep, strict=True):
-        problems.extend(p.in_file(workload.file) for p in (*intent.problems, *parser_problems))
+    for workload, intent, *late in zip(loaded, intents, deep, rows, strict=True):
+        problems.extend(p.in_file(workload.file) for p in chain(intent.problems, *late))
     status = status_of(problems)
     if args.json:
         print_document(CheckDocument(ok=status == 0, problems=problem_documents(problems), exit_status=status))

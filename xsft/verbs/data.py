@@ -92,12 +92,12 @@ class DataDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", 
     trained: float | None = None
     """Share of trained tokens among those that are read."""
     duplicates: int | None = None
-    """Examples whose trained tokens equal those of an earlier example of the sample."""
+    """Rows that equal an earlier row of the sample; those without a trained token do not count."""
     in_other: int | None = None
     """Examples whose trained tokens equal those of an example of the other split; null if the workload has no other
     split."""
     whole_in_other: int | None = None
-    """Number of these examples that are completely equal."""
+    """Rows that equal a row of the other split."""
     other_sampled: int | None = None
     """Rows of the other split that were read."""
     roles: tuple[Role, ...] | None = None
@@ -153,18 +153,25 @@ def _show_examples(workload: api.LoadedWorkload, args: argparse.Namespace) -> in
     picked = show_examples(workload, request_of(args, ExamplePick), listener=terminal())
     if args.json:
         print_document(_examples_document(picked, split=args.split))
-        return 0
+        return status_of(picked.problems)
     noun = "sequence" if args.packed else "example"
     print_examples(picked.examples, picked.answers.vocabulary, noun=noun, with_ids=args.tokens)
     if not picked.examples:
         print_lines((f"none of the {len(picked.answers.passes[0].rows):,} {noun}s read matches",))
-    return 0
+    print_problems(picked.problems)
+    return status_of(picked.problems)
 
 
 def _examples_document(picked: PickedExamples, *, split: Split) -> DataDocument:
     vocabulary = picked.answers.vocabulary
     examples = tuple(_example_fields(row, sequence, vocabulary) for row, sequence in picked.examples)
-    return DataDocument(action="show", split=split, examples=examples)
+    return DataDocument(
+        action="show",
+        split=split,
+        examples=examples,
+        problems=problem_documents(picked.problems),
+        exit_status=status_of(picked.problems),
+    )
 
 
 def _example_fields(row: int, sequence: TokenSequence, vocabulary: Vocabulary) -> DataExample:

@@ -97,16 +97,17 @@ def _figures(found: DataInspection, which: str) -> Iterator[tuple[str, str, str]
     summary, reading = found.summary, found.reading
     yield "rows", f"{summary.sampled:,} read of {_rows_text(summary.rows)} in the {found.split} split", which
     if tokens := summary.tokens:
-        more = " or more" if tokens.at_least else ""
-        yield "tokens", f"half at most {tokens.p50}, 90 % at most {tokens.p90}, the longest {tokens.max}{more}", which
+        yield "tokens", f"half at most {tokens.p50}, 90 % at most {tokens.p90}, the longest {tokens.max}", which
     yield "truncated", f"{summary.truncated:.1%} are longer than max_target_length {reading.limit}", which
     yield "no target", f"{summary.no_target:.1%} have no trained token", which
     yield "no end", f"{summary.no_end:.1%} of the uncut ones train no special token at the end", which
     yield "trained", f"{summary.trained:.1%} of the tokens", which
-    yield "duplicates", f"{summary.duplicates:,} train the same tokens as an earlier one", which
+    yield "duplicates", f"{summary.duplicates:,} equal an earlier row", which
     if summary.in_other is not None:
         both = f"{which} against {summary.other_sampled:,} rows"
-        same = f"{summary.in_other:,} train the same tokens as one of the other split, {summary.whole_in_other:,} whole"
+        same = (
+            f"{summary.in_other:,} train the same tokens as one of the other split, {summary.whole_in_other:,} equal it"
+        )
         yield "shared", same, both
     for role in summary.roles:
         yield "role", _role_text(role), which

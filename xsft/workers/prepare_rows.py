@@ -17,14 +17,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 
 from xsft.workers.answering import answer_question
-from xsft.workers.row_rules import RowRules, unfit
+from xsft.workers.row_shape import ROLES, is_question, messages_of, shape_fault
 
 BATCH = 1000
 """Rows read and written at a time."""
@@ -37,11 +37,40 @@ SHAREGPT = {"human": "user", "gpt": "assistant", "system": "system", "user": "us
 DatasetRow = dict[str, Any]
 
 
-def rule_of(rule: str, columns: Iterable[str]) -> Callable[[DatasetRow], str]:
+def rule_of(rule: str, columns: Sequence[str]) -> Callable[[DatasetRow], str]:
     """Return a function that states why a row is not prepared; an empty text if it is."""
     if rule == "none":
         return lambda _row: ""
-    return partial(unfit, rules=RowRules(columns=tuple(columns), texts=rule == "texts"))
+    return partial(row_fault, columns=columns, texts=rule == "texts")
+
+
+def row_fault(row: DatasetRow, *, columns: Sequence[str], texts: bool) -> str:
+    """Return why MaxText fails on the row, or would train only a part of it; empty if neither."""
+    found = shape_fault(row, columns, texts=texts)
+    if found:
+        return found.why
+    if is_question(columns, texts=texts):
+        question, answer = sorted(columns, key=("question", "prompt", "answer", "completion").index)
+        messages = [{"role": "user", "content": row[question]}, {"role": "assistant", "content": row[answer]}]
+    elif len({len(row[column]) for column in columns}) > 1:
+        return f"has different numbers of messages in {' and '.join(columns)}"
+    else:
+        messages = messages_of(row, columns)
+    return next(filter(None, map(message_loss, messages)), "")
+
+
+def message_loss(message: DatasetRow) -> str:
+    """Return why MaxText does not train on the message unchanged; empty if it does."""
+    role, content = message["role"], message["content"]
+    if role not in ROLES:
+        return f"has a message of the role {role!r}, which MaxText drops; it takes {', '.join(ROLES)}"
+    if content is None:
+        return f"has a message of the role {role} that is null"
+    if not isinstance(content, str):
+        return f"has a message of the role {role} that is not text"
+    if not content.strip() and role != "system":  # some files have an empty system message on purpose
+        return f"has an empty message of the role {role}"
+    return ""
 
 
 def from_sharegpt(value: Any) -> Any:
@@ -147,7 +176,7 @@ def _checked_rows(
 ) -> Iterator[tuple[str, DatasetRow]]:
     for source in job["sources"]:
         first, *second = source["splits"]
-        rule = rule_of(job["rule"], source["columns"].values())
+        rule = rule_of(job["rule"], tuple(source["columns"].values()))
         for number, read in enumerate(renamed_rows(source)):
             progress.count()
             row = {name: from_sharegpt(value) for name, value in read.items()} if job["sharegpt"] else read

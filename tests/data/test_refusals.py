@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.launch.data_pipeline import _data_refused
+from xsft.data.refusals import data_refused
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,10 @@ from xsft.launch.data_pipeline import _data_refused
             "cannot be loaded",
         ),
         ("FileNotFoundError: Unable to find 'a'", "data-unreadable", "Unable to find"),
-        ("ConnectionError: Couldn't reach 'owner/rows' on the Hub", "unreachable", "Couldn't reach"),
     ],
 )
 def test_errors_of_maxtexts_pipeline_become_problems_with_a_fix(said: str, id: str, words: str) -> None:
-    (problem,) = _data_refused(said).problems
+    problem = data_refused(said)
     assert problem.id == id
     assert words in problem.message
     assert problem.fix
