@@ -21,10 +21,9 @@ MODULES = tuple(
 )
 MUTABLE = {
     # what was counted or read so far, changed by each line, request or turn
-    "runs.changes._RunChanges",
     "runs.waiting._RunWait",
     "launch.prepare_work.Follower",
-    "launch.local_watch.AttemptWatch",
+    "launch.local_attempt.AttemptWatch",
     "runs.logstream.YieldedLines",
     "runs.read_progress._ProgressRequest",
     "verbs.live._StepPace",
@@ -32,7 +31,7 @@ MUTABLE = {
     "trainer.losses.LossFold",
     "trainer.progress._Fold",
     "runs.receipt.ReceiptFold",
-    "trainer.tally.Tally",
+    "trainer.losses.Tally",
     # clients, with what they have connected to or asked
     "runs.read_all.Runs",
     # a program of MaxText's interpreter, which fills it array by array

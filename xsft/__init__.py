@@ -25,12 +25,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from xsft.launch.anywhere import submit
+    from xsft.launch.submit import submit
     from xsft.launch.training_data import inspect_data, show_data
     from xsft.planning.api import check, load, plan
     from xsft.runs.verbs import cancel, compare, logs, status, wait, why
 else:
-    _MODULES = {"submit": "launch.anywhere"}
+    _MODULES = {"submit": "launch.submit"}
     _MODULES |= dict.fromkeys(("inspect_data", "show_data"), "launch.training_data")
     _MODULES |= dict.fromkeys(("check", "load", "plan"), "planning.api")
 

@@ -5,7 +5,7 @@ The log lines and exit statuses are those of runs of this machine (maxtext@0.2.5
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,16 @@ class PlayedPods:
         weights = {f"{saved}/model_params/{name}": content for name, content in small_files("qwen3-0.6b").items()}
         writes = {} if code else {f"{saved}/commit_success.txt": b"", **weights}
         self._ends(jobset, log=log, code=code, writes=writes)
+
+    def dies(self, lines: Sequence[str], *, attempt: str = "", code: int = 1) -> None:
+        """The training prints these lines and ends, before it saves anything."""
+        jobset = f"{self.name}{attempt}"
+        self._wait(jobset, pods=2)
+        self.cluster.write_logs(self.here.api.namespace, _pods(jobset), lines)
+        self.cluster.end(self.here.api.namespace, _pods(jobset), code=code)
+        self.cluster.wait(
+            lambda: self.here.api.world.jobsets()[jobset].get("status", {}).get("terminalState"), what=f"{jobset} ends"
+        )
 
     def evaluates(self, *, says: str) -> None:
         jobset = f"{self.name}-evaluate"

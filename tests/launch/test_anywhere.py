@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from tests.localruns import WORKLOADS, FakeTrainer
-from xsft.launch import train_here
-from xsft.launch.anywhere import submit
+from xsft.launch import local_run
 from xsft.launch.local_run import LocalResult
+from xsft.launch.submit import submit
 from xsft.planning import api
 from xsft.records.index import read_index
 
@@ -27,7 +27,7 @@ def loaded(folder: Path) -> api.LoadedWorkload:
 @pytest.fixture
 def state(tmp_path: Path, fake: FakeTrainer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the index; the trainer's stand-in trains."""
-    monkeypatch.setattr(train_here, "machine_of_plan", lambda _plan, _listener: fake.machine())
+    monkeypatch.setattr(local_run, "machine_of_plan", lambda _plan, _listener: fake.machine())
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state"
 

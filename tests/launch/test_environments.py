@@ -5,10 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from xsft.base.reporting import PlainView
+from xsft.base.reporting import PlainView, Reporter
 from xsft.environments.installed import BuiltEnvironment
-from xsft.launch.environments import engine_environment, maxtext_machine
-from xsft.launch.listener import ActionListener
+from xsft.launch.local_machine import engine_environment, maxtext_machine
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 
@@ -17,13 +16,13 @@ pytestmark = pytest.mark.contract
 
 class Titles(list[str]):
     @property
-    def listener(self) -> ActionListener:
+    def listener(self) -> Reporter:
         @contextmanager
         def working(title: str) -> Iterator[PlainView]:
             self.append(title)
             yield PlainView()
 
-        return ActionListener(working=working)
+        return Reporter(working=working)
 
 
 def test_maxtext_machine_has_the_installed_maxtext(maxtext_environment: BuiltEnvironment) -> None:

@@ -25,6 +25,8 @@ from xsft.launch.identity import (
     attempt_of,
     decide,
     decide_job,
+    pass_over,
+    recognise_jobset,
     seen_of,
 )
 from xsft.records.document import unreadable
@@ -47,7 +49,9 @@ DIGEST = spec_digest(RUN)
 PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}
 OTHER = {"project": "other-project", "zone": "other-east5-c", "cluster": "other"}
 LONGER = run_of({"train.steps": 2000, "train.checkpoint_period": 100})
+MORE_STEPS = run_of({"train.steps": 2000})
 FASTER = run_of({"train.learning_rate": 1e-3})
+ELSEWHERE = run_of({"place": {"context": "other"}, "output": RUN.output})
 OTHER_BATCH = run_of({"train.learning_rate": 1e-3, "train.per_device_batch_size": 2})
 
 
@@ -153,6 +157,14 @@ TABLE: dict[str, tuple[RunHistory, Decision]] = {
         StartAttempt(attempt=1),
     ),
     "refused for another workload": (RunHistory(records=(record("not-created", run=FASTER),)), StartAttempt(attempt=1)),
+    "died as another workload, nothing saved": (
+        RunHistory(jobsets=(seen("failed", run=FASTER),), records=(record(run=FASTER),), nothing_saved=True),
+        StartAttempt(attempt=2),
+    ),
+    "cancelled as another workload, JobSet gone, nothing saved": (
+        RunHistory(records=(record("cancelled", run=FASTER),), nothing_saved=True),
+        StartAttempt(attempt=2),
+    ),
     "more steps": (RunHistory(records=(record(run=RUN),), latest_step=STEPS), KeepFinished(steps=STEPS)),
 }
 
@@ -199,6 +211,14 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
         RunHistory(records=(record(run=LONGER),), latest_step=2000),
         "2000 steps, more than the 1000",
     ),
+    "nothing saved yet, may run elsewhere": (
+        RunHistory(records=(record(run=ELSEWHERE),), nothing_saved=True),
+        "place.context: ",
+    ),
+    "nothing saved, a record is torn": (
+        RunHistory(records=(record("failed", run=FASTER), TORN), nothing_saved=True),
+        "train.learning_rate: 0.001 -> ",
+    ),
     "last step saved, no record": (RunHistory(latest_step=STEPS), "without a record of xsft"),
 }
 
@@ -209,6 +229,20 @@ def test_decide_refuses_a_conflicting_world_and_names_the_difference(case: str) 
     with pytest.raises(Refused, match=said) as caught:
         decided(world)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("before", "fix"),
+    [
+        (MORE_STEPS, "Cancel it (xsft cancel"),
+        (run_of({"train.steps": 2000, "train.learning_rate": 1e-3}), "Use another name"),
+    ],
+    ids=["only the steps", "the steps and the learning rate"],
+)
+def test_an_active_run_of_fewer_steps_may_be_cancelled_or_waited_for(before: Run, fix: str) -> None:
+    with pytest.raises(Refused, match=r"train\.steps: 2000 -> 1000") as caught:
+        decided(RunHistory(jobsets=(seen(run=before),), records=(record(run=before),)))
+    assert caught.value.fix.startswith(fix)
 
 
 @pytest.mark.parametrize(("others", "attempt"), [({2}, 3), ({2, 3, 5}, 4), ({3}, 2), (set(), 2)])
@@ -450,3 +484,73 @@ def test_a_job_that_may_still_write_elsewhere_is_refused() -> None:
 
 def test_a_job_without_a_slice_has_one_host() -> None:
     assert decide_job(replace(RUN, slice=None), digest=DIGEST, world=NOTHING) == StartAttempt(attempt=1)
+
+
+OTHER = LiveJobSet(name=f"{NAME}-2", uid="u", run_name=f"{NAME}-2", digest=None, state="live")
+BARE = replace(OTHER, run_name=None)
+
+
+def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
+    bare = seen(run=None)
+    by_uid = recognise_jobset(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)
+    begun = recognise_jobset(bare, run_name=NAME, records=(record("submitting"),), as_told=True)
+    assert by_uid == begun == seen()
+
+
+@pytest.mark.parametrize(
+    ("records", "as_told"),
+    [((), True), ((record(uid="another"),), True), ((record("submitting"),), False), ((record("not-created"),), True)],
+    ids=["no record", "record of another uid", "interrupted submission", "not created"],
+)
+def test_a_jobset_of_unclear_origin_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
+    assert recognise_jobset(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
+
+
+@pytest.mark.parametrize(
+    "there", [OTHER, replace(OTHER, state="failed"), BARE], ids=["live", "failed", "without labels"]
+)
+def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: LiveJobSet) -> None:
+    world = RunHistory(records=(record(),), latest_step=100)
+    assert pass_over(there, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
+
+
+@pytest.mark.parametrize("owner", [f"{NAME}-2", None])
+@pytest.mark.parametrize("saved", [None, 100])
+def test_a_foreign_jobset_with_the_name_of_the_run_is_refused(owner: str | None, saved: int | None) -> None:
+    """What it names as the way out loses no step."""
+    there = replace(OTHER, name=NAME, run_name=owner)
+    with pytest.raises(Refused, match=f"the name {NAME} is taken by a JobSet") as caught:
+        pass_over(there, attempt=1, world=RunHistory(latest_step=saved))
+    assert (f"of the run {owner}" if owner else "xsft did not create it") in caught.value.message
+    assert ("--set name=" in caught.value.fix) == (saved is None)
+    assert ("resumes from the saved step 100" in caught.value.fix) == (saved is not None)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [record("submitting", number=2), replace(TORN, attempts=(replace(TORN.last, number=2),))],
+    ids=["interrupted submission", "torn record"],
+)
+def test_a_jobset_that_may_be_an_attempt_of_this_run_is_refused(begun: Record) -> None:
+    """xpk's JobSets bear no label: a second run would save into the same folder."""
+    world = RunHistory(records=(record(), begun), latest_step=100)
+    with pytest.raises(Refused) as caught:
+        pass_over(BARE, attempt=2, world=world)
+    assert caught.value.problem_id == "jobset-unclear"
+    assert pass_over(OTHER, attempt=2, world=world).passed_over == {2}
+
+
+@given(world=WORLDS, more=RECORDS, attempt=st.integers(1, 9))
+def test_passing_over_adds_one_number_and_nothing_else(world: RunHistory, more: Record, attempt: int) -> None:
+    world = replace(world, records=(*world.records, more))
+    after = passed(BARE, attempt=attempt, world=world)
+    assert after is None or attempt > 1
+    assert after in (None, replace(world, passed_over=world.passed_over | {attempt}))
+
+
+def passed(there: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistory | None:
+    """None: refused."""
+    try:
+        return pass_over(there, attempt=attempt, world=world)
+    except Refused:
+        return None

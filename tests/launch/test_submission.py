@@ -30,7 +30,7 @@ from xsft.cluster.create import CreatedObject
 from xsft.cluster.observation import Status
 from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
-from xsft.launch.proposal import Proposal
+from xsft.launch.identity import LastEnd, Proposal
 from xsft.launch.recording import manifest_digest, record_of
 from xsft.launch.submission import Submission, Submitter, create_planned
 from xsft.launch.through_xpk import NOTE
@@ -197,7 +197,7 @@ def test_the_prompt_shows_changes_since_the_last_attempt(
     saves(bucket, 700)
     submit(confirm=person, changes={"train.steps": STEPS * 2})
     (proposal,) = person.asked
-    assert (proposal.plan.jobset, proposal.attempt, proposal.resumes_from) == (f"{NAME}-2", 2, 700)
+    assert (proposal.plan.jobset, proposal.attempt, proposal.world.latest_step) == (f"{NAME}-2", 2, 700)
     assert (proposal.since, proposal.changed[-1]) == (1, f"train.steps: {STEPS} -> {STEPS * 2}")
 
 
@@ -438,14 +438,49 @@ def test_a_partly_saved_last_step_does_not_finish_a_run(
     assert submit().action == "attempt"
 
 
-def test_another_workload_is_refused_with_the_difference(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_another_workload_is_refused_with_the_difference(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
     submit()
     with pytest.raises(Refused, match=r"is active with another workload .*train\.learning_rate: \S+ -> 0\.001"):
         submit(changes=FASTER)
     ends(cluster_api, "Failed")
+    saves(bucket, 10, whole=False)
     with pytest.raises(Refused, match=r"belongs to another workload .*train\.learning_rate: \S+ -> 0\.001"):
         submit(changes=FASTER)
     assert list(stored(cluster_api)) == [NAME]
+
+
+def test_a_changed_workload_follows_a_run_that_died_with_nothing_saved(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
+    person = Person(agrees=True)
+    submit()
+    ends(cluster_api, "Failed")
+    done = submit(changes=FASTER, confirm=person)
+    assert (done.action, done.jobset, list(stored(cluster_api))) == ("attempt", f"{NAME}-2", [NAME, f"{NAME}-2"])
+    (proposal,) = person.asked
+    assert (proposal.since, len(proposal.changed), proposal.repeats) == (1, 1, False)
+    assert proposal.world.last_end is not None
+    assert proposal.world.last_end.attempt == 1
+    with pytest.raises(Refused, match="is active with another workload"):
+        submit()
+    ends(cluster_api, "Failed", f"{NAME}-2")
+    cluster_api.world.delete(f"{NAME}-2")
+    assert submit(confirm=person).jobset == f"{NAME}-3"
+    assert person.asked[1].world.last_end == LastEnd(
+        attempt=2,
+        digest=recorded(ready)[1].spec_digest,
+        message="Its JobSet is gone, and its record does not say how it ended.",
+    )
+
+
+def test_a_run_whose_pods_still_run_is_protected(cluster_api: ClusterApi, submit: Submits) -> None:
+    submit()
+    ends(cluster_api, "Failed")
+    running = LastEnd(attempt=1, digest=None, message="It failed.", still_runs=True)
+    with pytest.raises(Refused, match="belongs to another workload"):
+        submit(changes=FASTER, read_end=lambda *_, **__: running)
 
 
 def test_more_steps_resume_a_finished_run(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:

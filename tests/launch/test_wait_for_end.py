@@ -19,11 +19,12 @@ from tests.submissions import NAME, planned
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
 from xsft.base.problems import Problem
+from xsft.base.reporting import Reporter
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Observation, Status
-from xsft.launch.listener import ActionListener
+from xsft.launch.identity import Proposal
 from xsft.launch.submission import Submission
-from xsft.launch.submit_to_cluster import submit_cluster
+from xsft.launch.submit import submit_cluster
 from xsft.launch.wait_for_end import WaitOptions
 from xsft.runs.cause_rule import Cause
 from xsft.runs.failures import diagnose
@@ -40,12 +41,13 @@ CONFIG_ERROR = "MAXTEXT CONFIG ERROR: unknown key stepz"
 
 
 class Submitted:
-    """A submitter that has done its work."""
+    """A submitter that has done its work, after it asked about the proposal, if there is one."""
 
-    def __init__(self, action: Any = "created", problems: tuple[Problem, ...] = ()) -> None:
-        self.action, self.problems = action, problems
+    def __init__(self, action: Any, problems: tuple[Problem, ...], ask: Callable[[], None]) -> None:
+        self.action, self.problems, self.ask = action, problems, ask
 
     def submit(self, plan: Any) -> Submission:
+        self.ask()
         if self.action == "refused":
             raise Refused("no", fix="none")
         return Submission(
@@ -75,7 +77,9 @@ def submit(
     warnings: tuple[Problem, ...] = (),
     problems: tuple[Problem, ...] = (),
     record: RecordWait = lambda _row: (),
-    listener: ActionListener | None = None,
+    listener: Reporter | None = None,
+    proposal: Proposal | None = None,
+    **asking: Any,
 ) -> int:
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
@@ -91,12 +95,16 @@ def submit(
         gather=gather,
         record=record,
     )
-    connect: Any = lambda progress, confirm: Submitted(action, problems)  # noqa: E731
+
+    def connect(*, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Any:
+        return Submitted(action, problems, ask=lambda: confirm(proposal) if proposal else None)
+
     end = submit_cluster(
         replace(PLAN, problems=warnings),
         connect=connect,
         listener=listener or terminal(as_json=json),
         wait=after.wait,
+        **asking,
     )
     return report_submission(end, submission_document(end) if json else None)
 

@@ -21,7 +21,7 @@ from xsft.base.names import ModeName, jobset_limit
 from xsft.base.problems import errors_in
 from xsft.cluster.jobset_fields import jobset_of, server_of
 from xsft.cluster.observation import Status
-from xsft.launch import connecting
+from xsft.launch import submit
 from xsft.launch.recording import gather_provenance
 from xsft.launcher.launcher import Job, ReadyRendering
 from xsft.launcher.server_expect import audit_server
@@ -252,7 +252,7 @@ def test_a_dry_run_is_not_sent_through_xpk() -> None:
     workload = spec("mcjax", target=SECOND)
     loaded = api.LoadedWorkload(file="", spec=workload)
     with pytest.raises(UsageError, match="another launcher"):
-        connecting.submitter_for(loaded, plan(workload), through_xpk=True, progress=lambda _line: None)
+        submit.submitter_for(loaded, plan(workload), through_xpk=True, progress=lambda _line: None)
 
 
 @pytest.mark.parametrize("mode", MODES)

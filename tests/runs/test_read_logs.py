@@ -45,7 +45,7 @@ class World:
         self.json = self.runs.admitted("gemma", mode=mode)
         patience = Patience(tries=1, read_timeout_s=60.0)
         self.cluster = connect(ClusterAddress(context=api.context), here=api.here, patience=patience)
-        self.listeners: list[ActionListener] = []
+        self.listeners: list[Reporter] = []
 
     def close(self) -> None:
         """End the streams of all followers."""
@@ -57,8 +57,8 @@ class World:
         for one in self.listeners:
             one.rest()
 
-    def listen(self, *roles: ProcessRole, **how: Any) -> ActionListener:
-        self.listeners.append(ActionListener(self.follow(*roles, **how)))
+    def listen(self, *roles: ProcessRole, **how: Any) -> Reporter:
+        self.listeners.append(Reporter(self.follow(*roles, **how)))
         return self.listeners[-1]
 
     @property
@@ -92,7 +92,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         one.close()
 
 
-class ActionListener:
+class Reporter:
     """A follower that takes each line as it comes."""
 
     def __init__(self, lines: Iterator[LogLine]) -> None:

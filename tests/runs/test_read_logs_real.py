@@ -9,7 +9,7 @@ import pytest
 from tests.clusterruns import HOSTS, Staged
 from tests.control_plane.api import Cluster as Real
 from tests.fakes.kubelogs import printer
-from tests.runs.test_read_logs import ActionListener
+from tests.runs.test_read_logs import Reporter
 from xsft.cluster.observation import RunObject
 from xsft.runs.logstream import Pace, ProcessRole
 from xsft.runs.read_logs import follow_logs, read_logs
@@ -36,7 +36,7 @@ def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> Non
     staged.says("gemma", "one", "two")
     roles, marks = (printer(jobset(staged)),), list[str]()
     followed = follow_logs(staged.cluster, jobset=jobset(staged), roles=roles, pace=PACE, trouble=marks.append)
-    lines = ActionListener(followed)
+    lines = Reporter(followed)
     assert lines.take(2) == ["one", "two"]
     staged.says("gemma", "three")
     assert lines.take(1) == ["three"]

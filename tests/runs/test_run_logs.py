@@ -8,8 +8,8 @@ import pytest
 from tests.observations import NOW, FakeRuns, jobset, local, observed, runs_read
 from tests.replacing import replace
 from xsft.base.errors import Unknown, Unreachable, UsageError
+from xsft.base.reporting import Reporter
 from xsft.cluster.observation import Condition, Observation, Recorded, ReplicatedJob, RunObject, Unread
-from xsft.launch.listener import ActionListener
 from xsft.runs.classify import classify
 from xsft.runs.log_request import LogRequest
 from xsft.runs.logstream import LogLine, ProcessRole
@@ -69,7 +69,7 @@ class Patient:
     said: list[str] = field(default_factory=list)
 
     def follow(self, name: str) -> list[str]:
-        runs, listener = FakeRuns(*self.answers), ActionListener(say=self.said.append)
+        runs, listener = FakeRuns(*self.answers), Reporter(say=self.said.append)
         request = LogRequest(follow=True)
         found = found_lines(
             name, asked=request, runs=runs, logs=opened(), timestamps=False, listener=listener, pause=self.pauses.append

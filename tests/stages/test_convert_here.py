@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tests.machine.test_http_session import serving
 from xsft.base.errors import Unreachable
-from xsft.launch.listener import ActionListener
+from xsft.base.reporting import Reporter
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource
 from xsft.spec.conversion_record import ConversionRecord
 from xsft.spec.facts import SourceFacts
@@ -65,9 +65,9 @@ def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | 
 def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    assert ask_hub(WHOLE, ActionListener()) is None
+    assert ask_hub(WHOLE, Reporter()) is None
     with pytest.raises(Unreachable):
-        ask_hub(PLAN, ActionListener())
+        ask_hub(PLAN, Reporter())
 
 
 @pytest.mark.parametrize(("has_secret", "found"), [(True, ["hub-not-asked"]), (False, [])])
@@ -78,7 +78,7 @@ def test_a_gated_repository_is_refused_unless_the_pod_has_a_token(
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
         path = f"/api/models/{PLAN.inputs.source.repo}/revision/main"
         server.answers = {path: (403, {"X-Error-Code": "GatedRepo"}, b"")}
-        source, said = read_source_for_pods(PLAN, ActionListener(), has_secret=has_secret)
+        source, said = read_source_for_pods(PLAN, Reporter(), has_secret=has_secret)
     assert [problem.id for problem in said] == found
     assert (source is None) == has_secret
 
@@ -86,5 +86,5 @@ def test_a_gated_repository_is_refused_unless_the_pod_has_a_token(
 def test_an_unreachable_hub_is_only_a_warning_for_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    source, said = read_source_for_pods(PLAN, ActionListener(), has_secret=False)
+    source, said = read_source_for_pods(PLAN, Reporter(), has_secret=False)
     assert (source, [problem.id for problem in said]) == (None, ["hub-not-asked"])

@@ -16,7 +16,7 @@ from tests.exports import written_by_pod
 from tests.inprocess import xsft
 from tests.until import until
 from xsft.base.errors import UsageError
-from xsft.launch.listener import ActionListener
+from xsft.base.reporting import Reporter
 from xsft.planning import api
 from xsft.planning.steps import Intent
 from xsft.records.record_files import record_store
@@ -59,9 +59,7 @@ def export(here: Machine, *, dry_run: bool = False, waits: bool = False) -> Expo
     intent, made = planned(here)
     limits = WaitLimits(timeout_s=300, poll_s=0.1)
     request = CpuJobRequest(dry_run=dry_run, waits=waits, limits=limits, ask=None)
-    return export_cluster(
-        intent, made, file="w.yaml", request=request, log=lambda _line: None, listener=ActionListener()
-    )
+    return export_cluster(intent, made, file="w.yaml", request=request, log=lambda _line: None, listener=Reporter())
 
 
 @pytest.mark.contract

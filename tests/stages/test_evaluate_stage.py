@@ -8,7 +8,7 @@ import pytest
 from tests.inprocess import xsft
 from tests.localruns import FakeTrainer
 from tests.stages.test_local_stages import walked, written
-from xsft.launch.listener import ActionListener
+from xsft.base.reporting import Reporter
 from xsft.planning import api
 from xsft.stages.local_stages import TrainHere
 
@@ -21,7 +21,7 @@ def test_weights_that_are_cut_off_or_too_large_are_not_evaluated(
 ) -> None:
     judged = {"prompts": ["a"], "require": [{"prompt": 0, "matches": "b"}]}
     file = written(tmp_path, stages={"evaluate": judged})
-    stage = TrainHere(api.load(file), run_name="tiny", listener=ActionListener(), machine=fake.machine())
+    stage = TrainHere(api.load(file), run_name="tiny", listener=Reporter(), machine=fake.machine())
     assert walked(stage).failed is None
     weights = tmp_path / "out" / "tiny" / "checkpoints" / "6" / "model_params"
     weights.mkdir(parents=True, exist_ok=True)

@@ -6,14 +6,14 @@ import pytest
 import yaml
 
 from tests.localruns import WORKLOADS
-from xsft.launch.listener import ActionListener
+from xsft.base.reporting import Reporter
 from xsft.planning import api
 from xsft.planning.steps import Intent
 from xsft.stages import stage_list
 from xsft.stages.cluster_stages import ClusterCall
 from xsft.stages.stage_list import plan_stages, stages_of
 
-CALL = ClusterCall(ask=None, poll_s=0.0, listener=ActionListener())
+CALL = ClusterCall(ask=None, poll_s=0.0, listener=Reporter())
 
 
 def kinds(file: Path) -> list[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from xsft.base.errors import Refused, UsageError
-from xsft.launch.listener import ActionListener
+from xsft.base.reporting import Reporter
 from xsft.world.new_place import PlaceRequest, add_place
 
 REQUEST = PlaceRequest(name="lab", context="lab", output="gs://my-bucket/runs", offline=True)
@@ -19,13 +19,13 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_add_place_changes_places_yaml_and_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    made = add_place(REQUEST, ask=None, listener=ActionListener())
+    made = add_place(REQUEST, ask=None, listener=Reporter())
     assert (made.name, made.values) == ("lab", {"context": "lab", "output": "gs://my-bucket/runs"})
     added = "lab:\n  context: lab\n  output: gs://my-bucket/runs\n"
     assert Path("places.yaml").read_text() == f"mine: {{context: mine}}\n{added}"
     assert capsys.readouterr() == ("", "")
     with pytest.raises(Refused, match="already has a place lab"):
-        add_place(REQUEST, ask=None, listener=ActionListener())
+        add_place(REQUEST, ask=None, listener=Reporter())
 
 
 def test_add_place_asks_for_what_the_request_lacks() -> None:
@@ -36,7 +36,7 @@ def test_add_place_asks_for_what_the_request_lacks() -> None:
         return default
 
     request = PlaceRequest(context="lab", offline=True, write=False)
-    assert add_place(request, ask=ask, listener=ActionListener()).name == "lab"
+    assert add_place(request, ask=ask, listener=Reporter()).name == "lab"
     assert asked == ["Name of the place", "Output", "Registry"]
     with pytest.raises(UsageError, match="No cluster was named, and 0 were found"):
-        add_place(PlaceRequest(offline=True), ask=None, listener=ActionListener())
+        add_place(PlaceRequest(offline=True), ask=None, listener=Reporter())

@@ -1,16 +1,18 @@
-"""How long work reports its progress: lines, warnings and displays; by default nothing is shown."""
+"""How long work reports its progress: lines, warnings, events and displays; by default nothing is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from xsft.base.aliases import ShowLine
 from xsft.base.problems import Problem
 
+TakeEvent = Callable[[Any], None]
+"""Function that takes the events of an activity, and lines that its program printed."""
 ShowWaiting = Callable[[str], AbstractContextManager[ShowLine]]
 """Context manager that shows a line during a short request; it yields a function that replaces the line."""
 AskUser = Callable[[str], bool]
@@ -31,7 +33,7 @@ def hear_nothing(*_told: object) -> None:
 
 
 class PlainView(Struct, frozen=True, kw_only=True):
-    """Display that passes lines to one function and ignores events; silent by default."""
+    """Display that passes lines to one function; silent by default."""
 
     show: ShowLine = hear_nothing
 
@@ -39,13 +41,6 @@ class PlainView(Struct, frozen=True, kw_only=True):
         self.show(line)
 
     def pause(self) -> None: ...
-
-    def say(self, line: str) -> None:
-        self.show(line)
-
-    def on_event(self, _event: object, /) -> None: ...
-
-    def on_line(self, _line: str, /) -> None: ...
 
 
 @contextmanager
@@ -63,3 +58,7 @@ class Reporter(Struct, frozen=True, kw_only=True):
     """Shows one line during a short request, under this title."""
     say: ShowLine = hear_nothing
     warn: Callable[[Iterable[Problem]], None] = hear_nothing
+    tell: Callable[[Any], None] = hear_nothing
+    """Shows an event. Its type stands beside its producer; `verbs.terminal` lists them all."""
+    display: Callable[[Any], AbstractContextManager[TakeEvent]] = wait_silently
+    """Shows an activity, whose type stands beside its producer, while it lasts; takes its events."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
-from xsft.base.problems import Problem
+from xsft.base.errors import Forbidden, SpecError
+from xsft.base.problems import Problem, errors_in
 from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, read_nodes
 from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.demand import Demand, demand_of
@@ -16,11 +17,19 @@ from xsft.checks.pod_identity import PodRights, rights_source
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.jobset_fields import jobset_of
 from xsft.cluster.pod_fields import pod_of
-from xsft.launch.permitted import unless_forbidden
 from xsft.machine.parallel import all_answers, start
 from xsft.planning.steps import Planned
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def unless_forbidden(look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | UnreadFact:
+    """Return what `look` answers, or why it may not be read. Raises as `look` does for every other failure."""
+    try:
+        return look(*args, **kwargs)
+    except Forbidden as failed:
+        return UnreadFact(why=failed.clause)
 
 
 RightsOf = Callable[[str, Demand], PodRights | None]
@@ -30,19 +39,24 @@ RightsOf = Callable[[str, Demand], PodRights | None]
 def examine(
     cluster: Cluster, plan: Planned, *, rights: RightsOf = lambda _source, _demand: None
 ) -> tuple[ClusterFacts, tuple[Problem, ...]]:
-    """Return the cluster's facts, and the problems that prevent the plan. Creates nothing. The plan must have a
-    manifest. `rights`: asks for the rights of the account that the pods use.
+    """Return the cluster's facts, and the problems that prevent the plan. Creates nothing. `rights`: asks
+    for the rights of the account that the pods use.
 
     Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
     """
-    if plan.manifest is None:
-        raise ValueError("a plan without a manifest cannot go to a cluster")
-    demand = demand_of(plan.manifest, plan.run)
+    demand = demand_of(manifest_of(plan), plan.run)
     facts = inspect(cluster, demand)
     nodes = read_nodes(facts)
     if isinstance(facts.service_account, dict) and (source := rights_source(facts.service_account, nodes, demand)):
         facts = replace(facts, rights=rights(source, demand))
     return facts, admission_problems(facts, demand)
+
+
+def manifest_of(plan: Planned) -> JsonObject:
+    """Return the plan's manifest. Raises SpecError if it has none."""
+    if plan.manifest is None:
+        raise SpecError(errors_in(plan.problems))
+    return plan.manifest
 
 
 def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from xsft.base.errors import UsageError
 from xsft.base.problems import Problem
+from xsft.base.reporting import Reporter
 from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.passes import SAMPLE, PassAnswers, Split
 from xsft.launch.data_sample import DataInspection, refused_examples
-from xsft.launch.listener import ActionListener
 from xsft.launch.training_data import inspect_data, show_data
 from xsft.machine.files import write_atomic
 from xsft.machine.new_file import refuse_unless_free
@@ -59,7 +59,7 @@ class PickedExamples(Struct, frozen=True, kw_only=True):
     """Of the rows on which MaxText stops."""
 
 
-def show_examples(workload: LoadedWorkload, pick: ExamplePick, *, listener: ActionListener) -> PickedExamples:
+def show_examples(workload: LoadedWorkload, pick: ExamplePick, *, listener: Reporter) -> PickedExamples:
     """Return the examples as the model sees them. Raises UsageError for a row beyond the last one, and as
     `training_data.show_data`.
     """
@@ -100,7 +100,7 @@ def _sequence_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
 
 
 def inspect_examples(
-    workload: LoadedWorkload, *, split: Split, everything: bool, picture: Path | None, listener: ActionListener
+    workload: LoadedWorkload, *, split: Split, everything: bool, picture: Path | None, listener: Reporter
 ) -> DataInspection:
     """Return the counts of the training data, with the lengths drawn in the new file `picture` unless that is None.
 

@@ -9,10 +9,13 @@ from itertools import count
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.base.aliases import JsonMapping
 from xsft.base.errors import Refused
 from xsft.base.names import attempt_name, attempt_number, jobset_limit
+from xsft.base.problems import Problem
+from xsft.planning.steps import Planned
 from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.records.record import Record
 from xsft.records.resumption import MAY_CHANGE_WORDS, all_differences, changed_keys
@@ -35,6 +38,21 @@ class LiveJobSet(Struct, frozen=True, kw_only=True):
     suspended: bool = False
 
 
+class LastEnd(Struct, frozen=True, kw_only=True):
+    """The end of a run's last attempt."""
+
+    attempt: int
+    digest: str | None
+    """The digest of its workload."""
+    message: str
+    """Why it ended, in the words of `xsft why`."""
+    fix: str = ""
+    repeats: bool = False
+    """As `Cause.repeats`; False for an end that is not known."""
+    still_runs: bool = False
+    """Whether one of its pods still runs: it may save a step."""
+
+
 class RunHistory(Struct, frozen=True, kw_only=True):
     """The facts known about a run before it is submitted."""
 
@@ -43,6 +61,10 @@ class RunHistory(Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...] = ()
     latest_step: int | None = None
     """Step of the latest saved checkpoint; None without one."""
+    nothing_saved: bool = False
+    """Whether the output has no checkpoint of this run, not even a part of one; False also if that is unknown."""
+    last_end: LastEnd | None = None
+    """How the last attempt ended; read only if no checkpoint is complete."""
     made: bool = False
     """Whether the result of a CPU job is complete."""
     passed_over: frozenset[int] = frozenset()
@@ -85,14 +107,19 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
     _refuse_deleting(live)
     for seen in live:
         if seen.digest != digest:
-            before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
-            raise _refuse_other_run(
-                run, f"JobSet {seen.name} is active with another workload", before=before, spec=spec
-            )
+            raise _refuse_active(run, seen, spec=spec, world=world)
     if live:
         return AdoptJobSet(jobset=max(live, key=attempt_of))
-    _refuse_begun_elsewhere(run, spec=spec, world=world)
-    _refuse_other_output(run, digest=digest, spec=spec, world=world)
+    _refuse_elsewhere(
+        run,
+        spec=spec,
+        world=world,
+        outcomes=("submitting",),
+        message="was submitted to {place} without a recorded result",
+        fix="Submit it to the first cluster again, which checks whether it exists, or use another name.",
+    )
+    if not _is_unprotected(spec, world):
+        _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
         return _adopt_finished(run, world, steps=world.latest_step)
     return _plan_start(run, world)
@@ -114,7 +141,15 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
         return AdoptJobSet(jobset=max(live, key=attempt_of))
     if world.made:
         return KeepFinished(steps=0)
-    _refuse_open_elsewhere(run, spec=json.loads(canonical(run)), world=world)
+    _refuse_elsewhere(
+        run,
+        spec=json.loads(canonical(run)),
+        world=world,
+        outcomes=("submitting", "created"),
+        message="was started in {place} without a recorded end",
+        fix="Run the command with the first place, which reads its end; or name another folder for the result, e.g. "
+        "model.hf.converted.",
+    )
     return _plan_start(run, world)
 
 
@@ -129,6 +164,15 @@ def seen_of(jobset: JsonMapping) -> LiveJobSet:
         deleting=bool(metadata.get("deletionTimestamp")),
         suspended=(jobset.get("spec") or {}).get("suspend") is True,
     )
+
+
+def recorded_end(record: Record) -> LastEnd:
+    """Return what the record says of an attempt whose JobSet is gone."""
+    last = record.last
+    message = "Its JobSet is gone, and its record does not say how it ended."
+    if last.reason:
+        message = f"{last.outcome}: {last.reason}."
+    return LastEnd(attempt=last.number, digest=record.spec_digest, message=message)
 
 
 def attempt_of(seen: LiveJobSet) -> int:
@@ -158,31 +202,19 @@ def _refuse_deleting(live: Sequence[LiveJobSet]) -> None:
             )
 
 
-def _refuse_begun_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) -> None:
-    """Raise Refused if an attempt was begun on another cluster or namespace: a killed submitter may have left a live
-    run that saves into the same folder."""
-    for begun in world.records:
-        unsettled = begun.on_cluster and begun.last.outcome == "submitting" and begun.spec
-        if unsettled and _destination(begun.spec) != _destination(spec):
+def _refuse_elsewhere(
+    run: Run, *, spec: JsonMapping, world: RunHistory, outcomes: Sequence[str], message: str, fix: str
+) -> None:
+    """Raise Refused if an attempt with one of these outcomes was begun on another cluster or in another namespace: it
+    may be alive there, and writes to the same folder. `message`: what is known of it.
+    """
+    for record in world.records:
+        is_open = record.on_cluster and record.last.outcome in outcomes and record.spec
+        if is_open and _destination(record.spec) != _destination(spec):
             raise Refused(
-                f"{run.run_name} was submitted to {_destination(begun.spec)} without a recorded result; this "
-                f"submission is for {_destination(spec)}, with the same output.",
-                fix="Submit it to the first cluster again, which checks whether it exists, or use another name.",
-                id="begun-elsewhere",
-            )
-
-
-def _refuse_open_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) -> None:
-    """Raise Refused if an attempt of the job may still write on another cluster or namespace: no end of it is
-    recorded."""
-    for begun in world.records:
-        is_open = begun.on_cluster and begun.last.outcome in ("submitting", "created") and begun.spec
-        if is_open and _destination(begun.spec) != _destination(spec):
-            raise Refused(
-                f"{run.run_name} was started in {_destination(begun.spec)} without a recorded end; this call is for "
+                f"{run.run_name} {message.format(place=_destination(record.spec))}; this submission is for "
                 f"{_destination(spec)}, with the same output.",
-                fix="Run the command with the first place, which reads its end; or name another folder for the result, "
-                "e.g. model.hf.converted.",
+                fix=fix,
                 id="begun-elsewhere",
             )
 
@@ -192,6 +224,17 @@ def _destination(spec: JsonMapping) -> str:
     place = spec.get("place") or {}
     names = (place.get(key) for key in ("context", "project", "zone", "cluster"))
     return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
+
+
+def _is_unprotected(spec: JsonMapping, world: RunHistory) -> bool:
+    """Return whether another workload may take the output: nothing was saved, and nothing can be saved any more."""
+    return world.nothing_saved and not any(_may_run_elsewhere(record, spec) for record in world.records)
+
+
+def _may_run_elsewhere(record: Record, spec: JsonMapping) -> bool:
+    """Return whether the attempt may run on a cluster or in a namespace that was not read."""
+    is_open = record.last.outcome in ("submitting", "created", "running", "unknown")
+    return is_open and (not record.spec or _destination(record.spec) != _destination(spec))
 
 
 def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: RunHistory) -> None:
@@ -211,7 +254,22 @@ def _took_place(record: Record, world: RunHistory) -> bool:
     """Return whether the recorded attempt took place. One that was about to be created did if its JobSet or checkpoints
     exist."""
     created = world.latest_step is not None or any(seen.digest == record.spec_digest for seen in world.jobsets)
-    return _has_started(record) or (record.last.outcome == "submitting" and created)
+    return has_started(record) or (record.last.outcome == "submitting" and created)
+
+
+def _refuse_active(run: Run, jobset: LiveJobSet, *, spec: JsonMapping, world: RunHistory) -> Refused:
+    """Return the refusal of a workload whose name an active JobSet of another workload has."""
+    before = next((record for record in reversed(world.records) if record.spec_digest == jobset.digest), None)
+    what = f"JobSet {jobset.name} is active with another workload"
+    refused = _refuse_other_run(run, what, before=before, spec=spec)
+    if before and before.spec and not changed_keys(before.spec, spec):
+        # Only the steps differ, and what follows from them. (This output's records are of this output.)
+        fix = (
+            f"Cancel it (xsft cancel {run.run_name}), or wait for its end (xsft wait {run.run_name}). Then submit "
+            "again: it resumes from its last checkpoint."
+        )
+        return Refused(refused.message, fix=fix)
+    return refused
 
 
 def _refuse_other_run(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -> Refused:
@@ -236,7 +294,7 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> KeepFinished:
             f"{run.output}/{run.run_name} has done {steps} steps, more than the {run.spec.train.steps} requested.",
             fix="Request at least as many steps, or use another name.",
         )
-    last = next((record.last for record in reversed(world.records) if _has_started(record)), None)
+    last = next((record.last for record in reversed(world.records) if has_started(record)), None)
     taught_nothing = last is not None and is_worthless(last.state_reason)
     return KeepFinished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
@@ -246,7 +304,7 @@ def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
     the JobSet decides between two submitters."""
     taken = (
         *(attempt_of(seen) for seen in world.jobsets),
-        *(record.last.number for record in world.records if _has_started(record)),
+        *(record.last.number for record in world.records if has_started(record)),
     )
     attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
     name = attempt_name(run.run_name, attempt)
@@ -268,5 +326,86 @@ def _fix_too_long(saved: int) -> str:
     )
 
 
-def _has_started(record: Record) -> bool:
+def has_started(record: Record) -> bool:
     return record.last.outcome not in ("submitting", "not-created", "unknown")
+
+
+def recognise_jobset(seen: LiveJobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> LiveJobSet:
+    """Return the JobSet with its run. One without labels belongs to this run if a record names its UID, or if a
+    submission through xpk was begun and the JobSet equals xpk's command line (`as_told`): its submitter was killed
+    before it could write more."""
+    if seen.run_name is not None:
+        return seen
+    ours = [r.last for r in records if r.last.jobset == seen.name]
+    known = [one for one in ours if one.uid == seen.uid or (one.outcome == "submitting" and as_told)]
+    return replace(seen, run_name=run_name, digest=known[-1].spec_digest) if known else seen
+
+
+def pass_over(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistory:
+    """Return the history after `seen` proved to be another run's with the name of this attempt, e.g. of a run that is
+    itself named `run-2`. It is left alone, and the attempt takes the next name.
+
+    Raises Refused for the first attempt, whose name is the run's, and for a JobSet that may be this run's after all.
+    """
+    _refuse_unclear(seen, attempt=attempt, world=world)
+    if attempt == 1:
+        raise Refused(
+            f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {_owner_text(seen)}.", fix=_fix(seen, world)
+        )
+    return replace(world, passed_over=world.passed_over | {attempt})
+
+
+def _refuse_unclear(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> None:
+    """Raise Refused if the JobSet may be this run's: skipping it would make a second run, which saves into the same
+    folder."""
+    begun = (r for r in world.records if r.last.number == attempt and r.last.outcome in ("submitting", "unknown"))
+    if seen.run_name is None and any(begun):
+        raise Refused(
+            f"attempt {attempt} was submitted without a recorded result, and the JobSet {seen.name} (uid "
+            f"{seen.uid}) has no label: it may be that attempt, or another user's.",
+            fix=f"Check its owner (kubectl get jobset {seen.name} -o yaml), and resubmit once it is gone.",
+            id="jobset-unclear",
+        )
+
+
+def _owner_text(seen: LiveJobSet) -> str:
+    return f"the run {seen.run_name}" if seen.run_name else "another user; xsft did not create it"
+
+
+def _fix(seen: LiveJobSet, world: RunHistory) -> str:
+    if world.latest_step is None:
+        return "Use another name: --set name=…, or run_name_suffix: date."
+    return (
+        f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from the saved "
+        f"step {world.latest_step}. Under another name it would start at step 0."
+    )
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """One new JobSet that the cluster would accept, for the caller that may still decline it."""
+
+    plan: Planned
+    attempt: int
+    world: RunHistory
+    problems: tuple[Problem, ...]
+
+    @property
+    def since(self) -> int | None:
+        """Return the attempt that `changed` compares with; None if none is recorded."""
+        return self._before.last.number if self._before else None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Return what differs from attempt `since`, as `key: old -> new`."""
+        return all_differences(self._before.spec, json.loads(canonical(self.plan.run))) if self._before else ()
+
+    @property
+    def repeats(self) -> bool:
+        """Return whether it would end as the attempt before: the same workload, and an end that repeats."""
+        end = self.world.last_end
+        return end is not None and end.repeats and end.digest == self.plan.spec_digest
+
+    @property
+    def _before(self) -> Record | None:
+        records = self.world.records
+        return records[-1] if records and records[-1].spec else None

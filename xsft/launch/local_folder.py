@@ -21,6 +21,7 @@ from xsft.spec.digest import canonical
 from xsft.trainer.lines import trainer_event
 from xsft.trainer.losses import LossFold
 from xsft.trainer.progress import LoggedLine, Progress, progress_of
+from xsft.trainer.tensorboard import tensorboard_folder
 from xsft.trainer.trainer import trainer_of
 
 if TYPE_CHECKING:
@@ -170,3 +171,20 @@ def _log_lines(log: Path) -> list[str]:
         return []
     with open_regular(log) as file:
         return file.read().decode("utf-8", "replace").splitlines()
+
+
+class ProfilerTrace(Struct, frozen=True, kw_only=True):
+    """A trace in XPlane's format."""
+
+    path: Path
+    bytes: int
+
+
+def newest_trace(folder: Path) -> ProfilerTrace | None:
+    """Return the newest trace of a run; None without one. `folder`: `<output>/<run name>`.
+
+    source: jax@0.11 profiler.py: `<log_dir>/plugins/profile/<time>/<host>.xplane.pb`.
+    """
+    found = Path(tensorboard_folder(str(folder)), "plugins", "profile").glob("*/*.xplane.pb")
+    newest = max(found, key=lambda path: (path.parent.name, path.name), default=None)
+    return ProfilerTrace(path=newest, bytes=newest.stat().st_size) if newest else None

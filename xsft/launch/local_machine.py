@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.base.aliases import ShowLine
+from xsft.base.reporting import Reporter
+from xsft.environments import environments
+from xsft.environments.installed import BuiltEnvironment
 from xsft.machine import clock
 from xsft.machine.hub_login import hub_token
+from xsft.machine.paths import own_cache
 from xsft.machine.pid_namespace import CONTAINED, Containment, detect
+from xsft.machine.process import own_environment
 from xsft.machine.watched_process import GRACE_S
 from xsft.planning.steps import Plan
 from xsft.trainer.local import OFFLINE, PASSED_ON, reads_only_files
@@ -98,3 +104,32 @@ def _network(machine: Machine, *, online: bool) -> dict[str, str]:
     if not online:
         return dict(OFFLINE)
     return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **hub_token(machine.env)}
+
+
+def maxtext_machine(listener: Reporter) -> Machine:
+    """Return this machine with MaxText's environment."""
+    with listener.working("MaxText environment") as progress:
+        python = environments.ensure("maxtext", progress=progress).python
+    return Machine(python=python, env=own_environment(), cache=own_cache())
+
+
+def engine_environment(listener: Reporter) -> BuiltEnvironment:
+    """Return the environment of the engine that reads an export."""
+    with listener.working("engine environment") as progress:
+        return environments.ensure("engine", progress=progress)
+
+
+def machine_for(made: Plan, *, progress: ShowLine) -> Machine:
+    """Return where a local plan runs: in its image, pulled if it is missing, else in MaxText's environment, built if it
+    is missing.
+
+    Raises EnvironmentMissing or Unreachable if neither is available.
+    """
+    env, cache = own_environment(), own_cache()
+    if made.run.spec.image.ref:
+        from xsft.launch.local_container import container_for  # through Docker's SDK
+
+        container = container_for(made, env=env, progress=progress)
+        if container:
+            return in_image(container, env=env, cache=cache)
+    return Machine(python=environments.ensure("maxtext", progress=progress).python, env=env, cache=cache)

@@ -7,6 +7,7 @@ MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,15 +16,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from xsft.base.errors import AlreadyRunning
+from xsft.base.errors import AlreadyRunning, XsftError
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem
-from xsft.launch.local_end import DONE, ended_then, judge_end, warnings_of
+from xsft.base.reporting import Reporter
+from xsft.launch.local_attempt import DONE, AttemptWatch, TrainerEnd, ended_then, judge_end, warnings_of
 from xsft.launch.local_folder import RunFolder, admit, recover_losses, run_folder_of
-from xsft.launch.local_machine import Machine, compiled_folder, trainer_command, trainer_environment
-from xsft.launch.local_watch import AttemptWatch, TrainerEnd
+from xsft.launch.local_machine import Machine, compiled_folder, machine_for, trainer_command, trainer_environment
 from xsft.launch.stage_record import check_usable, interruption
 from xsft.machine.filelock import exclusive
+from xsft.machine.files import write_atomic
 from xsft.machine.paths import private_folder
 from xsft.machine.pid_namespace import Containment, refuse_where_harmful
 from xsft.machine.scratch import scratch_folder
@@ -32,9 +34,11 @@ from xsft.machine.watched_process import follow
 from xsft.planning.steps import Plan
 from xsft.records.record import Attempt, Outcome, Receipt, Record
 from xsft.records.record_files import record_store
+from xsft.runs.failures import NO_ROWS
+from xsft.runs.pictures import loss_picture
 from xsft.runs.receipt import whole_receipt
 from xsft.spec.digest import canonical
-from xsft.trainer.kernel_kills import true_status
+from xsft.trainer.kernel_kills import LESS, TRAINER_KILLED, true_status
 from xsft.trainer.lines import TrainerEvent
 from xsft.trainer.shuffling import order_of
 
@@ -252,3 +256,90 @@ def containment_of(machine: Machine, folder: RunFolder) -> Containment:
     if machine.container:
         machine.container.refuse_where_running(folder.path)
     return found
+
+
+LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
+
+
+class TrainingHere(Struct, frozen=True, kw_only=True):
+    """Activity: the trainer runs on this machine."""
+
+    steps: int
+
+
+class TrainedHere(Struct, frozen=True, kw_only=True):
+    """Event: a training on this machine has ended."""
+
+    plan: Plan
+    result: LocalResult
+    picture: Path | None
+    """The file of its loss curve."""
+
+
+def train_here(plan: Plan, *, machine: Machine | None, listener: Reporter) -> tuple[LocalResult, Path | None]:
+    """Train, unless the run is finished; return the result and the picture of its losses. Raises as `run_local`
+    does."""
+    result = already_done(plan) or _train_plan(plan, machine, listener)
+    listener.warn(_index_run(result, machine))
+    return result, _keep_picture(result, listener) if result.outcome == "completed" else None
+
+
+def _index_run(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
+    """Add the run to the index of runs from this machine; return a warning if it cannot be written."""
+    store = record_store(machine.env if machine else None)
+    output = str(result.folder.parent)
+    found = store.read_run(output, result.folder.name)
+    return store.index(replace(found[-1], output=output), str(result.record)) if found else ()
+
+
+def machine_of_plan(plan: Plan, listener: Reporter) -> Machine:
+    """Return the plan's image, or MaxText's environment; fetch or build it if it is missing. Raises as
+    `machine_for`.
+    """
+    with listener.working("image" if plan.run.spec.image.ref else "MaxText environment") as progress:
+        return machine_for(plan, progress=progress)
+
+
+def failure(result: LocalResult) -> str:
+    """Return e.g. `tiny: 20 of 50 steps: the data ended`."""
+    return f"{result.folder.name}: {result.steps} of {result.steps_asked} steps: {result.reason}"
+
+
+def _train_plan(plan: Plan, machine: Machine | None, listener: Reporter) -> LocalResult:
+    machine = machine or machine_of_plan(plan, listener)
+    before = machine.contain().warnings
+    listener.warn(before)
+    with listener.display(TrainingHere(steps=plan.run.spec.train.steps)) as on_event:
+        result = run_local(plan, machine=machine, on_event=on_event)
+    listener.warn(w for w in result.warnings if w not in before)
+    return result
+
+
+def _keep_picture(result: LocalResult, listener: Reporter) -> Path | None:
+    """Write the picture and return its path; None if there is nothing to draw or it cannot be written, which never
+    fails a finished run."""
+    path = result.record.parent / "loss.png"
+    if result.action == "finished" and path.exists():
+        return path
+    try:
+        write_atomic(path, loss_picture(result.losses, title=result.folder.name))
+    except (XsftError, ImportError, OSError, ValueError) as problem:
+        listener.say(f"warning: no picture of the loss: {problem}")
+        return None
+    return path
+
+
+def next_step(result: LocalResult) -> str:
+    """Return what to do after a run that did not complete."""
+    log = f"the whole output: {result.log}"
+    match result.outcome:
+        case "short":
+            change = "set data.num_epoch higher, or train.steps lower, and submit it again under the same name"
+            again = "without this it would read the same rows from the first one"
+            return f"{change}; {again}; {log}"
+        case _ if (result.reason or "").startswith(TRAINER_KILLED):
+            return f"{LESS} {log}"
+        case _ if result.reason == NO_ROWS:
+            return f"{LOOK_AT_THE_DATA}; {log}"
+        case _:
+            return f"xsft why {shlex.quote(str(result.folder))} shows the most likely cause and what to do; {log}"

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from xsft.base.acceptance import accept_late
-from xsft.base.errors import RunFailed
+from xsft.base.aliases import JsonObject
+from xsft.base.errors import RunFailed, XsftError
 from xsft.base.problems import Problem, warning
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.image_contents import image_problems, unread_with_secret
+from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.jobset_fields import jobset_of
 from xsft.cluster.observation import Observation, RunObject
+from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
-from xsft.launch.identity import LiveJobSet
+from xsft.launch.identity import LastEnd, LiveJobSet, RunHistory
 from xsft.machine import clock
+from xsft.machine.objects import Objects, begun_steps, latest_step
 from xsft.planning.steps import Plan, Planned
 from xsft.records.record import ReadBack
 from xsft.runs.causes import explain_state
-from xsft.runs.classify import classify
+from xsft.runs.classify import classify, true_condition
+from xsft.runs.read_evidence import read_evidence
 
 
 def image_notes(plan: Planned, *, look: Callable[[str], ImageLook]) -> tuple[Problem, ...]:
@@ -42,6 +49,59 @@ def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
         return (warning("not-read-back", "", message, fix),)
     message = f"The created JobSet differs from the plan: {'; '.join(read_back.differences)}."
     return (warning("read-back-differs", "", message, fix),)
+
+
+def read_end(cluster: Cluster, jobset: JsonObject, *, attempt: int) -> LastEnd:
+    """Return how the JobSet ended, from its pods and their logs. What cannot be read is left out."""
+    now, of_run = clock.now(), jobset_of(jobset)
+    seen = Observation(run_name=of_run.run_name, target=of_run.target, observed_at=now, jobset=of_run)
+    evidence = read_evidence(cluster, seen=seen, status=classify(seen, now=now))
+    cause = explain_state(evidence, now=now).cause
+    return LastEnd(
+        attempt=attempt,
+        digest=of_run.spec_digest,
+        message=cause.message,
+        fix=cause.fix,
+        repeats=cause.repeats,
+        still_runs=_has_running_pod(evidence),
+    )
+
+
+def _has_running_pod(evidence: Evidence) -> bool:
+    return any(pod.phase == "Running" for pod in evidence.seen.pods or ())
+
+
+def with_workload_end(jobset: LiveJobSet, cluster: Cluster, *, namespace: str) -> LiveJobSet:
+    """Return the JobSet as failed if it is suspended and Kueue has finished its Workload: nothing resumes it."""
+    if jobset.state != "live" or not jobset.suspended:
+        return jobset
+    try:
+        workloads = cluster.reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL}={jobset.uid}")
+    except XsftError:
+        return jobset  # it counts as live, so nothing is created beside it
+    if any(true_condition(one.workload.conditions, "Finished") for one in workloads):
+        return replace(jobset, state="failed")
+    return jobset
+
+
+def with_saved_steps(
+    world: RunHistory, objects: Objects, *, output: str, run_name: str, last_end: Callable[[], LastEnd | None]
+) -> RunHistory:
+    """Return the history with the saved steps; without one, also with the end of the last attempt, and whether nothing
+    at all is saved.
+    """
+    world = replace(world, latest_step=latest_step(objects, output=output, run_name=run_name))
+    if world.latest_step is not None or any(jobset.state == "live" for jobset in world.jobsets):
+        return world
+    end = last_end()
+    # The steps are read after the pods: one that still ran could have saved a step since. A path that is no bucket's
+    # may be a folder in the pods, which cannot be read here.
+    nothing_saved = (
+        output.startswith("gs://")
+        and not (end and end.still_runs)
+        and not begun_steps(objects, output=output, run_name=run_name)
+    )
+    return replace(world, last_end=end, nothing_saved=nothing_saved)
 
 
 def resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:

@@ -63,12 +63,13 @@ def record_of(
     last saved step.
     """
     run = plan.run
+    argv, env = _process_of(plan)
     attempt = Attempt(
         number=number,
         spec_digest=plan.spec_digest,
         started_at=provenance.at,
-        argv=_argv(plan),
-        env=_env(plan),
+        argv=argv,
+        env=env,
         outcome="submitting",
         problems=tuple(problem for problem in plan.problems if problem.severity != "error"),
         submitter=provenance.submitter,
@@ -90,7 +91,7 @@ def record_of(
         run_name=plan.run_name,
         spec_digest=plan.spec_digest,
         spec=json.loads(canonical(run)),
-        steps=_steps(plan),
+        steps=run.spec.train.steps if isinstance(plan, Plan) else 0,
         target=plan.target,
         mode=run.mode.value,
         output=run.output,
@@ -105,28 +106,13 @@ def record_of_found(plan: Planned, provenance: Provenance, found: LiveJobSet) ->
     return replace(record, attempts=(last,))
 
 
-def _argv(plan: Planned) -> tuple[str, ...]:
+def _process_of(plan: Planned) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the arguments of the plan's process, and the environment variables that xsft sets for it."""
     match plan:
         case Plan():
-            return plan.trainer_argv
+            return plan.trainer_argv, plan.trainer_env
         case JobPlan():
-            return plan.job.argv
-
-
-def _env(plan: Planned) -> dict[str, str]:
-    match plan:
-        case Plan():
-            return plan.trainer_env
-        case JobPlan():
-            return plan.job.env
-
-
-def _steps(plan: Planned) -> int:
-    match plan:
-        case Plan():
-            return plan.run.spec.train.steps
-        case JobPlan():
-            return 0
+            return plan.job.argv, plan.job.env
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:

@@ -20,31 +20,34 @@ from xsft.checks.controllers import unmanaged_problems
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.create import CreatedObject, ExistingObject, is_refusal
 from xsft.cluster.errors import last_net
-from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
 from xsft.image.look import look_at_image
 from xsft.launch import notes
-from xsft.launch.admission import RightsOf, examine
+from xsft.launch.admission import RightsOf, examine, manifest_of
 from xsft.launch.identity import (
     AdoptJobSet,
     Decision,
     KeepFinished,
+    LastEnd,
     LiveJobSet,
+    Proposal,
     RunHistory,
     StartAttempt,
     attempt_of,
     decide,
     decide_job,
+    has_started,
+    pass_over,
+    recognise_jobset,
+    recorded_end,
     seen_of,
 )
-from xsft.launch.ownership import pass_over, recognise_jobset
-from xsft.launch.proposal import Proposal, proposal_of
+from xsft.launch.notes import read_end
 from xsft.launch.recording import Provenance, manifest_digest, record_of, record_of_found
 from xsft.launcher.readback import lacking_of_xpk, missing_values
 from xsft.machine import clock
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
-from xsft.machine.objects import latest_step
 from xsft.machine.parallel import start
 from xsft.machine.writable import check_writable
 from xsft.planning.steps import JobPlan, Plan, Planned
@@ -52,7 +55,6 @@ from xsft.records import attempt_stem
 from xsft.records.labels import WRITES_ANNOTATION
 from xsft.records.record import AttemptFacts, ReadBack, Record
 from xsft.records.record_files import RecordRef, RecordStore, TakenAttempt, ref_of
-from xsft.runs.classify import true_condition
 from xsft.trainer.shuffling import order_at_first
 from xsft.weights.read_checkpoint import read_checkpoint
 
@@ -116,6 +118,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
     """Return whether the output of a CPU job exists."""
     rights: RightsOf = lambda _email, _demand: None
     """Return the rights of the Google service account that the pods use; None if they cannot be read."""
+    read_end: Callable[..., LastEnd] = read_end
+    """Return how an attempt ended, from its JobSet on the cluster; arguments as `notes.read_end`."""
     parsed: Callable[[], tuple[Problem, ...]] = lambda: ()
     """Return the answer of MaxText's parser on the command line; the parser runs while the cluster is read."""
     deadline: Deadline = NEVER
@@ -149,11 +153,14 @@ class Submitter(Struct, frozen=True, kw_only=True):
         facts, found, jobsets = self._look(
             f"the cluster {self.cluster.context}", lambda: self._read_cluster(plan, records)
         )
-        latest = self._look(f"the checkpoints in {output}", lambda: self._latest_step(plan))
+        world = self._look(
+            f"the checkpoints in {output}",
+            lambda: self._history(plan, facts, jobsets=jobsets, records=records),
+        )
         unwritable = self._look(f"the output {output}", of_output.result)
         problems = accept_late(found, plan.run.spec.checks)
         result = self._look(f"the result in {output}", lambda: self._result(plan, facts))
-        world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=result is not None)
+        world = replace(world, made=result is not None)
         decision, passed_over = self._decide_submission(plan, world)
         match decision:
             case None:
@@ -170,23 +177,11 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     *unwritable,
                     *self._look("the registry of the image", of_image.result),
                     *problems,
-                    *notes.resume_notes(latest, attempt=attempt),
+                    *notes.resume_notes(world.latest_step, attempt=attempt),
                     *passed_over,
                 )
                 done = self._start(plan, attempt, world=world, problems=refuse_errors(said))
-                return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
-
-    def _with_workload_end(self, jobset: LiveJobSet, *, namespace: str) -> LiveJobSet:
-        """Return the JobSet as failed if it is suspended and Kueue has finished its Workload: nothing resumes it."""
-        if jobset.state != "live" or not jobset.suspended:
-            return jobset
-        try:
-            owned = self.cluster.reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL}={jobset.uid}")
-        except XsftError:
-            return jobset  # it counts as live, so nothing is created beside it
-        if any(true_condition(one.workload.conditions, "Finished") for one in owned):
-            return replace(jobset, state="failed")
-        return jobset
+                return replace(done, resumed_from=world.latest_step) if done.action in ("created", "attempt") else done
 
     def _read_cluster(
         self, plan: Planned, records: tuple[Record, ...]
@@ -194,17 +189,35 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Return the cluster's facts, the problems that they show, and the JobSets of this run."""
         facts, problems = examine(self.cluster, plan, rights=self.rights)
         listed = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
-        jobsets = tuple(self._with_workload_end(jobset, namespace=plan.run.namespace) for jobset in listed)
+        jobsets = tuple(
+            notes.with_workload_end(jobset, self.cluster, namespace=plan.run.namespace) for jobset in listed
+        )
         return facts, problems, jobsets
 
-    def _latest_step(self, plan: Planned) -> int | None:
-        """Return the last saved step; None for a CPU job, which saves no steps."""
-        match plan:
-            case Plan():
-                output = str(plan.run.output)
-                return latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
-            case JobPlan():
-                return None
+    def _history(
+        self, plan: Planned, facts: ClusterFacts, *, jobsets: tuple[LiveJobSet, ...], records: tuple[Record, ...]
+    ) -> RunHistory:
+        """Return what is known about the run, with the saved steps. A CPU job saves none."""
+        world = RunHistory(jobsets=jobsets, records=records)
+        if isinstance(plan, JobPlan):
+            return world
+        output = str(plan.run.output)
+        return notes.with_saved_steps(
+            world,
+            self.store.objects_at(output),
+            output=output,
+            run_name=plan.run_name,
+            last_end=lambda: self._last_end(facts, world),
+        )
+
+    def _last_end(self, facts: ClusterFacts, world: RunHistory) -> LastEnd | None:
+        """Return how the run's last attempt ended, from its JobSet, or from its record if the JobSet is gone."""
+        jobset = max(world.jobsets, key=attempt_of, default=None)
+        started = [record for record in world.records if has_started(record)]
+        if jobset is not None and (not started or started[-1].last.number <= attempt_of(jobset)):
+            on_cluster = notes.held_by(facts, jobset.uid)
+            return self.read_end(self.cluster, on_cluster, attempt=attempt_of(jobset)) if on_cluster else None
+        return recorded_end(started[-1]) if started else None
 
     def _settle(self, plan: Planned, world: RunHistory) -> None:
         """Record that earlier attempts of a CPU job failed, before their JobSets are deleted. None is live."""
@@ -283,7 +296,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         found = (*problems, *refuse_errors(dry_runs))
         self.progress("waiting for MaxText's own parser")
         found = (*found, *refuse_errors(self.parsed()))
-        self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=found))
+        self.confirm(Proposal(plan=plan, attempt=attempt, world=world, problems=found))
         action: SubmissionAction = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
@@ -428,13 +441,6 @@ def _decision(plan: Planned, world: RunHistory) -> Decision:
             return decide(plan.run, world=world)
         case JobPlan():
             return decide_job(plan.run, digest=plan.spec_digest, world=world)
-
-
-def manifest_of(plan: Planned) -> JsonObject:
-    """Return the plan's manifest. Raises SpecError if it has none."""
-    if plan.manifest is None:
-        raise SpecError(errors_in(plan.problems))
-    return plan.manifest
 
 
 def _record_path(plan: Planned, attempt: int) -> str:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import XsftError
+from xsft.base.reporting import Reporter
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Observation
-from xsft.launch.listener import ActionListener
 from xsft.launch.submission import Submission
 from xsft.machine.parallel import start
 from xsft.planning.steps import Plan, Planned
@@ -31,6 +31,13 @@ from xsft.runs.worth import is_worthless
 
 DRAIN_S = 10.0
 """Seconds to read the last lines of the log after the run has ended."""
+
+
+class UnexpectedEnd(Struct, frozen=True, kw_only=True):
+    """Event: the run that is waited for cannot succeed any more."""
+
+    evidence: Evidence
+    cause: Cause
 
 
 class WaitOptions(Struct, frozen=True, kw_only=True):
@@ -112,7 +119,7 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
         return wait_for(name, goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.say, known=True)
 
 
-def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: ActionListener) -> WaitOptions:
+def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, listener: Reporter) -> WaitOptions:
     """Return how to wait for the plan's run; only its cluster and namespace are read. `log`: also show its log."""
     runs = runs_at_place(plan.run.required_place(), namespace=plan.run.namespace, name=plan.run_name)
     return WaitOptions(
@@ -123,7 +130,7 @@ def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, lis
         say=listener.say,
         lines=None if log is None else RunLogs(runs=runs, trouble=listener.say).follow,
         log=log,
-        explain=listener.unexpected,
+        explain=lambda evidence, cause: listener.tell(UnexpectedEnd(evidence=evidence, cause=cause)),
         gather=partial(evidence_of, runs),
         record=partial(record_wait_end, runs) if isinstance(plan, Plan) else lambda _row: (),
     )

@@ -245,11 +245,22 @@ def _written_at(path: Path) -> float | None:
 
 
 def latest_step(objects: Objects, *, output: str, run_name: str) -> int | None:
-    """Return the newest step with a complete checkpoint (maxtext@0.2.5 names each by its step), or None. Raises
-    Unreachable if the output cannot be read.
-    """
-    folder = f"{output.rstrip('/')}/{run_name}/checkpoints"
+    """Return the newest step with a complete checkpoint, or None. Raises Unreachable if the output cannot be read."""
+    folder = checkpoints_folder(output, run_name)
     whole = WHOLE_IN_BUCKET if output.startswith("gs://") else WHOLE_HERE
-    steps = (int(name[:-1]) for name in objects.names(folder) if name.endswith("/") and name[:-1].isdecimal())
-    found = (s for s in sorted(steps, reverse=True) if objects.read(f"{folder}/{s}/{whole}", limit=1) is not None)
-    return next(found, None)
+    for step in sorted(begun_steps(objects, output=output, run_name=run_name), reverse=True):
+        if objects.read(f"{folder}/{step}/{whole}", limit=1) is not None:
+            return step
+    return None
+
+
+def begun_steps(objects: Objects, *, output: str, run_name: str) -> frozenset[int]:
+    """Return the steps of all checkpoints, also of those that are saved in part. maxtext@0.2.5 names each checkpoint by
+    its step. Raises Unreachable if the output cannot be read.
+    """
+    names = objects.names(checkpoints_folder(output, run_name))
+    return frozenset(int(name[:-1]) for name in names if name.endswith("/") and name[:-1].isdecimal())
+
+
+def checkpoints_folder(output: str, run_name: str) -> str:
+    return f"{output.rstrip('/')}/{run_name}/checkpoints"

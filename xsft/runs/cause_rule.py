@@ -49,6 +49,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     frames: str | None = None
     before: str = ""
     echo: bool = False
+    repeats: bool = False
     text: str = ""
 
     def applies(self, status: Status) -> bool:
@@ -70,6 +71,8 @@ class Cause(Struct, frozen=True, kw_only=True):
     `state`: only the state is known."""
     evidence: tuple[str, ...] = ()
     """Lines as the cluster or the trainer wrote them, without secrets."""
+    repeats: bool = False
+    """Whether the same workload ends so again: the trainer's own exception names a fault of the workload."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -95,6 +98,7 @@ def causes(rule: Rule, clues: Iterable[Clue], *, words: Mapping[str, str]) -> It
                 where=clue.where,
                 evidence=tuple(line for line in quoted if line)[:MAX_QUOTED],
                 basis=rule.basis,
+                repeats=rule.repeats,
             )
             return
 

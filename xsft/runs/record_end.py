@@ -75,8 +75,9 @@ def record_failed_jobs(
 def _record_failed(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:
     for job, reason in failed:
         if job.output:
-            at = {"output": job.output, "run_name": job.run_name, "uid": job.uid}
-            record_job_end(store, **at, outcome="failed", reason=reason)
+            record_job_end(
+                store, output=job.output, run_name=job.run_name, uid=job.uid, outcome="failed", reason=reason
+            )
 
 
 def record_cancel(store: RecordStore, jobset: RunObject, *, user: str) -> tuple[Problem, ...]:
@@ -135,5 +136,6 @@ def _record(records: tuple[Record, ...], *, uid: str | None, name: str | None) -
 
 def _finish(store: RecordStore, record: Record, outcome: Outcome, **more: Any) -> tuple[Problem, ...]:
     """Record how the attempt ended. Returns warnings of the index."""
-    facts = AttemptFacts(outcome=outcome, at=store.now(), submitter=random_hex(8), **more)
-    return store.finish(ref_of(record), facts).problems
+    return store.finish(
+        ref_of(record), AttemptFacts(outcome=outcome, at=store.now(), submitter=random_hex(8), **more)
+    ).problems

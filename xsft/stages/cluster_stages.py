@@ -12,12 +12,10 @@ from msgspec.structs import replace
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import RunFailed, TimedOut, Unknown
 from xsft.base.names import stage_name
-from xsft.base.reporting import AskUser
+from xsft.base.reporting import AskUser, Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
-from xsft.launch.connecting import submitter_for
-from xsft.launch.listener import ActionListener
 from xsft.launch.submission import Submission, Submitter
-from xsft.launch.submit_to_cluster import ConnectSubmitter, submit_plan
+from xsft.launch.submit import ConnectSubmitter, submit_plan, submitter_for
 from xsft.launch.wait_for_end import after_plan
 from xsft.launcher.cpujob import CpuJob
 from xsft.machine.deadline import NEVER, Deadline
@@ -45,8 +43,10 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
 
     ask: AskUser | None
     """Asks before something is created; None: it is created without asking."""
+    again: bool = False
+    """As in `submit_cluster`."""
     poll_s: float
-    listener: ActionListener
+    listener: Reporter
     deadline: Deadline = NEVER
     """Of the whole command (--timeout)."""
 
@@ -85,7 +85,8 @@ class ClusterStage:
         def connected(**how: Any) -> Submitter:
             return replace(connect(**how), deadline=self.call.deadline)
 
-        done = self.done = submit_plan(plan, connect=connected, ask=self.call.ask, listener=self.call.listener)
+        call = self.call
+        done = self.done = submit_plan(plan, connect=connected, ask=call.ask, again=call.again, listener=call.listener)
         named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
         reason = f"{named} is already running" if done.action == "adopted" else why
         state: StageState = "done" if done.action == "finished" else "running"

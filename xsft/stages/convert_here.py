@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.errors import Unreachable, UsageError, refuse_errors
 from xsft.base.problems import Problem, warning
+from xsft.base.reporting import Reporter
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.facts import Facts
 from xsft.environments import environments
-from xsft.launch.environments import maxtext_machine
-from xsft.launch.listener import ActionListener
+from xsft.launch.local_machine import maxtext_machine
 from xsft.machine import clock
 from xsft.machine.hub_login import hub_token
 from xsft.machine.paths import own_cache
@@ -36,7 +37,7 @@ NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "
 """Sections whose errors do not affect a conversion."""
 
 
-def converted_here(workload: api.LoadedWorkload, listener: ActionListener) -> ConversionResult:
+def converted_here(workload: api.LoadedWorkload, listener: Reporter) -> ConversionResult:
     """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
     _read_weights(workload, listener)
     with listener.waiting("convert", "looking for an earlier conversion"):
@@ -46,21 +47,25 @@ def converted_here(workload: api.LoadedWorkload, listener: ActionListener) -> Co
     return convert_now(workload, plan, listener)
 
 
-def _read_weights(workload: api.LoadedWorkload, listener: ActionListener) -> None:
+class ReadingWeights(Struct, frozen=True):
+    """Activity: a folder of weights is read once for its digest. The activity of a conversion is its plan."""
+
+
+def _read_weights(workload: api.LoadedWorkload, listener: Reporter) -> None:
     """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
     run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
     if run.conversion is None or not run.conversion.source.is_folder:
         return
-    with listener.reading() as display:
+    with listener.display(ReadingWeights()) as display:
 
         def on_read(done: int, of: int) -> None:
-            display.on_event(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
+            display(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
 
         read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
 
 
 def look_for_cluster(
-    workload: api.LoadedWorkload, listener: ActionListener
+    workload: api.LoadedWorkload, listener: Reporter
 ) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
     """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
     conversion does not ask the hub."""
@@ -75,7 +80,7 @@ def look_for_cluster(
 
 
 def read_source_for_pods(
-    plan: ConversionPlan, listener: ActionListener, *, has_secret: bool
+    plan: ConversionPlan, listener: Reporter, *, has_secret: bool
 ) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
     """Return what the hub says of the weights that a pod will read; the pod's Secret may give access that this machine
     lacks."""
@@ -131,7 +136,7 @@ def planned_conversion(workload: api.LoadedWorkload, intent: Intent) -> Conversi
     return intent.conversion
 
 
-def ask_hub(plan: ConversionPlan, listener: ActionListener) -> SourceFacts | None:
+def ask_hub(plan: ConversionPlan, listener: Reporter) -> SourceFacts | None:
     """Return what the hub says now; None for a folder. Raises Unreachable if it does not answer and there is no
     converted checkpoint."""
     if plan.inputs.source.is_folder:
@@ -158,25 +163,23 @@ def moved_warning(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Pro
     return (warning("hf-revision-moved", "model.hf.revision", message, fix),)
 
 
-def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: ActionListener) -> ConversionResult:
+def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: Reporter) -> ConversionResult:
     source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan, listener)
     listener.warn(moved_warning(plan, source))
     if plan.whole is None:
         look(workload, source)  # raises an error if the hub's answer forbids it
     if plan.whole:
         source = None
-    with listener.converting(plan) as display:
+    with listener.display(plan) as display:
         conversion = replace(
             conversion_of(workload, listener, source),
-            on_event=display.on_event,
-            waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
+            on_event=display,
+            waiting=lambda: listener.say("another xsft is converting these weights; waiting for it"),
         )
         return do_once(conversion)
 
 
-def conversion_of(
-    workload: api.LoadedWorkload, listener: ActionListener, source: SourceFacts | None = None
-) -> Conversion:
+def conversion_of(workload: api.LoadedWorkload, listener: Reporter, source: SourceFacts | None = None) -> Conversion:
     """Return the conversion of the workload's weights, which shows nothing. `source`: the hub's answer."""
     machine = partial(maxtext_machine, listener)
 

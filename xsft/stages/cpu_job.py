@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import UsageError
 from xsft.base.problems import Problem
-from xsft.base.reporting import AskUser
-from xsft.launch.listener import ActionListener
+from xsft.base.reporting import AskUser, Reporter
 from xsft.launch.submission import Submission
-from xsft.launch.submit_to_cluster import SubmissionEnd, submit_cluster
+from xsft.launch.submit import SubmissionEnd, submit_cluster
 from xsft.launch.wait_for_end import after_plan
 from xsft.launcher.cpujob import EXPORTED, CpuJob
 from xsft.machine import clock
@@ -110,7 +109,7 @@ def convert_cluster(
     problems: tuple[Problem, ...],
     on_tpu: bool,
     request: CpuJobRequest,
-    listener: ActionListener,
+    listener: Reporter,
 ) -> tuple[ConvertedByJob, ConversionClaim | None]:
     """Return the finished checkpoint, else the plan of the job for a dry run, else the job, which is submitted; and
     whose conversion it is. Raises as `jobs.plan_conversion` and `submit_cluster` do.
@@ -140,19 +139,23 @@ def convert_cluster(
     return CpuJobSubmitted(made=made, end=end), claim
 
 
+class ConvertingOnCluster(Struct, frozen=True):
+    """Activity: a conversion on a cluster is waited for."""
+
+
 def _wait_for_conversion(
-    plan: JobPlan[CpuJob], made: ConversionPlan, limits: WaitLimits, listener: ActionListener, done: Submission
+    plan: JobPlan[CpuJob], made: ConversionPlan, limits: WaitLimits, listener: Reporter, done: Submission
 ) -> WaitResult:
     """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
-    display = listener.converting_on_cluster()
-    after = after_plan(plan, patience=limits, log=display.on_line, listener=listener)
     whole = made.estimate.output if made.estimate else None
+    with listener.display(ConvertingOnCluster()) as display:
 
-    def on_size(size: int) -> None:
-        display.on_event(BytesDone(done=size, of=whole, at=clock.monotonic()))
+        def on_size(size: int) -> None:
+            display(BytesDone(done=size, of=whole, at=clock.monotonic()))
 
-    with watch_growth(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
-        return record_ended(done, after.wait(done))
+        after = after_plan(plan, patience=limits, log=display, listener=listener)
+        with watch_growth(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
+            return record_ended(done, after.wait(done))
 
 
 ExportedByJob = ResultFound[ExportPlan] | CpuJobPlanned[ExportPlan] | CpuJobSubmitted[ExportPlan]
@@ -174,7 +177,7 @@ def plan_for_pod(trained: TrainedRun, request: ExportRequest, *, to: str | None)
 
 
 def export_cluster(
-    intent: Intent, made: ExportPlan, *, file: str, request: CpuJobRequest, log: ShowLine, listener: ActionListener
+    intent: Intent, made: ExportPlan, *, file: str, request: CpuJobRequest, log: ShowLine, listener: Reporter
 ) -> ExportedByJob:
     """Return the finished export, else the plan of the job for a dry run, else the job, which is submitted; a wait
     shows its log by `log`. Raises as `jobs.plan_export_job` and `submit_cluster` do.

@@ -12,11 +12,11 @@ from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import RunFailed, Unknown, refuse_errors
 from xsft.base.names import stage_name
+from xsft.base.reporting import Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.trainer_plan import stage_plan
-from xsft.launch.environments import maxtext_machine
-from xsft.launch.listener import ActionListener
+from xsft.launch.local_machine import maxtext_machine
 from xsft.launcher.slicejob import SliceJob
 from xsft.planning import api
 from xsft.planning.steps import JobPlan
@@ -31,7 +31,7 @@ from xsft.stages.once import JobResult, do_once
 from xsft.trainer.local import reads_only_files
 
 
-def evaluate_stage(workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> StageHere:
+def evaluate_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
     """Return the evaluation of the training on this machine."""
 
     def evaluation_plan() -> EvaluationPlan:
@@ -48,7 +48,7 @@ def evaluate_stage(workload: api.LoadedWorkload, *, training: str, listener: Act
         done = do_once(job(progress))
         evaluation = existing_evaluation(done.plan)
         if done.action != "finished" and evaluation is not None:
-            listener.evaluated(evaluation.report)
+            listener.tell(evaluation.report)
         return done
 
     return StageHere(
@@ -107,7 +107,7 @@ class EvaluateOnCluster(ClusterStage):
         plan = self._plan()
         report = read_report(plan, store=record_store())
         if report is not None:
-            self.call.listener.evaluated(report)
+            self.call.listener.tell(report)
         elif failed is not None:
             self.record_end(plan.output, plan.run_name, failed=failed.message)
             raise failed

@@ -19,14 +19,13 @@ from msgspec.structs import replace
 from xsft.base.amounts import size_text
 from xsft.base.errors import EnvironmentMissing
 from xsft.base.problems import Problem
+from xsft.base.reporting import Reporter
 from xsft.base.result_record import to_json
 from xsft.base.stage import StageFound
 from xsft.catalog.weights import model_type
 from xsft.environments.ask import PROGRAMS
 from xsft.environments.installed import BuiltEnvironment
-from xsft.launch.environments import engine_environment, maxtext_machine
-from xsft.launch.listener import ActionListener
-from xsft.launch.local_machine import Machine
+from xsft.launch.local_machine import Machine, engine_environment, maxtext_machine
 from xsft.launch.local_program import follow_program
 from xsft.launch.stage_record import StageRun
 from xsft.launcher.export_command import PROGRAM, export_notes
@@ -190,7 +189,7 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
 
 
 def exported_here(
-    trained: TrainedRun, request: ExportRequest, *, to: str | None, logits: bool, listener: ActionListener
+    trained: TrainedRun, request: ExportRequest, *, to: str | None, logits: bool, listener: Reporter
 ) -> ExportResult:
     """Export on this machine, unless it is done. `to`: folder, bucket or repository of the hub; None: beside the run.
     `logits`: also compare logits, computed by an independent engine.
@@ -202,9 +201,7 @@ def exported_here(
         return export_by(route, export_work(route, say=say, logits=logits, listener=listener))
 
 
-def export_work(
-    route: ExportRoute, *, say: Callable[[str], None], logits: bool, listener: ActionListener
-) -> ExportWork:
+def export_work(route: ExportRoute, *, say: Callable[[str], None], logits: bool, listener: Reporter) -> ExportWork:
     engine = None
     if logits:
         engine = partial(engine_environment, listener)

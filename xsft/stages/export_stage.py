@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import RunFailed, SpecError, Unknown, UsageError
 from xsft.base.names import stage_name
+from xsft.base.reporting import Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.launch.listener import ActionListener
 from xsft.launcher.cpujob import EXPORTED, CpuJob
 from xsft.planning import api
 from xsft.planning.steps import Intent, JobPlan
@@ -28,7 +28,7 @@ from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
 
-def export_stage(workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> StageHere:
+def export_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
     """Return the export of the last checkpoint on this machine."""
     stage = workload.spec.stages.export or ExportStage()
     steps = workload.spec.train.steps

@@ -14,7 +14,7 @@ from xsft.checks.cpu_job import conversion_problems
 from xsft.checks.export import pod_problems
 from xsft.cluster import cluster
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.launch.proposal import Proposal
+from xsft.launch.identity import Proposal
 from xsft.launch.recording import gather_provenance
 from xsft.launch.submission import Submitter, is_whole
 from xsft.launcher.cpujob import CpuJob, conversion_job, export_job

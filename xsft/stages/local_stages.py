@@ -13,12 +13,11 @@ from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import AlreadyRunning, SpecError, TimedOut, UsageError
 from xsft.base.names import stage_name
+from xsft.base.reporting import Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
-from xsft.launch.listener import ActionListener
 from xsft.launch.local_folder import RunFolder, recorded_run, recover_losses, run_folder_of
 from xsft.launch.local_machine import Machine
-from xsft.launch.local_run import LocalResult, already_done
-from xsft.launch.train_here import failure, next_step, train_here
+from xsft.launch.local_run import LocalResult, TrainedHere, already_done, failure, next_step, train_here
 from xsft.machine import clock
 from xsft.machine.lock_holder import is_held
 from xsft.planning import api
@@ -78,7 +77,7 @@ def hide_line(_line: str) -> None:
     """Show nothing."""
 
 
-def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: ActionListener) -> StageHere:
+def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
     """Return the conversion of the workload's weights."""
 
     def plan() -> StagePlan:
@@ -102,7 +101,7 @@ class TrainHere:
     name: StageName = "train"
 
     def __init__(
-        self, workload: api.LoadedWorkload, *, run_name: str, listener: ActionListener, machine: Machine | None = None
+        self, workload: api.LoadedWorkload, *, run_name: str, listener: Reporter, machine: Machine | None = None
     ) -> None:
         self._workload, self._listener, self._machine = workload, listener, machine
         self.run_name = run_name
@@ -123,7 +122,7 @@ class TrainHere:
             result, picture = train_here(made, machine=self._machine, listener=self._listener)
         except AlreadyRunning as running:
             return StageEnd(action="adopted", state="running", why=running.message)
-        self._listener.trained(made, result, picture)
+        self._listener.tell(TrainedHere(plan=made, result=result, picture=picture))
         return _training_end(result)
 
     def watch(self, timeout_s: float | None) -> None:

@@ -9,9 +9,8 @@ from msgspec import Struct
 from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import TimedOut, UsageError
-from xsft.base.reporting import AskUser
+from xsft.base.reporting import AskUser, Reporter
 from xsft.base.stage import STAGES, Stage, StageFound, StageName
-from xsft.launch.listener import ActionListener
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.signals import interrupted_after
 from xsft.planning import api
@@ -29,6 +28,8 @@ class PipelineRequest(Struct, frozen=True, kw_only=True):
     """Whether to wait for a stage that a cluster is doing."""
     timeout_s: float | None = None
     poll_s: float
+    again: bool = False
+    """As in `submit_cluster`."""
 
 
 def run_stages(
@@ -36,7 +37,7 @@ def run_stages(
     request: PipelineRequest,
     *,
     ask: AskUser | None,
-    listener: ActionListener,
+    listener: Reporter,
     begin: Callable[[Stage, StageFound], None],
     tell: Callable[[StageReport], None],
 ) -> WalkResult:
@@ -53,7 +54,7 @@ def run_stages(
             "--no-wait: on this machine the stages run in this process, and would end with it.",
             fix="Leave it out; `nohup xsft run FILE &` continues without the terminal.",
         )
-    call = ClusterCall(ask=ask, poll_s=request.poll_s, listener=listener, deadline=deadline)
+    call = ClusterCall(ask=ask, again=request.again, poll_s=request.poll_s, listener=listener, deadline=deadline)
     stages = stages_of(workload, run_name=intent.run.run_name, call=call, known=intent)
     _refuse_unplanned(stages, request, file=workload.file)
     try:

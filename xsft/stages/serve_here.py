@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xsft.base.errors import RunFailed
+from xsft.base.reporting import Reporter
 from xsft.environments import environments
-from xsft.launch.listener import ActionListener
 from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.machine.sockets import free_port
@@ -20,7 +20,7 @@ from xsft.stages.served_model import served_model
 from xsft.weights.exporter import ExportRequest
 
 
-def serve_here(given: str, *, port: int | None, listener: ActionListener, ready: Callable[[Server], None]) -> None:
+def serve_here(given: str, *, port: int | None, listener: Reporter, ready: Callable[[Server], None]) -> None:
     """Serve the folder, or the run's export, until Ctrl-C. `ready`: called when the server answers.
 
     Raises UsageError for a port that is taken and a model that the engine cannot read, and as `training_of` and
@@ -48,7 +48,7 @@ def _export_to_serve(given: str) -> ExportRoute | None:
     return ExportRoute(trained=training_of(given, record_store()), asked=ExportRequest())
 
 
-def _exported_folder(route: ExportRoute, listener: ActionListener) -> Path:
+def _exported_folder(route: ExportRoute, listener: Reporter) -> Path:
     """Return the folder of the run's export, which is made if it is missing. Raises as `serve_here` does."""
     with listener.working("export") as say:
         work = export_work(route, say=say, logits=False, listener=listener)

@@ -10,9 +10,8 @@ from msgspec import Struct
 from xsft.base.acceptance import for_submission
 from xsft.base.errors import Refused, UsageError, refuse_errors
 from xsft.base.problems import Problem
-from xsft.base.reporting import AskUser
+from xsft.base.reporting import AskUser, Reporter
 from xsft.cluster.cluster import Cluster, connect
-from xsft.launch.listener import ActionListener
 from xsft.launch.recording import gather_provenance
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.server_expect import audit_server
@@ -58,7 +57,7 @@ def plan_server(
     run_name: str | None,
     weights: str | None,
     dry_run: bool,
-    listener: ActionListener,
+    listener: Reporter,
 ) -> ServeCall:
     """Return the planned server. `weights`: what is served; None: the workload's export.
 
@@ -95,7 +94,7 @@ def _exported_folder(export: ExportOnCluster, file: str, *, dry_run: bool) -> st
 
 
 def serve_on_cluster(
-    call: ServeCall, *, ask: AskUser | None, limits: WaitLimits, listener: ActionListener
+    call: ServeCall, *, ask: AskUser | None, limits: WaitLimits, listener: Reporter
 ) -> AnsweringServer:
     """Create the server and wait until /health answers. Raises as `confirm_server`, `begin` and `wait_for_server`."""
     confirm_server(call.plan, ask=ask)

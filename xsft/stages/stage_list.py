@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xsft.base.errors import XsftError
 from xsft.base.names import stage_name
+from xsft.base.reporting import Reporter
 from xsft.base.stage import Stage, StageName, StagePlan
-from xsft.launch.listener import ActionListener
 from xsft.planning.api import LoadedWorkload
 from xsft.planning.steps import Intent
 from xsft.stages.cluster_stages import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
@@ -25,7 +25,7 @@ def stages_of(
     return tuple(_on_cluster(name, shared, run_name, call) for name in workload.spec.stage_names)
 
 
-def _stage_here(name: StageName, workload: LoadedWorkload, run_name: str, listener: ActionListener) -> Stage:
+def _stage_here(name: StageName, workload: LoadedWorkload, run_name: str, listener: Reporter) -> Stage:
     match name:
         case "convert":
             return convert_stage(workload, training=run_name, listener=listener)
@@ -56,7 +56,7 @@ def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: Clus
 
 def plan_stages(workload: LoadedWorkload, *, intent: Intent, run_name: str) -> tuple[StagePlan, ...]:
     """Return the plans of all stages but the training, in order."""
-    call = ClusterCall(ask=None, poll_s=0.0, listener=ActionListener())
+    call = ClusterCall(ask=None, poll_s=0.0, listener=Reporter())
     stages = stages_of(workload, run_name=run_name, call=call, known=intent)
     return tuple(_plan_stage(stage) for stage in stages if stage.name != "train")
 

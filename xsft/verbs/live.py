@@ -189,6 +189,13 @@ class ConversionDisplay:
         self._paces: defaultdict[str, ConversionPace] = defaultdict(ConversionPace)
         self._next = now() + every_s
 
+    def __call__(self, event: ConversionEvent | str) -> None:
+        """Show an event, or what a printed line tells."""
+        if isinstance(event, str):
+            self.on_line(event)
+        else:
+            self.on_event(event)
+
     def on_event(self, event: ConversionEvent) -> None:
         self._show(self._text(event), at_once=isinstance(event, ConversionPhase))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TextIO
 
 from xsft.base.amounts import duration_text, size_text
+from xsft.launch.local_folder import newest_trace
 from xsft.launch.local_run import LocalResult
-from xsft.launch.local_trace import newest_trace
 from xsft.launcher.servers import BF16_BYTES, weights_bytes
 from xsft.planning.steps import Plan
 from xsft.records.record import Receipt

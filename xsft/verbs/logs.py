@@ -7,8 +7,8 @@ import sys
 from typing import TextIO
 
 from xsft.base.moments import before
+from xsft.base.reporting import Reporter
 from xsft.cluster.sources import PlaceQuery
-from xsft.launch.listener import ActionListener
 from xsft.machine import clock
 from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.machine.streams import with_controls
@@ -21,7 +21,7 @@ from xsft.verbs.arguments import request_of
 from xsft.verbs.progress import print_to_stderr, show_spinner
 from xsft.verbs.runs_arguments import where_text
 
-LISTENER = ActionListener(waiting=show_spinner, say=print_to_stderr)
+LISTENER = Reporter(waiting=show_spinner, say=print_to_stderr)
 
 
 def run(args: argparse.Namespace) -> int:

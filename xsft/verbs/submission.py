@@ -7,9 +7,9 @@ from typing import Literal
 
 from xsft.base.amounts import duration_text
 from xsft.base.names import RowOrder
-from xsft.launch.proposal import Proposal
+from xsft.launch.identity import Proposal
 from xsft.launch.submission import Submission
-from xsft.launch.submit_to_cluster import SubmissionEnd
+from xsft.launch.submit import SubmissionEnd
 from xsft.launcher.cpujob import CpuJob
 from xsft.launcher.slicejob import SliceJob
 from xsft.planning.steps import JobPlan, Plan, Planned
@@ -145,11 +145,16 @@ def resource_lines(plan: Planned) -> Iterator[str]:
 def proposal_lines(proposal: Proposal) -> Iterator[str]:
     """Yield lines on what differs from the last attempt."""
     if proposal.attempt > 1:
-        step = proposal.resumes_from
+        step = proposal.world.latest_step
         begins = "no checkpoint was saved; it starts at step 0" if step is None else f"resumes from step {step}"
         yield f"attempt {proposal.attempt}: {begins}"
     if proposal.since is not None:
         yield f"changed since attempt {proposal.since}: {'; '.join(proposal.changed) or 'nothing'}"
+    end = proposal.world.last_end
+    if end is not None:
+        yield f"attempt {end.attempt} ended: {end.message}"
+    if proposal.repeats:
+        yield "The workload is the same, so this attempt would end so too."
 
 
 def submission_lines(done: Submission) -> Iterator[str]:

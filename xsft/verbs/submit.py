@@ -12,12 +12,10 @@ from xsft.base.aliases import ShowLine
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.reporting import AskUser
 from xsft.environments import environments
-from xsft.launch.connecting import submitter_for
 from xsft.launch.fit_answers import UNASKED_TIMEOUT_S, compile_first, wants_compiler
 from xsft.launch.local_machine import Machine
-from xsft.launch.local_run import LocalResult
-from xsft.launch.submit_to_cluster import submit_cluster
-from xsft.launch.train_here import failure, next_step, train_here
+from xsft.launch.local_run import LocalResult, failure, next_step, train_here
+from xsft.launch.submit import submit_cluster, submitter_for
 from xsft.launch.wait_for_end import after_plan
 from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
@@ -83,6 +81,7 @@ def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Na
         connect=partial(submitter_for, loaded, plan, through_xpk=args.through_xpk),
         listener=listener,
         ask=ask,
+        again=args.again,
         wait=after.wait if args.wait or args.follow else None,
     )
     return report_submission(end, submission_document(end) if args.json else None)

@@ -79,11 +79,20 @@ def submit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="do not ask before slices of a cluster are used")
     parser.add_argument("--no-fit", action="store_true", help="do not compile a run that may not fit")
+    add_again(parser)
     parser.add_argument(
         "--wait", action="store_true", help="wait until the run ends; the exit status is that of xsft wait"
     )
     parser.add_argument("--follow", action="store_true", help="like --wait, and show the log")
     add_timing(parser)
+
+
+def add_again(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="also try a workload again that must end as its last attempt did, such as for too little memory",
+    )
 
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,6 +119,7 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_timing(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before nodes of a cluster are used")
+    add_again(parser)
     add_json(parser)
 
 

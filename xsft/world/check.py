@@ -20,7 +20,7 @@ from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.errors import last_net
 from xsft.cluster.lists import PATIENCE
 from xsft.cluster.sources import known_places, names_a_cluster
-from xsft.launch.permitted import unless_forbidden
+from xsft.launch.admission import unless_forbidden
 from xsft.machine import clock
 from xsft.machine.parallel import StartedCall, start
 from xsft.machine.process import own_environment

@@ -19,7 +19,7 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.cluster.supply import supplies
-from xsft.launch.permitted import unless_forbidden
+from xsft.launch.admission import unless_forbidden
 from xsft.machine.parallel import StartedCall, start
 from xsft.machine.process import own_environment
 from xsft.spec.place import Place

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
+from xsft.base.reporting import Reporter
 from xsft.checks.facts import Facts
 from xsft.cluster.places import load_places
 from xsft.environments import environments
 from xsft.environments.render import dry_run
-from xsft.launch.listener import ActionListener
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.xpkcluster import ClusterLine, Command, audit_cluster, cluster_line, commands_in
 from xsft.planning.api import LoadedWorkload
@@ -33,7 +33,7 @@ class ClusterPlan(Struct, frozen=True, kw_only=True):
     """Interpreter of xpk's environment."""
 
 
-def plan_cluster(workload: LoadedWorkload, *, listener: ActionListener) -> ClusterPlan:
+def plan_cluster(workload: LoadedWorkload, *, listener: Reporter) -> ClusterPlan:
     """Return the cluster that the workload needs. Raises SpecError if places.yaml does not have its place, or xpk would
     make another cluster.
     """
@@ -46,7 +46,7 @@ def plan_cluster(workload: LoadedWorkload, *, listener: ActionListener) -> Clust
     return ClusterPlan(line=line, commands=commands, audit=rows, python=xpk.python)
 
 
-def create_cluster(plan: ClusterPlan, *, listener: ActionListener) -> GkeCluster:
+def create_cluster(plan: ClusterPlan, *, listener: Reporter) -> GkeCluster:
     """Return the new cluster. Raises as `make_cluster` does."""
     return make_cluster(plan.line, python=plan.python, on_line=listener.say)
 

@@ -12,9 +12,9 @@ from xsft.base.aliases import JsonObject
 from xsft.base.errors import Refused, SpecError, UsageError
 from xsft.base.names import list_names
 from xsft.base.problems import Problem, errors_in
+from xsft.base.reporting import Reporter
 from xsft.cluster.places import load_places, parse_places
 from xsft.cluster.places_file import FILE, places_file
-from xsft.launch.listener import ActionListener
 from xsft.machine.files import write_atomic
 from xsft.machine.process import own_environment
 from xsft.machine.regular import read_text
@@ -68,7 +68,7 @@ class NewPlace(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def add_place(request: PlaceRequest, *, ask: ChooseOption | None, listener: ActionListener) -> NewPlace:
+def add_place(request: PlaceRequest, *, ask: ChooseOption | None, listener: Reporter) -> NewPlace:
     """Return the place, which is then in places.yaml. `ask`: None without a terminal.
 
     Raises UsageError if no cluster is named and none or several are found, SpecError for an invalid place or
@@ -103,7 +103,7 @@ class _PlaceFinder(Struct, frozen=True, kw_only=True):
 
     request: PlaceRequest
     ask: ChooseOption | None
-    listener: ActionListener
+    listener: Reporter
 
     def find(self, file: Path) -> NewPlace:
         asked, offline = self.request, self.request.offline

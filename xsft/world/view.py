@@ -14,7 +14,7 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Quota
 from xsft.cluster.queue_fields import quotas_of
 from xsft.cluster.supply import TPU, TpuSupply, supplies
-from xsft.launch.permitted import unless_forbidden
+from xsft.launch.admission import unless_forbidden
 from xsft.machine.parallel import start
 
 
