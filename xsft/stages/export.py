@@ -129,7 +129,7 @@ class ExportWork(Struct, frozen=True, kw_only=True):
         after = self.look()
         if after.whole:
             if plan.folder != plan.directory:
-                shutil.rmtree(plan.folder, ignore_errors=True)  # its copy in xsft's cache
+                shutil.rmtree(plan.folder, ignore_errors=True)  # the destination has them
             return _verified_end(after, verification_of(after))
         reason = ended.why
         record = after.recorded
@@ -176,16 +176,17 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
         return hub is not None or (output or self.trained.output).startswith(BUCKET)
 
     def plan(self) -> ExportPlan:
-        """Return the plan at the destination; files that go elsewhere are written into xsft's cache first. Raises as
-        `plan_export`."""
+        """Return the plan at the destination; files that go elsewhere are written beside the training first, or into
+        xsft's cache if that is in a bucket. Raises as `plan_export`."""
         hub, output = destination(self.to)
         if not self.is_remote:
             return plan_export(self.trained, self.asked, record_store(), output=output)
         plan = partial(plan_export, self.trained, replace(self.asked, hub=hub), record_store(), output=output)
-        directory = plan(folder=".").directory
-        digits = hashlib.sha256(directory.encode()).hexdigest()[:12]
-        own = own_cache() / "exports" / f"{self.trained.run_name}-export"
-        return plan(folder=str(own / f"{directory.rpartition('/')[2]}-{digits}"))
+        digits = hashlib.sha256(plan(folder=".").directory.encode()).hexdigest()[:12]
+        own = Path(self.trained.output)
+        if self.trained.output.startswith(BUCKET):
+            own = own_cache() / "exports"
+        return plan(folder=str(own / f"{self.trained.run_name}-export" / f"copied-{digits}"))
 
 
 def exported_here(
