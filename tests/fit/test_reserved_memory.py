@@ -6,10 +6,21 @@ from pathlib import Path
 import pytest
 
 from xsft.base.errors import EnvironmentMissing
-from xsft.fit.reserved_memory import reserved_memory
+from xsft.fit.reserved_memory import needed_gib, reserved_memory
 
 
 def nothing(_line: str) -> None: ...
+
+
+def test_memory_for_a_compilation_depends_on_the_model() -> None:
+    assert (needed_gib(params_b=8.0), needed_gib(params_b=671.0), needed_gib(params_b=None)) == (4.0, 7.0, 4.0)
+
+
+def test_a_second_compilation_starts_where_both_fit(tmp_path: Path) -> None:
+    said: list[str] = []
+    both = reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 8.0)
+    with reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 8.0), both:
+        assert said == []
 
 
 def test_a_second_reservation_waits_for_the_first_and_reports_it_once(tmp_path: Path) -> None:
