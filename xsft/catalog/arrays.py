@@ -68,8 +68,8 @@ def required(
 def exact_parameters(name: str, given: Mapping[str, object], *, release: str = releases.DEFAULT) -> int | None:
     """Return the number of parameters in the model's arrays; None if not all are known."""
     is_known = name == "default" or name in names()
-    found = required(name, given, layout=ArrayLayout(), release=release) if is_known else None
-    return sum(map(math.prod, found.arrays.values())) if found and found.complete else None
+    arrays = required(name, given, layout=ArrayLayout(), release=release) if is_known else None
+    return sum(map(math.prod, arrays.arrays.values())) if arrays and arrays.complete else None
 
 
 def _ends(s: Sizes) -> Arrays:
@@ -150,21 +150,25 @@ def _same_arrays_of_layers(name: str, count: int, layer: Arrays, layout: ArrayLa
 
 def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: str) -> Arrays:
     """Stack each layer of a block over all blocks; layers after the last whole block are not stacked."""
-    blocks, left = divmod(count, len(kinds))
+    blocks, layers_left = divmod(count, len(kinds))
     stacks = (with_prefix(f"layers.{inside}_{i}", _stack_layers(kind, blocks, layout)) for i, kind in enumerate(kinds))
-    rest = (with_prefix(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:left]))
-    return {name: shape for arrays in (*stacks, *rest) for name, shape in arrays.items()}
+    remainder = (with_prefix(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:layers_left]))
+    return {name: shape for arrays in (*stacks, *remainder) for name, shape in arrays.items()}
 
 
 def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout) -> Arrays:
     """Return blocks of equal layers, stacked, followed by one layer that differs."""
-    blocks, left = divmod(count, len(kinds))
+    blocks, layers_left = divmod(count, len(kinds))
     inner = _stack_layers(kinds[0], len(kinds) - 1, layout)
-    rest = with_prefix("layers_remainder.local_layers", _stack_layers(kinds[0], left, layout)) if left else {}
+    remainder = (
+        with_prefix("layers_remainder.local_layers", _stack_layers(kinds[0], layers_left, layout))
+        if layers_left
+        else {}
+    )
     return {
         **with_prefix(f"{name}.local_layers", _stack_layers(inner, blocks, layout)),
         **with_prefix(f"{name}.global_layer", _stack_layers(kinds[-1], blocks, layout)),
-        **rest,
+        **remainder,
     }
 
 

@@ -34,20 +34,20 @@ class CpuType(Struct, frozen=True, kw_only=True):
     @property
     def pod_memory(self) -> int:
         """Bytes available to pods on one node."""
-        left, reserved = self.memory_gib, 0.0
+        unreserved, reserved = self.memory_gib, 0.0
         for gib, share in RESERVED_MEMORY:
-            reserved += min(left, gib) * share
-            left -= min(left, gib)
-        return int((self.memory_gib - reserved - left * RESERVED_OF_THE_REST) * GIB) - EVICTION_BYTES
+            reserved += min(unreserved, gib) * share
+            unreserved -= min(unreserved, gib)
+        return int((self.memory_gib - reserved - unreserved * RESERVED_OF_THE_REST) * GIB) - EVICTION_BYTES
 
 
 @cache
 def cpu_types() -> tuple[CpuType, ...]:
     """Return all CPU types, the smallest first."""
     rows = (CpuType(name=name, **row) for name, row in toml("cpu_types.toml").items())
-    return tuple(sorted(rows, key=lambda one: one.memory_gib))
+    return tuple(sorted(rows, key=lambda cpu_type: cpu_type.memory_gib))
 
 
 def cpu_type_for(memory: int) -> CpuType | None:
     """Return the smallest type with that many bytes for pods, or None."""
-    return next((one for one in cpu_types() if one.pod_memory >= memory), None)
+    return next((cpu_type for cpu_type in cpu_types() if cpu_type.pod_memory >= memory), None)

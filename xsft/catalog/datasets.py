@@ -59,5 +59,5 @@ def dataset(hf_path: str) -> Dataset | None:
 
 def columns_ok(columns: Iterable[str]) -> bool:
     """Return whether SFT supports these columns without a formatting function."""
-    given = tuple(columns)
-    return any(set(given) == set(allowed) for allowed in COLUMN_SETS)
+    names = tuple(columns)
+    return any(set(names) == set(allowed) for allowed in COLUMN_SETS)

@@ -104,14 +104,14 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
     for an unknown tpu_type.
     """
     run, tokens = parse_tpu_type(tpu_type), _token_limit(keys)
-    wanted = _memory_keys(keys, run, num_slices)
-    found = (
+    memory_keys = _memory_keys(keys, run, num_slices)
+    verdicts = (
         _verdict(row)
         for row in _fit_rows()
         if row["model"] == model and row["slices"] == num_slices and parse_tpu_type(row["tpu"]) == run
-        if _memory_keys(row_keys(row), run, num_slices) == wanted
+        if _memory_keys(row_keys(row), run, num_slices) == memory_keys
     )
-    telling = [verdict for verdict in found if _covers_length(verdict, tokens)]
+    telling = [verdict for verdict in verdicts if _covers_length(verdict, tokens)]
     return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
 
 

@@ -76,17 +76,17 @@ ACTIVATIONS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "sigmoid": "silu"}
 def computed_fields(name: str, keys: Mapping[str, object], *, version: str = DEFAULT) -> dict[str, Any]:
     """Return the fields as this release of MaxText computes the model `name` with these keys of the workload, as far as
     they are known. RoPE's own fields are named `rope.factor`."""
-    made: dict[str, Any] = {**pins(name), **_earlier_pins(name, version), **keys}
-    wanted = {field: made.get(key, default) for field, (key, default) in FIELDS.items()}
-    found = {field: value for field, value in wanted.items() if value is not None}
-    found |= {**_of_family(name, made, found), **_rope(name, made)}
-    return {field: value for field, value in found.items() if value is not None}
+    settings: dict[str, Any] = {**pins(name), **_earlier_pins(name, version), **keys}
+    all_fields = {field: settings.get(key, default) for field, (key, default) in FIELDS.items()}
+    fields = {field: value for field, value in all_fields.items() if value is not None}
+    fields |= {**_of_family(name, settings, fields), **_rope(name, settings)}
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 def written_fields(name: str, keys: Mapping[str, object], *, version: str) -> dict[str, Any]:
     """Return the fields that an export writes into the source's config.json where they differ from it."""
-    found = computed_fields(name, keys, version=version)
-    return {field: found[field] for field in WRITTEN if field == TIED or found.get(field)}
+    fields = computed_fields(name, keys, version=version)
+    return {field: fields[field] for field in WRITTEN if field == TIED or fields.get(field)}
 
 
 def _earlier_pins(name: str, version: str) -> dict[str, object]:
@@ -97,39 +97,39 @@ def _earlier_pins(name: str, version: str) -> dict[str, object]:
     return {}
 
 
-def _of_family(name: str, made: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _of_family(name: str, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that follow from several keys, or that a family counts in its own way."""
     changed: dict[str, Any] = {}
-    block = str(made.get("decoder_block", ""))
-    if block.startswith("qwen3") and "num_experts" in made:
+    block = str(settings.get("decoder_block", ""))
+    if block.startswith("qwen3") and "num_experts" in settings:
         changed["intermediate_size"] = None  # MaxText has the experts' own size there
-    if "routed_score_func" in made:
-        changed["scoring_func"] = made["routed_score_func"]
+    if "routed_score_func" in settings:
+        changed["scoring_func"] = settings["routed_score_func"]
         changed["norm_topk_prob"] = None  # the function decides
-    activation = made.get("mlp_activations", ("silu",))[0]
+    activation = settings.get("mlp_activations", ("silu",))[0]
     if activation in ACTIVATIONS:
         changed["hidden_act"] = changed["hidden_activation"] = ACTIVATIONS[activation]
-    if block == "gemma2" and "num_hidden_layers" in found:
-        changed["num_hidden_layers"] = 2 * found["num_hidden_layers"]
-    if block in ("gemma2", "gemma3") and "head_dim" in made:
-        changed["query_pre_attn_scalar"] = made["head_dim"]
+    if block == "gemma2" and "num_hidden_layers" in fields:
+        changed["num_hidden_layers"] = 2 * fields["num_hidden_layers"]
+    if block in ("gemma2", "gemma3") and "head_dim" in settings:
+        changed["query_pre_attn_scalar"] = settings["head_dim"]
     if name == "gemma3-27b":
-        changed["query_pre_attn_scalar"] = made["base_emb_dim"] // made["base_num_query_heads"]
+        changed["query_pre_attn_scalar"] = settings["base_emb_dim"] // settings["base_num_query_heads"]
     return changed
 
 
-def _rope(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    kind = str(made.get("rope_type", "default"))
-    if str(made.get("decoder_block", "")).startswith(OWN_ROPE):
+def _rope(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(settings.get("rope_type", "default"))
+    if str(settings.get("decoder_block", "")).startswith(OWN_ROPE):
         return {}
     if kind.startswith("llama3.1") or name.startswith("llama3.1"):
-        if made.get("rope_use_scale", True) is False:
+        if settings.get("rope_use_scale", True) is False:
             return {"rope.rope_type": "default"}
         return {"rope.rope_type": "llama3", **{f"rope.{field}": value for field, value in LLAMA3_SCALING.items()}}
     if kind == "yarn":
-        values = {f"rope.{field}": made.get(key) for field, key in zip(YARN, YARN_KEYS, strict=True)}
+        values = {f"rope.{field}": settings.get(key) for field, key in zip(YARN, YARN_KEYS, strict=True)}
         return {"rope.rope_type": "yarn", **{field: value for field, value in values.items() if value is not None}}
-    factor = made.get("rope_linear_scaling_factor", 1)
+    factor = settings.get("rope_linear_scaling_factor", 1)
     if factor != 1:
         return {"rope.rope_type": "linear", "rope.factor": factor}
     return {"rope.rope_type": "default"}
@@ -146,31 +146,31 @@ def source_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(inner, Mapping):
             section = {field: value for field, value in inner.items() if field != "tie_word_embeddings"}
             break
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: value for name, value in section.items() if isinstance(value, int | float | str) or value is None
     }
     if section.get("use_sliding_window") is False:
-        found["sliding_window"] = 0
-    if found.get("head_dim") is None and "kv_lora_rank" not in found and found.get("num_attention_heads"):
-        found["head_dim"] = found.get("hidden_size", 0) // found["num_attention_heads"]
+        fields["sliding_window"] = 0
+    if fields.get("head_dim") is None and "kv_lora_rank" not in fields and fields.get("num_attention_heads"):
+        fields["head_dim"] = fields.get("hidden_size", 0) // fields["num_attention_heads"]
     if "model_type" in config:
-        found["model_type"] = config["model_type"]
-    return {**found, **_source_rope(section)}
+        fields["model_type"] = config["model_type"]
+    return {**fields, **_source_rope(section)}
 
 
 def _source_rope(section: Mapping[str, Any]) -> dict[str, Any]:
     parameters = section.get("rope_parameters") or {}
-    whole = parameters.get("full_attention", parameters)
+    full_attention = parameters.get("full_attention", parameters)
     local = parameters.get("sliding_attention") or {}
-    scaling = {**whole, **(section.get("rope_scaling") or {})}
-    theta = whole.get("rope_theta", section.get("rope_theta"))
+    scaling = {**full_attention, **(section.get("rope_scaling") or {})}
+    theta = full_attention.get("rope_theta", section.get("rope_theta"))
     if theta is None:
         return {}
-    found = {f"rope.{field}": value for field, value in scaling.items() if isinstance(value, int | float | str)}
-    found["rope.rope_type"] = scaling.get("rope_type", scaling.get("type", "default"))
+    fields = {f"rope.{field}": value for field, value in scaling.items() if isinstance(value, int | float | str)}
+    fields["rope.rope_type"] = scaling.get("rope_type", scaling.get("type", "default"))
     if "rope_theta" in local:
-        found["rope_local_base_freq"] = local["rope_theta"]
-    return {**found, "rope_theta": theta}
+        fields["rope_local_base_freq"] = local["rope_theta"]
+    return {**fields, "rope_theta": theta}
 
 
 SCALES = ("_scale_inv", ".weight_scale", "_scales", ".scales", ".qweight", ".qzeros", ".absmax")
@@ -205,4 +205,4 @@ def sections(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         section = waiting.pop(0)
         yield section
         below = (value for name, value in section.items() if name.endswith("_config"))
-        waiting += [one for one in below if isinstance(one, Mapping)]
+        waiting += [below_section for below_section in below if isinstance(below_section, Mapping)]

@@ -69,8 +69,8 @@ def qwen3(s: Sizes) -> Arrays:
 
 
 def qwen3_moe(s: Sizes) -> Arrays:
-    own = {**_pre_post(s), **with_prefix("self_attention", attention(s)), **_head_norms(s["head_dim"])}
-    return {**own, **with_prefix("moe_block", experts(s))}
+    layer = {**_pre_post(s), **with_prefix("self_attention", attention(s)), **_head_norms(s["head_dim"])}
+    return {**layer, **with_prefix("moe_block", experts(s))}
 
 
 def mixtral(s: Sizes) -> Arrays:
@@ -78,8 +78,8 @@ def mixtral(s: Sizes) -> Arrays:
 
 
 def gemma(s: Sizes) -> Arrays:
-    own = norms(s["base_emb_dim"], "pre_self_attention_norm", "pre_ffw_norm")
-    return {**own, **with_prefix("self_attention", attention(s)), **_mlp(s)}
+    layer = norms(s["base_emb_dim"], "pre_self_attention_norm", "pre_ffw_norm")
+    return {**layer, **with_prefix("self_attention", attention(s)), **_mlp(s)}
 
 
 def gemma2(s: Sizes) -> Arrays:
@@ -93,24 +93,24 @@ def gemma2(s: Sizes) -> Arrays:
 
 
 def gemma3(s: Sizes) -> Arrays:
-    own = {**norms(s["base_emb_dim"], *_gemma_norms(s)), **_head_norms(s["head_dim"])}
-    return {**own, **with_prefix("self_attention", attention(s)), **_mlp(s)}
+    layer = {**norms(s["base_emb_dim"], *_gemma_norms(s)), **_head_norms(s["head_dim"])}
+    return {**layer, **with_prefix("self_attention", attention(s)), **_mlp(s)}
 
 
 def gemma4_local(s: Sizes) -> Arrays:
-    own = {"layer_scalar": (1,), **norms(s["base_emb_dim"], *_gemma_norms(s))}
+    layer = {"layer_scalar": (1,), **norms(s["base_emb_dim"], *_gemma_norms(s))}
     feed_forward = _gemma4_experts(s) if s["num_experts"] > 1 else _mlp(s)
-    return {**own, **with_prefix("self_attention", attention(s)), **_head_norms(s["head_dim"]), **feed_forward}
+    return {**layer, **with_prefix("self_attention", attention(s)), **_head_norms(s["head_dim"]), **feed_forward}
 
 
 def gemma4_global(s: Sizes) -> Arrays:
     """Return the arrays of a global layer: fewer and wider heads than a local one; keys may serve as values."""
     head = s["global_head_dim"] or s["head_dim"]
-    own = attention(s, kv_heads=s["global_num_kv_heads"], head_dim=head)
+    attention_arrays = attention(s, kv_heads=s["global_num_kv_heads"], head_dim=head)
     if s["share_kv_projections"]:
-        del own["value.kernel"]
-    rest = {name: shape for name, shape in gemma4_local(s).items() if not name.startswith("self_attention.")}
-    return {**rest, **with_prefix("self_attention", own), **_head_norms(head)}
+        del attention_arrays["value.kernel"]
+    other_arrays = {name: shape for name, shape in gemma4_local(s).items() if not name.startswith("self_attention.")}
+    return {**other_arrays, **with_prefix("self_attention", attention_arrays), **_head_norms(head)}
 
 
 def _gemma4_experts(s: Sizes) -> Arrays:
@@ -139,8 +139,8 @@ def olmo3(s: Sizes) -> Arrays:
         **norms(s["base_num_query_heads"] * head, "query_norm"),
         **norms(s["base_num_kv_heads"] * head, "key_norm"),
     }
-    own = norms(s["base_emb_dim"], "post_self_attention_layer_norm", "post_mlp_layer_norm")
-    return {**own, **with_prefix("attention", inner), **_mlp(s)}
+    layer = norms(s["base_emb_dim"], "post_self_attention_layer_norm", "post_mlp_layer_norm")
+    return {**layer, **with_prefix("attention", inner), **_mlp(s)}
 
 
 def llama4_experts(s: Sizes) -> Arrays:
@@ -199,8 +199,8 @@ def qwen_next_full(s: Sizes) -> Arrays:
     """Return the arrays of full attention with a gate on the query."""
     emb, q, head = s["base_emb_dim"], s["base_num_query_heads"], s["head_dim"]
     inner = {**attention(s), "query.kernel": (emb, q, 2 * head), "out.kernel": (q * head, emb)}
-    own = {**inner, **norms(head, "query_norm", "key_norm")}
-    return {**_qwen_next(s), **with_prefix("attention.attention", own)}
+    layer = {**inner, **norms(head, "query_norm", "key_norm")}
+    return {**_qwen_next(s), **with_prefix("attention.attention", layer)}
 
 
 def qwen_next_linear(s: Sizes) -> Arrays:

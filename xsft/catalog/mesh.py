@@ -20,9 +20,9 @@ def mesh_axes(keys: Mapping[str, object], group: str, *, total: int) -> Axes:
     divide it. source: maxtext@0.2.5 utils/max_utils.py fill_unspecified_mesh_axes
     """
     sizes = given_axes(keys, group)
-    rest = prod(size for size in sizes.values() if size != -1)
-    left = total // rest if rest > 0 and total % rest == 0 else -1
-    return {axis: left if size == -1 else size for axis, size in sizes.items()}
+    product_of_given = prod(size for size in sizes.values() if size != -1)
+    open_axis = total // product_of_given if product_of_given > 0 and total % product_of_given == 0 else -1
+    return {axis: open_axis if size == -1 else size for axis, size in sizes.items()}
 
 
 def given_axes(keys: Mapping[str, object], group: str) -> Axes:

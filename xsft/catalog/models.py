@@ -88,9 +88,9 @@ def names() -> tuple[str, ...]:
 def suggest(name: str) -> tuple[str, ...]:
     """Return up to three similar model names; for a Hugging Face id (`Qwen/Qwen3-8B`), the models it converts to."""
     rows = toml("models.toml")["models"]
-    converted = [known for known, row in rows.items() if row.get("hf_id", "-").lower() == name.lower()]
-    wanted = name.lower().rpartition("/")[2].replace("_", "-")
-    return tuple(converted or get_close_matches(wanted, rows, n=3, cutoff=0.6))
+    converted = [model_name for model_name, row in rows.items() if row.get("hf_id", "-").lower() == name.lower()]
+    short_name = name.lower().rpartition("/")[2].replace("_", "-")
+    return tuple(converted or get_close_matches(short_name, rows, n=3, cutoff=0.6))
 
 
 @cache
@@ -112,8 +112,8 @@ def pins(name: str) -> Mapping[str, object]:
 def context_length(name: str) -> int | None:
     """Return the number of positions that the model was trained for; None if unknown."""
     pinned = pins(name).get("max_position_embeddings") or pins(name).get("trainable_position_size")
-    known = [prefix for prefix in toml("models.toml")["context"] if name.startswith(prefix)]
-    return int(str(pinned)) if pinned else toml("models.toml")["context"][max(known, key=len)] if known else None
+    prefixes = [prefix for prefix in toml("models.toml")["context"] if name.startswith(prefix)]
+    return int(str(pinned)) if pinned else toml("models.toml")["context"][max(prefixes, key=len)] if prefixes else None
 
 
 def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:

@@ -55,12 +55,12 @@ class Release(Struct, frozen=True, kw_only=True):
 
 def release(version: str) -> Release:
     """Return the release. Raises ValueError, with the known releases, for any other version."""
-    known = _releases()
-    if version not in known:
-        close = get_close_matches(version, known, n=1, cutoff=0.6)
+    releases = _releases()
+    if version not in releases:
+        close = get_close_matches(version, releases, n=1, cutoff=0.6)
         hint = f"Did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"MaxText {version!r} is not a release xsft knows. {hint}Known: {', '.join(known)}.")
-    return known[version]
+        raise ValueError(f"MaxText {version!r} is not a release xsft knows. {hint}Known: {', '.join(releases)}.")
+    return releases[version]
 
 
 def versions() -> tuple[str, ...]:
@@ -77,13 +77,13 @@ def at_least(version: str, oldest: str) -> bool:
 @cache
 def keys(version: str) -> frozenset[str]:
     """Return the top-level keys that the SFT trainer of this release takes on its command line."""
-    return frozenset(name for name, (taken, _) in _masks("release_keys.txt").items() if taken & _bit(version))
+    return frozenset(name for name, (mask, _) in _masks("release_keys.txt").items() if mask & _bit(version))
 
 
 @cache
 def models_of(version: str) -> frozenset[str]:
     """Return the values of `model_name` that this release supports."""
-    return frozenset(name for name, (taken, _) in _masks("release_models.txt").items() if taken & _bit(version))
+    return frozenset(name for name, (mask, _) in _masks("release_models.txt").items() if mask & _bit(version))
 
 
 @cache
@@ -141,8 +141,8 @@ def new_name(key: str, *, version: str = DEFAULT) -> str | None:
 
 def releases_with(key: str) -> tuple[str, ...]:
     """Return the releases whose SFT trainer takes the top-level `key`, oldest first."""
-    taken = _masks("release_keys.txt").get(key, (0, 0))[0]
-    return tuple(version for version in versions() if taken & _bit(version))
+    mask = _masks("release_keys.txt").get(key, (0, 0))[0]
+    return tuple(version for version in versions() if mask & _bit(version))
 
 
 def _all_keys(version: str) -> list[str]:
@@ -159,11 +159,11 @@ def _span(having: tuple[str, ...]) -> str:
 @cache
 def _releases() -> dict[str, Release]:
     facts: dict[str, object] = {}
-    known: dict[str, Release] = {}
+    releases: dict[str, Release] = {}
     for version, news in toml("releases.toml").items():
         facts = facts | {key: _freeze_lists(value) for key, value in news.items()}
-        known[version] = Release(version=version, **facts)  # type: ignore[arg-type]
-    return known
+        releases[version] = Release(version=version, **facts)  # type: ignore[arg-type]
+    return releases
 
 
 def _freeze_lists(value: object) -> object:

@@ -71,7 +71,7 @@ class ServingShape(Struct, frozen=True, kw_only=True):
 def serving_shapes() -> tuple[ServingShape, ...]:
     """Return all shapes; those with the least accelerator memory first."""
     rows = (ServingShape(name=name, **row) for name, row in toml("serving_shapes.toml").items())
-    return tuple(sorted(rows, key=lambda one: one.usable))
+    return tuple(sorted(rows, key=lambda shape: shape.usable))
 
 
 def serving_types() -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def serving_types() -> tuple[str, ...]:
     return (*KINDS, *toml("serving_shapes.toml"))
 
 
-def serving_shape_for(wanted: str, *, weights: int, heads: int) -> ServingShape | None:
+def serving_shape_for(accelerator: str, *, weights: int, heads: int) -> ServingShape | None:
     """Return the smallest shape of a kind that holds the model, or the named shape if it does; None if none does."""
-    named = (one for one in serving_shapes() if wanted in (one.name, one.kind))
-    return next((one for one in named if one.holds(weights) and one.splits(heads)), None)
+    named = (shape for shape in serving_shapes() if accelerator in (shape.name, shape.kind))
+    return next((shape for shape in named if shape.holds(weights) and shape.splits(heads)), None)

@@ -89,10 +89,10 @@ def sizes(name: str, given: Mapping[str, object]) -> Sizes | None:
     """
     if "global_parameter_scale" in given:
         return None
-    own = pins(name)
-    known = {key: _as_integer(given.get(key, own.get(key, default))) for key, default in DEFAULTS.items()}
-    certain = {key: value for key, value in known.items() if value is not None}
-    return certain if len(certain) == len(known) else None
+    pinned = pins(name)
+    numbers = {key: _as_integer(given.get(key, pinned.get(key, default))) for key, default in DEFAULTS.items()}
+    certain = {key: value for key, value in numbers.items() if value is not None}
+    return certain if len(certain) == len(numbers) else None
 
 
 def decoder_block(name: str, given: Mapping[str, object]) -> str:
@@ -101,9 +101,9 @@ def decoder_block(name: str, given: Mapping[str, object]) -> str:
 
 def is_rebuilt(name: str, given: Mapping[str, object]) -> bool:
     """Return whether the model has arrays that do not follow from its sizes and kind of decoder."""
-    own = {**OTHER_KEYS, **pins(name)}
-    is_changed = any(key in given and str(given[key]).lower() != str(own[key]).lower() for key in OTHER_KEYS)
-    return is_changed or own["mhc_expansion_rate"] != 1
+    defaults = {**OTHER_KEYS, **pins(name)}
+    is_changed = any(key in given and str(given[key]).lower() != str(defaults[key]).lower() for key in OTHER_KEYS)
+    return is_changed or defaults["mhc_expansion_rate"] != 1
 
 
 def _as_integer(value: object) -> int | None:
@@ -125,8 +125,8 @@ WITH_VISION = ("qwen3-vl-", "qwen3-omni-")
 
 def changed_sizes(name: str, keys: Mapping[str, object]) -> tuple[str, ...]:
     """Return the keys that give the model other sizes than its configuration."""
-    own = {**DEFAULTS, **pins(name)}
-    return tuple(key for key in DEFAULTS if key in keys and keys[key] != own[key])
+    defaults = {**DEFAULTS, **pins(name)}
+    return tuple(key for key in DEFAULTS if key in keys and keys[key] != defaults[key])
 
 
 def misread_by_converter(name: str, keys: Mapping[str, object]) -> tuple[str, ...]:

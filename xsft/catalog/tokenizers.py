@@ -79,8 +79,8 @@ _TOKENS = msgspec.json.Decoder(SpecialTokens)
 
 def special_tokens(repo: str) -> SpecialTokens | None:
     rows: list[dict[str, Any]] = toml("tokenizers.toml")["special_tokens"]
-    found = next((row for row in rows if any(fnmatchcase(repo, pattern) for pattern in row["repos"])), None)
-    return None if found is None else row_tokens(found)
+    tokens = next((row for row in rows if any(fnmatchcase(repo, pattern) for pattern in row["repos"])), None)
+    return None if tokens is None else row_tokens(tokens)
 
 
 def row_tokens(row: Mapping[str, Any]) -> SpecialTokens:

@@ -124,8 +124,8 @@ def parse_tpu_type(text: str) -> Slice:
 def slice_of(accelerator: str, topology: str) -> Slice | None:
     """Return the slice of two node labels, cloud.google.com/gke-tpu-accelerator and -topology; None if xpk has none."""
     generation = next((g for g in generations().values() if g.accelerator == accelerator), None)
-    known = _topology(generation, topology) if generation and "x" in topology else None
-    return _slice(generation, topology=known, xpk_type=f"{generation.name}-{known}") if generation and known else None
+    shape = _topology(generation, topology) if generation and "x" in topology else None
+    return _slice(generation, topology=shape, xpk_type=f"{generation.name}-{shape}") if generation and shape else None
 
 
 @cache
@@ -138,23 +138,23 @@ def slice_on(machine_type: str, topology: str | None) -> Slice | None:
     generation = next((g for g in generations().values() if g.machine == machine), None)
     if generation is None or not chips.removesuffix("t").isdecimal():
         return None
-    known = (
+    shape = (
         _topology(generation, topology) if topology else _topology_of_count(generation, int(chips.removesuffix("t")))
     )
-    return _slice(generation, topology=known, xpk_type=f"{generation.name}-{known}") if known else None
+    return _slice(generation, topology=shape, xpk_type=f"{generation.name}-{shape}") if shape else None
 
 
 def _in_xpks_words(text: str) -> str:
     first, dash, size = text.partition("-")
-    meant = next((one.name for one in generations().values() if one.accepted == first), first)
+    meant = next((generation.name for generation in generations().values() if generation.accepted == first), first)
     return f"{meant}{dash}{size}"
 
 
 def _split_name(text: str) -> tuple[str, str]:
     """Split generation and size. A generation's name may contain a dash; the longest known name wins."""
-    first, _, rest = text.partition("-")
-    name = max((known for known in generations() if text.startswith(f"{known}-")), key=len, default=None)
-    return (first, rest) if name is None else (name, text[len(name) + 1 :])
+    first, _, size = text.partition("-")
+    name = max((prefix for prefix in generations() if text.startswith(f"{prefix}-")), key=len, default=None)
+    return (first, size) if name is None else (name, text[len(name) + 1 :])
 
 
 @cache
@@ -213,8 +213,8 @@ def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
 def _topology(generation: Generation, size: str) -> str | None:
     """Return the topology of `size`, the part after the dash; None if xpk has no such type."""
     if re.fullmatch("[1-9][0-9]{0,5}", size):
-        chips, rest = divmod(int(size), generation.cores_per_chip)
-        return None if rest else _topology_of_count(generation, chips)
+        chips, remainder = divmod(int(size), generation.cores_per_chip)
+        return None if remainder else _topology_of_count(generation, chips)
     if re.fullmatch("[1-9][0-9]{0,2}(x[1-9][0-9]{0,2}){1,2}", size):
         return size if size in _shapes(generation, prod(_topology_axes(size))) else None
     return None
@@ -236,8 +236,8 @@ def _shapes(generation: Generation, chips: int) -> tuple[str, ...]:
         return ("1x1x1",) if generation.single_chip else ()
     if chips < 64:
         return tuple(shape for shape in SMALL_3D if prod(_topology_axes(shape)) == chips)
-    cubes, rest = divmod(chips, 64)
-    return () if rest or cubes > generation.max_cubes else tuple(_cuboids(cubes, generation))
+    cubes, remainder = divmod(chips, 64)
+    return () if remainder or cubes > generation.max_cubes else tuple(_cuboids(cubes, generation))
 
 
 def _cuboids(cubes: int, generation: Generation) -> Iterator[str]:

@@ -119,17 +119,17 @@ class SearchLimits(Struct, frozen=True, kw_only=True):
 
 def alternatives(run: TunableRun, limits: SearchLimits) -> list[Alternative]:
     """Return the alternatives, the most preferred first."""
-    found = [one for place in _places(run, limits) for one in _alternatives_at(place, run, limits)]
-    return sorted(found, key=lambda one: preference(one, run))
+    options = [option for place in _places(run, limits) for option in _alternatives_at(place, run, limits)]
+    return sorted(options, key=lambda option: preference(option, run))
 
 
-def preference(one: Alternative, run: TunableRun) -> tuple[float, ...]:
+def preference(alternative: Alternative, run: TunableRun) -> tuple[float, ...]:
     """Return what an alternative is ordered by: its losses, worst kind first, then chip-hours, chips and so on.
 
     Chip-hours by arithmetic: the tokens of a step over the peak of a chip; the cost of more gathering or offloading is
     unknown.
     """
-    new, batch = one.run, run.tpu.devices * run.num_slices * run.batch
+    new, batch = alternative.run, run.tpu.devices * run.num_slices * run.batch
     losses = (
         float(new.lora and not run.lora),
         float(new.weights != run.weights and not new.lora),
@@ -138,7 +138,7 @@ def preference(one: Alternative, run: TunableRun) -> tuple[float, ...]:
         float(new.moments != run.moments),
     )
     work = new.tokens_per_step / (new.tpu.bf16_tflops or 1.0)
-    return (*losses, work, new.chips, new.num_slices, len(one.changes), float(new.offloaded))
+    return (*losses, work, new.chips, new.num_slices, len(alternative.changes), float(new.offloaded))
 
 
 def keeps_any(change: FitChange, keep: Iterable[str]) -> bool:
@@ -158,18 +158,18 @@ def _key_matches(key: str, path: str) -> bool:
 
 def _places(run: TunableRun, limits: SearchLimits) -> Iterator[Alternative]:
     """Yield the run on each TPU type and number of slices that it may take."""
-    given = bool(limits.types or limits.slices)
-    most = limits.max_chips or (None if given else 2 * run.chips)
-    types = limits.types or tuple(_same_generation(run.tpu, most or run.chips))
+    is_limited = bool(limits.types or limits.slices)
+    max_chips = limits.max_chips or (None if is_limited else 2 * run.chips)
+    types = limits.types or tuple(_same_generation(run.tpu, max_chips or run.chips))
     for tpu, count in product(types, limits.slices or (run.num_slices, 2 * run.num_slices)):
-        if most is None or tpu.chips * count <= most:
+        if max_chips is None or tpu.chips * count <= max_chips:
             yield from _permitted_alternatives(_apply_changes(run, _place_change(run, tpu, count)), limits)
 
 
-def _same_generation(tpu: Slice, most: int) -> Iterator[Slice]:
+def _same_generation(tpu: Slice, max_chips: int) -> Iterator[Slice]:
     yield tpu
     chips = 2 * tpu.chips
-    while chips <= most:
+    while chips <= max_chips:
         try:
             yield parse_tpu_type(f"{tpu.generation}-{chips * tpu.cores_per_chip}")
         except ValueError:
@@ -184,10 +184,12 @@ def _place_change(run: TunableRun, tpu: Slice, count: int) -> tuple[FitChange, .
     return (FitChange(settings=settings, fields={"tpu": tpu, "num_slices": count}),) if settings else ()
 
 
-def _permitted_alternatives(one: Alternative, limits: SearchLimits) -> Iterator[Alternative]:
+def _permitted_alternatives(alternative: Alternative, limits: SearchLimits) -> Iterator[Alternative]:
     """Yield the alternative, unless it has too many changes or one of a key that is kept."""
-    if len(one.changes) <= MOST_CHANGES and not any(keeps_any(change, limits.keep) for change in one.changes):
-        yield one
+    if len(alternative.changes) <= MOST_CHANGES and not any(
+        keeps_any(change, limits.keep) for change in alternative.changes
+    ):
+        yield alternative
 
 
 def _alternatives_at(place: Alternative, run: TunableRun, limits: SearchLimits) -> Iterator[Alternative]:
@@ -201,9 +203,9 @@ def _alternatives_at(place: Alternative, run: TunableRun, limits: SearchLimits) 
     # one of these: the moments have the type of bfloat16 weights anyway, and adapters need such weights
     states = (*_moments(run), *_weight_changes(run), *_lora(run))
     for picked in product(*layout, tuple(_remat(run)), states):
-        one = _apply_changes(run, (*place.changes, *(change for change in picked if change is not None)))
-        if one.changes:
-            yield from _permitted_alternatives(one, limits)
+        alternative = _apply_changes(run, (*place.changes, *(change for change in picked if change is not None)))
+        if alternative.changes:
+            yield from _permitted_alternatives(alternative, limits)
 
 
 def _apply_changes(run: TunableRun, changes: tuple[FitChange, ...]) -> Alternative:
@@ -226,9 +228,9 @@ def _ici(place: TunableRun, run: TunableRun) -> Iterator[FitChange | None]:
             for size in EXPERTS
             if size <= devices and devices % size == 0 and model.experts % size == 0 and run.ici.get("expert") != size
         )
-    most = _power_of_two_in(model.emb)
-    if most < devices:
-        yield _mesh(place, run, {"fsdp": most, "tensor": devices // most})
+    largest_fsdp = _power_of_two_in(model.emb)
+    if largest_fsdp < devices:
+        yield _mesh(place, run, {"fsdp": largest_fsdp, "tensor": devices // largest_fsdp})
     elif not model.moe and devices > 1 and run.ici.get("tensor", 1) == 1:
         yield _mesh(place, run, {"fsdp": devices // 2, "tensor": 2})
 
@@ -242,17 +244,17 @@ def _scaled_axes(place: TunableRun, run: TunableRun) -> dict[str, int] | None:
 
 def _mesh(place: TunableRun, run: TunableRun, sizes: Mapping[str, int]) -> FitChange:
     """Return the change to these axes; the workload's other axes become 1."""
-    whole = {**dict.fromkeys(run.ici, 1), **sizes}
+    axis_sizes = {**dict.fromkeys(run.ici, 1), **sizes}
     split = (("overrides.maxtext.allow_split_physical_axes", True),) if _splits(place.tpu, sizes) else ()
-    axes = tuple((f"parallelism.ici.{axis}", size) for axis, size in whole.items())
-    return FitChange(settings=(*axes, *split), fields={"ici": whole})
+    axes = tuple((f"parallelism.ici.{axis}", size) for axis, size in axis_sizes.items())
+    return FitChange(settings=(*axes, *split), fields={"ici": axis_sizes})
 
 
 def _splits(tpu: Slice, sizes: Mapping[str, int]) -> bool:
     """Return whether an axis is neither the whole slice nor one of its physical axes. Up to 8 chips take any mesh.
     source: jax@0.11.0 _src/mesh_utils.py"""
-    wanted = sorted(size for size in sizes.values() if size > 1)
-    return tpu.chips > 8 and wanted not in ([tpu.devices], sorted(size for size in tpu.physical_axes if size > 1))
+    split_sizes = sorted(size for size in sizes.values() if size > 1)
+    return tpu.chips > 8 and split_sizes not in ([tpu.devices], sorted(size for size in tpu.physical_axes if size > 1))
 
 
 def _power_of_two_in(size: int) -> int:
@@ -262,13 +264,13 @@ def _power_of_two_in(size: int) -> int:
 def _dcn(place: TunableRun, run: TunableRun) -> Iterator[FitChange | None]:
     """Yield how the state is split over slices: as it is, or by fsdp."""
     count = place.num_slices
-    whole = {**dict.fromkeys(run.dcn, 1), "fsdp": count}
+    axis_sizes = {**dict.fromkeys(run.dcn, 1), "fsdp": count}
     divides = not run.dcn or -1 in run.dcn.values() or prod(run.dcn.values()) == count
     if divides:
         yield None
     if not divides or (count > 1 and run.dcn.get("fsdp") != count):
-        settings = tuple((f"parallelism.dcn.{axis}", size) for axis, size in whole.items())
-        yield FitChange(settings=settings, fields={"dcn": whole})
+        settings = tuple((f"parallelism.dcn.{axis}", size) for axis, size in axis_sizes.items())
+        yield FitChange(settings=settings, fields={"dcn": axis_sizes})
 
 
 def _remat(run: TunableRun) -> Iterator[FitChange | None]:

@@ -111,10 +111,10 @@ def _ask_compiler(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
             argv, env=_compiler_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0)
         )
         if answer.is_file():
-            found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+            document: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             program = scratch / PROGRAM
             text = program.read_text(encoding="utf-8") if program.is_file() else ""
-            return {**found, "log": str(log), "program": text}
+            return {**document, "log": str(log), "program": text}
     raise RunFailed(
         f"The compiler ended without a verdict: {_why_ended(true_status(status, tuple(last)), since=began)}.",
         fix=f"Its whole output: {log}.",
@@ -131,7 +131,7 @@ def _why_ended(status: int, *, since: float) -> str:
 
 def compile_job(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
     """Return the program's job, as its docstring explains it."""
-    own = (
+    added = (
         "run_name=fit",
         f"base_output_directory={scratch}",
         f"max_target_length={step.tokens}",
@@ -142,7 +142,7 @@ def compile_job(step: StepToCompile, *, scratch: Path) -> dict[str, Any]:
         "log_config=False",
         "jax_cache_dir=",
     )
-    keys = [*step.arguments, *own]
+    keys = [*step.arguments, *added]
     return {
         "config": CONFIG,
         "keys": keys,

@@ -53,7 +53,7 @@ def known_step(entries: Sequence[CompiledStep], *, tokens: int) -> KnownStep | N
     `entries` are of one family: same keys, same attention blocks.
     """
     telling = [entry for entry in entries if _holds_at_length(entry, tokens)]
-    entry = min(telling, key=lambda one: abs(one.tokens - tokens), default=None)
+    entry = min(telling, key=lambda telling_entry: abs(telling_entry.tokens - tokens), default=None)
     return KnownStep(entry=entry, derived=entry.tokens != tokens) if entry else None
 
 

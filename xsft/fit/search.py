@@ -62,8 +62,8 @@ class FitSearch(Struct, frozen=True, kw_only=True):
     @property
     def best(self) -> TriedAlternative | None:
         """Return the most preferred alternative that fits; None until there is one."""
-        accepted = [one for one in self.tried if isinstance(one.verdict, Fits)]
-        return min(accepted, key=lambda one: one.place, default=None)
+        accepted = [tried for tried in self.tried if isinstance(tried.verdict, Fits)]
+        return min(accepted, key=lambda tried: tried.place, default=None)
 
     @property
     def next_place(self) -> int | None:
@@ -71,7 +71,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
         places = [place for place, why in self.untried_candidates() if why == "open"]
         if self.best is not None or not places:
             return next(iter(places), None)
-        in_vain = sum(not isinstance(one.verdict, DoesNotFit) for one in self.tried)
+        in_vain = sum(not isinstance(tried.verdict, DoesNotFit) for tried in self.tried)
         likely = [place for place in places if self._estimate(place) <= HEADROOM**in_vain]
         if not likely:
             return min(places, key=lambda place: self.candidates[place].share)
@@ -79,21 +79,23 @@ class FitSearch(Struct, frozen=True, kw_only=True):
 
     def untried_candidates(self) -> Iterator[tuple[int, UntriedReason]]:
         """Yield the candidates without a verdict that are preferred to the best, with why they are not compiled."""
-        best, done = self.best, {one.place for one in self.tried}
+        best, done = self.best, {tried.place for tried in self.tried}
         for place in range(best.place if best else len(self.candidates)):
             if place not in done:
                 yield place, self._why(place)
 
     def with_verdict(self, place: int, verdict: Verdict | None, *, source: str, why: str = "") -> FitSearch:
-        one = self.candidates[place]
-        found = TriedAlternative(place=place, alternative=one.alternative, verdict=verdict, source=source, why=why)
+        candidate = self.candidates[place]
+        tried = TriedAlternative(
+            place=place, alternative=candidate.alternative, verdict=verdict, source=source, why=why
+        )
         return replace(
-            self, tried=(*self.tried, found), scale=(*self.scale, *measured_over_estimate(verdict, one.share))
+            self, tried=(*self.tried, tried), scale=(*self.scale, *measured_over_estimate(verdict, candidate.share))
         )
 
     def _why(self, place: int) -> UntriedReason:
-        one = self.candidates[place].alternative
-        if any(isinstance(t.verdict, DoesNotFit) and takes_no_less(one, t.alternative) for t in self.tried):
+        alternative = self.candidates[place].alternative
+        if any(isinstance(t.verdict, DoesNotFit) and takes_no_less(alternative, t.alternative) for t in self.tried):
             return "takes-no-less"
         return "hopeless" if self._estimate(place) > HOPELESS else "open"
 
@@ -112,9 +114,9 @@ def measured_over_estimate(verdict: Verdict | None, share: float) -> tuple[float
             return ()
 
 
-def takes_no_less(one: Alternative, refused: Alternative) -> bool:
+def takes_no_less(alternative: Alternative, refused: Alternative) -> bool:
     """Return whether an alternative differs from a refused one only in what takes as much memory or more."""
-    a, b = one.run, refused.run
+    a, b = alternative.run, refused.run
     same = (a.tpu, a.num_slices, a.ici, a.dcn) == (b.tpu, b.num_slices, b.ici, b.dcn)
     wider = all(x in (y, "float32") for x, y in ((a.weights, b.weights), (a.moment_dtype, b.moment_dtype)))
     remat = a.remat == b.remat or b.offloaded or (b.remat == "full" and not a.offloaded)

@@ -94,7 +94,7 @@ def tunable_run(run: Run) -> TunableRun | None:
     keys, step = trainer_of(run).trainer_keys(run), step_to_compile(run)
     if step is None or run.slice is None:
         return None
-    given, model = run.spec.overrides.maxtext, run.model
+    overrides, model = run.spec.overrides.maxtext, run.model
     return TunableRun(
         tpu=run.slice,
         num_slices=run.num_slices,
@@ -110,7 +110,7 @@ def tunable_run(run: Run) -> TunableRun | None:
         lora=run.spec.lora is not None,
         flash=keys.get("attention") == "flash",
         model=None if keys.get("override_model_config") else model,
-        paths={key: f"overrides.maxtext.{key}" if key in given else f"train.{key}" for key in TUNABLE},
+        paths={key: f"overrides.maxtext.{key}" if key in overrides else f"train.{key}" for key in TUNABLE},
     )
 
 
@@ -130,12 +130,16 @@ def estimate(run: Run) -> float:
     return gib / tuned.tpu.hbm_gib
 
 
-def known_seconds(run: Run, step: StepToCompile, near: Iterable[NearStep]) -> float | None:
+def known_seconds(run: Run, step: StepToCompile, compiled: Iterable[NearStep]) -> float | None:
     """Return the CPU seconds of the nearest accepted step; for a run far above the chip, those of a refusal; None if
     neither is known."""
-    timed = [known for known in near if known.entry.cpu_s and isinstance(known.entry.verdict, Fits | Marginal)]
+    timed = [
+        step_near
+        for step_near in compiled
+        if step_near.entry.cpu_s and isinstance(step_near.entry.verdict, Fits | Marginal)
+    ]
     if timed and (tpu := run.slice):
-        nearest = min(timed, key=lambda known: known.distance(tpu, run.num_slices, step.tokens))
+        nearest = min(timed, key=lambda step_near: step_near.distance(tpu, run.num_slices, step.tokens))
         return nearest.entry.cpu_s
     return REFUSAL_S if estimate(run) > HOPELESS else None
 
@@ -179,8 +183,8 @@ def _tensor_and_expert_axes(tpu: Slice, keys: Mapping[str, object]) -> tuple[int
 def _gathered_layer(model: CatalogModel, *, tensor: int, expert: int) -> float:
     """Return the parameters of one layer that a chip gathers: fsdp is gathered, expert and tensor axes are not."""
     experts = 3.0 * model.experts * model.emb * model.moe_dim
-    whole = (model.params_b or 0.0) * 1e9 / max(1, model.layers)
-    return (min(experts, whole) / expert + max(0.0, whole - experts)) / tensor
+    layer_size = (model.params_b or 0.0) * 1e9 / max(1, model.layers)
+    return (min(experts, layer_size) / expert + max(0.0, layer_size - experts)) / tensor
 
 
 def _routed_share(model: CatalogModel, keys: Mapping[str, object], *, expert: int) -> float:

@@ -34,9 +34,9 @@ CONFIG = re.compile(r"^(ValueError|ValidationError|NotImplementedError|Assertion
 def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
     """Return why the step cannot be built; None if the error is not about the step."""
     text = " ".join(error.split())[:LONGEST]
-    for pattern, made in KNOWN:
-        if found := re.search(pattern, error, re.DOTALL):
-            where, message, fix = made(found)
+    for pattern, describe in KNOWN:
+        if match := re.search(pattern, error, re.DOTALL):
+            where, message, fix = describe(match)
             return InvalidStep(where=where, message=message, fix=fix, said=text)
     if phase == "configuring" and CONFIG.search(error):
         return InvalidStep(
@@ -45,13 +45,13 @@ def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
     return None
 
 
-def _topology(found: re.Match[str]) -> tuple[str, str, str]:
-    message = f"MaxText has no slice {found['name']}, though libtpu may: it could not start a run there."
-    return "tpu.type", message, f"Use one that it has{': ' + found['near'] if found['near'] else ''}."
+def _topology(match: re.Match[str]) -> tuple[str, str, str]:
+    message = f"MaxText has no slice {match['name']}, though libtpu may: it could not start a run there."
+    return "tpu.type", message, f"Use one that it has{': ' + match['near'] if match['near'] else ''}."
 
 
-def _indivisible(found: re.Match[str]) -> tuple[str, str, str]:
-    ways, size = found["ways"], found["size"]
+def _indivisible(match: re.Match[str]) -> tuple[str, str, str]:
+    ways, size = match["ways"], match["size"]
     message = f"An array's dimension of {size} is cut into {ways} parts, and {ways} does not divide {size}."
     return "parallelism", message, f"Use axes whose product divides {size} (fsdp, tensor and expert cut weights)."
 
@@ -81,8 +81,8 @@ def _one_token(_found: re.Match[str]) -> tuple[str, str, str]:
     )
 
 
-def _product(found: re.Match[str]) -> tuple[str, str, str]:
-    group = found["group"].lower()
+def _product(match: re.Match[str]) -> tuple[str, str, str]:
+    group = match["group"].lower()
     message = f"The product of parallelism.{group} is not the number of {'slices' if group == 'dcn' else 'devices'}."
     return f"parallelism.{group}", message, "Correct an axis, or leave one at -1."
 
@@ -92,13 +92,13 @@ def _accumulator(_found: re.Match[str]) -> tuple[str, str, str]:
     return "train.gradient_accumulation_steps", message, "Set it to 1, and raise per_device_batch_size."
 
 
-def _flag(found: re.Match[str]) -> tuple[str, str, str]:
-    message = f"libtpu's compiler has no flag --{found['flag']}."
+def _flag(match: re.Match[str]) -> tuple[str, str, str]:
+    message = f"libtpu's compiler has no flag --{match['flag']}."
     return "xla_flags", message, "Correct its name, or remove it: the run would stop when it starts."
 
 
-def _flag_value(found: re.Match[str]) -> tuple[str, str, str]:
-    message = f"{found['value']!r} is not a valid value of the flag --{found['flag']}."
+def _flag_value(match: re.Match[str]) -> tuple[str, str, str]:
+    message = f"{match['value']!r} is not a valid value of the flag --{match['flag']}."
     return "xla_flags", message, "Correct the value: the run would stop when it starts."
 
 

@@ -70,11 +70,11 @@ class Marginal(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="marg
     by: StepMemory | None
 
 
-def figures_text(one: Fits | Marginal) -> str:
+def figures_text(accepted: Fits | Marginal) -> str:
     """Return the figures of an accepted step as text; no peak if only the host's is known."""
-    known, total = one.by is None or one.by.peak_known, f"{one.sum_gib:.2f}"
-    figures = f"{one.peak_gib:.2f} GiB at the peak, {total}" if known else f"{total} GiB"
-    return f"{figures} in total, of {one.limit_gib:.2f} GiB per chip"
+    peak_known, total = accepted.by is None or accepted.by.peak_known, f"{accepted.sum_gib:.2f}"
+    figures = f"{accepted.peak_gib:.2f} GiB at the peak, {total}" if peak_known else f"{total} GiB"
+    return f"{figures} in total, of {accepted.limit_gib:.2f} GiB per chip"
 
 
 class DoesNotFit(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="no"):
@@ -160,7 +160,7 @@ def _judge_accepted(
         temporaries=_gib(devices_per_chip, stats["temporaries"]),
         host=_gib(devices_per_chip, stats["host_temporaries"]),
         peak_known=peak_known,
-        buffers=tuple(_buffer(one, devices_per_chip) for one in buffers),
+        buffers=tuple(_buffer(buffer, devices_per_chip) for buffer in buffers),
     )
     kind = Fits if _gib(devices_per_chip, total) <= limit else Marginal
     return kind(
@@ -178,12 +178,14 @@ def _is_peak_of_host(stats: Mapping[str, int]) -> bool:
     source: measured with libtpu@0.0.44, steps of known size: 2.125 GiB of arguments, 2.0 of outputs and 32.0 on the
     host gave a peak of 36.125, and 2.125 of temporaries, on a chip of 31.24.
     """
-    held = stats["arguments"] + stats["output"] - stats["alias"]
-    return 0 < stats["host_temporaries"] >= stats["peak"] - held
+    beside_temporaries = stats["arguments"] + stats["output"] - stats["alias"]
+    return 0 < stats["host_temporaries"] >= stats["peak"] - beside_temporaries
 
 
-def _buffer(one: ProgramBuffer, devices_per_chip: int) -> LargeBuffer:
-    return LargeBuffer(gib=_gib(devices_per_chip, one.bytes), shape=one.shape, count=one.count, layer=one.layer)
+def _buffer(buffer: ProgramBuffer, devices_per_chip: int) -> LargeBuffer:
+    return LargeBuffer(
+        gib=_gib(devices_per_chip, buffer.bytes), shape=buffer.shape, count=buffer.count, layer=buffer.layer
+    )
 
 
 def _gib(devices_per_chip: int, count: float) -> float:
@@ -201,7 +203,7 @@ _ENTRIES = msgspec.json.Decoder(CompiledStep)
 def from_json(content: bytes) -> CompiledStep | None:
     """Return the entry; None for other or incomplete content, or that of another version of xsft."""
     try:
-        found = _ENTRIES.decode(content)
+        step = _ENTRIES.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return found if found.schema == SCHEMA else None
+    return step if step.schema == SCHEMA else None

@@ -121,13 +121,17 @@ def chat_format(template: str, tokens: Mapping[str, str]) -> ChatFormat | None:
     later = [_message("user", ASKED[1]), _message("assistant", ANSWERED[1])]
     try:
         alone, again = _render_template(template, messages, tokens), _render_template(template, later, tokens)
-        whole = _render_template(template, [*messages, *later], tokens)
+        conversation_text = _render_template(template, [*messages, *later], tokens)
     except TemplateFailed:
         return None
-    if not all(text in whole for text in (*ASKED, *ANSWERED)) or ANSWERED[0] not in alone or ASKED[1] not in again:
+    if (
+        not all(text in conversation_text for text in (*ASKED, *ANSWERED))
+        or ANSWERED[0] not in alone
+        or ASKED[1] not in again
+    ):
         return None
     after = alone.partition(ANSWERED[0])[2]
-    between = _text_between_answers(whole).removeprefix(after)
+    between = _text_between_answers(conversation_text).removeprefix(after)
     return ChatFormat(after_answer=after, repeated=_without_ending(again.partition(ASKED[1])[0], between))
 
 
@@ -135,9 +139,9 @@ def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
 
 
-def _text_between_answers(whole: str) -> str:
+def _text_between_answers(conversation_text: str) -> str:
     """Return the text from the first answer to the second question."""
-    return whole.partition(ANSWERED[0])[2].partition(ASKED[1])[0]
+    return conversation_text.partition(ANSWERED[0])[2].partition(ASKED[1])[0]
 
 
 def _without_ending(text: str, ending: str) -> str:

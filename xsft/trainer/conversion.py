@@ -56,8 +56,8 @@ def _flags(run: Run, inputs: ConversionInputs) -> tuple[str, ...]:
         return lazy
     named = (f"--hf_model_path={source.repo}",) if _names_other_weights(run, inputs) else ()
     takes_commit = at_least(release.version, "0.2.5")
-    at = source.commit if takes_commit and source.commit else source.revision
-    revision = (f"--revision={at}",) if at and not source.is_folder else ()
+    commit_or_revision = source.commit if takes_commit and source.commit else source.revision
+    revision = (f"--revision={commit_or_revision}",) if commit_or_revision and not source.is_folder else ()
     return (*lazy, f"--save_dtype={inputs.dtype}", *named, *revision)
 
 

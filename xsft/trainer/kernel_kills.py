@@ -50,8 +50,8 @@ def kernel_said(*, since: float, read: Callable[[], Iterator[str]] | None = None
     for record in (read or _records)():
         head, _, text = record.partition(";")
         stamp = head.split(",")[2:3]
-        at = int(stamp[0]) / 1e6 if stamp and stamp[0].isdecimal() else 0.0
-        if at >= since - SLACK_S and OUT_OF_MEMORY.search(text):
+        logged_s = int(stamp[0]) / 1e6 if stamp and stamp[0].isdecimal() else 0.0
+        if logged_s >= since - SLACK_S and OUT_OF_MEMORY.search(text):
             last = text.splitlines()[0]
     return last
 

@@ -156,7 +156,7 @@ LinePattern = tuple[str, str, Callable[[re.Match[str]], TrainerEvent]]
 
 def trainer_event(line: str) -> TrainerEvent | None:
     """Return the event in a line; None for most lines. Never raises."""
-    for mark, pattern, make in _line_rules(tuple(one.lines for one in trainers().values())):
+    for mark, pattern, make in _line_rules(tuple(trainer.lines for trainer in trainers().values())):
         if mark in line and (match := re.search(pattern, line)):
             return make(match)
     return None

@@ -67,12 +67,12 @@ def log_end(lines: Sequence[str]) -> LogEnd:
 def _last_exception(lines: Sequence[str]) -> int | None:
     """Return the index of the line that names the last exception; None if the trainer went on after it, or without
     one. A thread's counts only if no other is there."""
-    found = {False: -1, True: -1}
+    last_lines = {False: -1, True: -1}
     for number, line in enumerate(lines):
         if _EXCEPTION.match(line) and _ends_traceback(lines, number):
             header = _header_above(lines, number)
-            found[header > 0 and lines[header - 1].startswith(_IN_THREAD)] = number
-    last = found[False] if found[False] >= 0 else found[True]
+            last_lines[header > 0 and lines[header - 1].startswith(_IN_THREAD)] = number
+    last = last_lines[False] if last_lines[False] >= 0 else last_lines[True]
     went_on = any(
         isinstance(trainer_event(line), Step | StepLoss | EvaluationLoss | PhaseStarted) for line in lines[last:]
     )

@@ -100,8 +100,8 @@ def trainer_keys(run: Run) -> Keys:
         **(LOCAL_KEYS if run.spec.on_this_machine else {}),
         **run.spec.overrides.maxtext,
     }
-    given = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
-    return located_in(given) if run.spec.on_this_machine else given
+    set_keys = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
+    return located_in(set_keys) if run.spec.on_this_machine else set_keys
 
 
 def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:

@@ -35,11 +35,15 @@ def newest_files(written: Mapping[str, float | None], *, at_most: int) -> tuple[
     `written`: name -> time in seconds. After a resume from an earlier checkpoint, files of the previous process have
     higher steps. So the time decides, and the steps only if a file has no time.
     """
-    found = [
-        (at, int(match[2]), int(match[1]), name) for name, at in written.items() if (match := _FILE.fullmatch(name))
+    files = [
+        (written_at, int(match[2]), int(match[1]), name)
+        for name, written_at in written.items()
+        if (match := _FILE.fullmatch(name))
     ]
-    timed = all(at is not None for at, *_ in found)
-    ordered = sorted((at or 0.0 if timed else 0.0, last, first, name) for at, last, first, name in found)
+    timed = all(written_at is not None for written_at, *_ in files)
+    ordered = sorted(
+        (written_at or 0.0 if timed else 0.0, last, first, name) for written_at, last, first, name in files
+    )
     return tuple(name for *_, name in ordered[-at_most:])
 
 
@@ -96,22 +100,22 @@ def _standing_rows(rows: Iterable[Step]) -> dict[int, Step]:
 
 def _metric_row(line: str) -> Step | None:
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    step = _finite_field(found, "step")
-    loss = _finite_field(found, LOSS)
+    step = _finite_field(row, "step")
+    loss = _finite_field(row, LOSS)
     if step is None or loss is None or not 0 <= step < 1e15:
         return None
-    weights = _finite_field(found, "learning/total_weights")
+    weights = _finite_field(row, "learning/total_weights")
     return Step(
         step=int(step),
         loss=loss,
-        seconds=_finite_field(found, "perf/step_time_seconds"),
-        tflops_per_device=_finite_field(found, "perf/per_device_tflops_per_sec"),
-        tokens_per_second=_finite_field(found, "perf/per_device_tokens_per_sec"),
+        seconds=_finite_field(row, "perf/step_time_seconds"),
+        tflops_per_device=_finite_field(row, "perf/per_device_tflops_per_sec"),
+        tokens_per_second=_finite_field(row, "perf/per_device_tokens_per_sec"),
         target_tokens=int(weights) if weights is not None and isfinite(weights) else None,
-        other_losses=any(name in found for name in _OTHER_LOSSES),
+        other_losses=any(name in row for name in _OTHER_LOSSES),
     )
 
 

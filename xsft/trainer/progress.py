@@ -100,8 +100,8 @@ def progress_of(lines: Iterable[LoggedLine], *, read_at: str, from_start: bool =
     Lines that all carry a time may come in any order, also those of several processes; lines without times keep their
     order.
     """
-    given = tuple(lines)
-    ordered = sorted(given, key=lambda line: sortable(line.at)) if all(line.at for line in given) else given
+    log_lines = tuple(lines)
+    ordered = sorted(log_lines, key=lambda line: sortable(line.at)) if all(line.at for line in log_lines) else log_lines
     fold = _Fold(phase="starting" if from_start else None)
     for line in ordered:
         event = trainer_event(line.text)
@@ -112,8 +112,8 @@ def progress_of(lines: Iterable[LoggedLine], *, read_at: str, from_start: bool =
 
 def sortable(at: str) -> str:
     """Return a sort key for times of one zone with any number of decimals: nanoseconds lose their zeros at the end."""
-    whole, _, rest = at.partition(".")
-    return f"{whole.rstrip('Z')}.{rest.rstrip('Z'):0<9}"
+    seconds, _, fraction = at.partition(".")
+    return f"{seconds.rstrip('Z')}.{fraction.rstrip('Z'):0<9}"
 
 
 class _Fold(Struct, kw_only=True):
@@ -225,5 +225,5 @@ class _Fold(Struct, kw_only=True):
 
 
 def middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None

@@ -57,15 +57,17 @@ def reshuffles(run: Run) -> bool:
 
 
 def _shuffles(run: Run) -> bool:
-    given = run.spec.overrides.maxtext.get(SHUFFLES)
+    override = run.spec.overrides.maxtext.get(SHUFFLES)
     return (
-        run.spec.data.shuffle is not False if given is None else str(given).lower() not in ("false", "0", "no", "off")
+        run.spec.data.shuffle is not False
+        if override is None
+        else str(override).lower() not in ("false", "0", "no", "off")
     )
 
 
 def _epochs(run: Run) -> int:
-    given = str(run.spec.overrides.maxtext.get("num_epoch") or run.spec.data.num_epoch or 1)
-    return int(given) if given.isdecimal() else 1  # another check refuses it
+    epochs = str(run.spec.overrides.maxtext.get("num_epoch") or run.spec.data.num_epoch or 1)
+    return int(epochs) if epochs.isdecimal() else 1  # another check refuses it
 
 
 def seeds(run: Run) -> Seeds | None:
@@ -91,9 +93,9 @@ def counted_seeds(run: Run) -> Seeds | None:
 def first_seed(run: Run) -> int | None:
     """Return the seed of this attempt's first start, as its command line has it; None for MaxText's default. A run of
     one start keeps the command line of its workload."""
-    found = seeds(run)
+    first_seeds = seeds(run)
     counts = restarts_in_place(run) or run.attempt > 1
-    return found.first if found and counts else run.spec.data.shuffle_seed
+    return first_seeds.first if first_seeds and counts else run.spec.data.shuffle_seed
 
 
 def order_at_first(run: Run) -> RowOrder:
@@ -109,5 +111,5 @@ def order_of(argv: Iterable[str], *, earlier: Iterable[Iterable[str]]) -> RowOrd
 
 
 def _seed_in(argv: Iterable[str]) -> str:
-    given = [word.partition("=")[2] for word in argv if word.startswith(f"{SEED}=")]
-    return given[-1] if given else str(MAXTEXT_SEED)
+    seeds_given = [word.partition("=")[2] for word in argv if word.startswith(f"{SEED}=")]
+    return seeds_given[-1] if seeds_given else str(MAXTEXT_SEED)

@@ -62,13 +62,13 @@ def _records(content: bytes) -> Iterator[bytes]:
 
 def _losses_of_event(event: bytes) -> dict[int, float]:
     steps = [value for number, value in _fields(event) if number == EVENT_STEP and isinstance(value, int)]
-    found = {}
+    losses = {}
     for summary in _messages(event, EVENT_SUMMARY):
         for value in _messages(summary, SUMMARY_VALUE):
             numbers = _messages(value, VALUE_SIMPLE)
             if steps and numbers and _messages(value, VALUE_TAG) == [LOSS.encode()]:
-                (found[steps[-1]],) = struct.unpack("<f", numbers[-1])
-    return found
+                (losses[steps[-1]],) = struct.unpack("<f", numbers[-1])
+    return losses
 
 
 def _messages(message: bytes, number: int) -> list[bytes]:

@@ -52,18 +52,24 @@ class ArrayMismatch(Struct, frozen=True, kw_only=True):
     """Number of arrays of the model."""
 
 
-def mismatch(held: Mapping[str, SavedArray], wanted: RequiredArrays) -> ArrayMismatch | None:
+def mismatch(saved: Mapping[str, SavedArray], required_arrays: RequiredArrays) -> ArrayMismatch | None:
     """Return the differences; None if the checkpoint may be the model's."""
     resized = tuple(
-        ResizedArray(name=name, saved=held[name], wanted=shape)
-        for name, shape in wanted.arrays.items()
-        if name in held and not _can_load(held[name], shape)
+        ResizedArray(name=name, saved=saved[name], wanted=shape)
+        for name, shape in required_arrays.arrays.items()
+        if name in saved and not _can_load(saved[name], shape)
     )
-    missing = tuple(name for name in wanted.arrays if name not in held and (wanted.complete or name == EMBEDDING))
-    extra = tuple(name for name in held if name not in wanted.arrays and _is_weight(name)) if wanted.complete else ()
+    missing = tuple(
+        name for name in required_arrays.arrays if name not in saved and (required_arrays.complete or name == EMBEDDING)
+    )
+    extra = (
+        tuple(name for name in saved if name not in required_arrays.arrays and _is_weight(name))
+        if required_arrays.complete
+        else ()
+    )
     if not (resized or missing or extra):
         return None
-    return ArrayMismatch(resized=resized, missing=missing, extra=extra, of=len(wanted.arrays))
+    return ArrayMismatch(resized=resized, missing=missing, extra=extra, of=len(required_arrays.arrays))
 
 
 def _can_load(array: SavedArray, shape: ArrayShape) -> bool:
@@ -125,9 +131,9 @@ ArrayKind = Literal["weights", "adapters", "optimizer", "other"]
 
 def kind(arrays: Sequence[SavedArray]) -> ArrayKind:
     """Return what a checkpoint contains: weights count even beside other arrays."""
-    held = weights(arrays)
-    if held:
-        return "adapters" if all(is_adapter(name) for name in held) else "weights"
+    saved = weights(arrays)
+    if saved:
+        return "adapters" if all(is_adapter(name) for name in saved) else "weights"
     return "optimizer" if any(array.path[:1] == (OPTIMIZER_ROOT,) for array in arrays) else "other"
 
 
@@ -150,11 +156,11 @@ def _is_weight(name: str) -> bool:
     return name.rpartition(".")[2] in _LEAVES
 
 
-def layouts(found: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:
+def layouts(checkpoint: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:
     """Return the possible array layouts; `axis` is the first guess for param_scan_axis if the files do not give it."""
-    axes = dict.fromkeys((axis, 0, 1) if found.param_scan_axis is None else (found.param_scan_axis,))
-    scanned = tuple(ArrayLayout(scan=True, axis=one) for one in axes)
-    match found.scan_layers:
+    axes = dict.fromkeys((axis, 0, 1) if checkpoint.param_scan_axis is None else (checkpoint.param_scan_axis,))
+    scanned = tuple(ArrayLayout(scan=True, axis=scan_axis) for scan_axis in axes)
+    match checkpoint.scan_layers:
         case True:
             return scanned
         case False:
@@ -163,16 +169,16 @@ def layouts(found: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:
             return (*scanned, ArrayLayout(scan=False))
 
 
-def models(held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]) -> tuple[str, ...]:
+def models(saved: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]) -> tuple[str, ...]:
     """Return every model of the catalogue that has exactly these arrays."""
-    return tuple(name for name in names() if any(_is(name, held, layout) for layout in ways))
+    return tuple(name for name in names() if any(_is(name, saved, layout) for layout in ways))
 
 
-def _is(name: str, held: Mapping[str, SavedArray], layout: ArrayLayout) -> bool:
-    wanted = _of_catalogue(name, layout)
-    if wanted is None or not wanted.complete or not wanted.arrays.keys() <= held.keys():
+def _is(name: str, saved: Mapping[str, SavedArray], layout: ArrayLayout) -> bool:
+    arrays_of_model = _of_catalogue(name, layout)
+    if arrays_of_model is None or not arrays_of_model.complete or not arrays_of_model.arrays.keys() <= saved.keys():
         return False
-    return mismatch(held, wanted) is None
+    return mismatch(saved, arrays_of_model) is None
 
 
 @cache

@@ -103,8 +103,8 @@ def _saved_array(key: ArrayName, piece: tuple[int, ...] | None, cut: ArrayShardi
 
 def shapes(metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
     """Return the shapes in `_METADATA`; empty for an older Orbax, which did not write them."""
-    found = ((_array_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
-    return {key: shape for key, shape in found if shape is not None}
+    keyed_shapes = ((_array_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
+    return {key: shape for key, shape in keyed_shapes if shape is not None}
 
 
 def array_shapes(array_metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
@@ -136,8 +136,8 @@ class ArraySharding(Struct, frozen=True, kw_only=True):
 
 def shardings(document: Mapping[str, Any]) -> dict[ArrayName, ArraySharding]:
     """Parse `_sharding`: base64 of an array's dotted path -> JSON text; entries that cannot be parsed are left out."""
-    found = ((_array_path(name), _cut(text)) for name, text in document.items())
-    return {path: cut for path, cut in found if path is not None and cut is not None}
+    keyed_cuts = ((_array_path(name), _cut(text)) for name, text in document.items())
+    return {path: cut for path, cut in keyed_cuts if path is not None and cut is not None}
 
 
 def _array_path(name: str) -> ArrayName | None:
@@ -214,8 +214,8 @@ def parameters(arrays: Iterable[SavedArray]) -> int | None:
     copies.
     """
     shapes = [certain(array) for array in arrays]
-    known = [shape for shape in shapes if shape is not None]
-    return sum(math.prod(shape) for shape in known) if shapes and len(known) == len(shapes) else None
+    known_shapes = [shape for shape in shapes if shape is not None]
+    return sum(math.prod(shape) for shape in known_shapes) if shapes and len(known_shapes) == len(shapes) else None
 
 
 def _common_axis(members: Iterable[tuple[int, ...]]) -> int | None:

@@ -66,27 +66,27 @@ class CheckpointReport(Struct, frozen=True, kw_only=True):
 
 
 def report_of(
-    found: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None
+    checkpoint: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None
 ) -> CheckpointReport:
-    held = weights(found.arrays)
-    layout = _layout(found)
-    fitting = models(held, layouts(found, axis=1)) if kind(found.arrays) == "weights" else ()
+    saved = weights(checkpoint.arrays)
+    layout = _layout(checkpoint)
+    fitting = models(saved, layouts(checkpoint, axis=1)) if kind(checkpoint.arrays) == "weights" else ()
     return CheckpointReport(
-        path=found.path,
-        status=_report_status(found),
-        detail=found.detail,
+        path=checkpoint.path,
+        status=_report_status(checkpoint),
+        detail=checkpoint.detail,
         layout=layout,
-        step=_step_of_path(found.path),
-        use_zarr3=found.use_zarr3,
-        use_ocdbt=found.use_ocdbt,
-        scan_layers=found.scan_layers,
-        param_scan_axis=found.param_scan_axis,
-        dtypes=found.dtypes or None,
-        dtypes_detail=found.dtypes_detail,
-        parameters=_parameters(held, fitting),
-        arrays=len(found.arrays),
+        step=_step_of_path(checkpoint.path),
+        use_zarr3=checkpoint.use_zarr3,
+        use_ocdbt=checkpoint.use_ocdbt,
+        scan_layers=checkpoint.scan_layers,
+        param_scan_axis=checkpoint.param_scan_axis,
+        dtypes=checkpoint.dtypes or None,
+        dtypes_detail=checkpoint.dtypes_detail,
+        parameters=_parameters(saved, fitting),
+        arrays=len(checkpoint.arrays),
         models=fitting,
-        modes=_modes(found),
+        modes=_modes(checkpoint),
         bytes=size,
         bytes_read=bytes_read,
         written_by=written_by,
@@ -94,7 +94,7 @@ def report_of(
 
 
 def export_report(
-    found: CheckpointFacts, record: ExportRecord, *, size: int | None, bytes_read: int
+    checkpoint: CheckpointFacts, record: ExportRecord, *, size: int | None, bytes_read: int
 ) -> CheckpointReport:
     """Return the report on a Hugging Face model that xsft exported."""
     inputs = record.inputs
@@ -104,7 +104,7 @@ def export_report(
     training, step, form = (inputs.get(name, "?") for name in ("training", "step", "form"))
     detail = f"an export of {training}, step {step}: {form} weights"
     return CheckpointReport(
-        path=found.path,
+        path=checkpoint.path,
         status=status,
         detail=detail if status == "complete" else f"{detail}, which did not complete",
         layout="hugging_face",
@@ -125,21 +125,21 @@ def export_report(
     )
 
 
-def _report_status(found: CheckpointFacts) -> CheckpointStatus:
+def _report_status(checkpoint: CheckpointFacts) -> CheckpointStatus:
     """Return the status; a list of arrays that is too long to read does not make a checkpoint incomplete."""
-    if found.status == "read":
-        return "complete" if found.arrays else "unreadable"
-    return found.status
+    if checkpoint.status == "read":
+        return "complete" if checkpoint.arrays else "unreadable"
+    return checkpoint.status
 
 
-def _layout(found: CheckpointFacts) -> LayoutName | None:
+def _layout(checkpoint: CheckpointFacts) -> LayoutName | None:
     """Return the layout by its arrays, because the folder may have any name; for weights the folder tells the
     writer.
     """
-    if found.is_hugging_face:
+    if checkpoint.is_hugging_face:
         return "hugging_face"
-    folder = found.path.rstrip("/").rpartition("/")[2]
-    match kind(found.arrays):
+    folder = checkpoint.path.rstrip("/").rpartition("/")[2]
+    match kind(checkpoint.arrays):
         case "adapters":
             return "adapters"
         case "optimizer":
@@ -154,20 +154,20 @@ def _step_of_path(path: str) -> int | None:
     return int(name) if name.isascii() and name.isdecimal() else None
 
 
-def _modes(found: CheckpointFacts) -> tuple[ModeName, ...]:
+def _modes(checkpoint: CheckpointFacts) -> tuple[ModeName, ...]:
     """Return the modes that can read it. Pathways' workers read only zarr v2 without OCDBT; an unknown format gives no
     mode. A store with OCDBT that does not state its zarr version can be read (orbax-checkpoint@0.12.8: no
     `use_zarr3` is version 2).
     """
-    if _report_status(found) != "complete" or (found.use_zarr3 is None and not found.use_ocdbt):
+    if _report_status(checkpoint) != "complete" or (checkpoint.use_zarr3 is None and not checkpoint.use_ocdbt):
         return ()
-    is_plain = found.use_ocdbt is False and found.use_zarr3 is False
+    is_plain = checkpoint.use_ocdbt is False and checkpoint.use_zarr3 is False
     return tuple(mode for mode in MODES if is_plain or mode_module(mode).READS_OCDBT)
 
 
-def _parameters(held: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:
+def _parameters(saved: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:
     """Return the number of parameters from the files' shapes; where devices held copies these are shares, so the
     model's own shapes are used.
     """
-    by_files = parameters(held.values())
+    by_files = parameters(saved.values())
     return exact_parameters(fitting[0], {}) if by_files is None and fitting else by_files

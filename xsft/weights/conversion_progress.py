@@ -90,7 +90,9 @@ class ConversionPace:
 
     def add(self, *, done: int, of: int | None, at: float) -> None:
         """Add a measurement; `at`: seconds of a monotonic clock."""
-        self._seen = [one for one in self._seen if at - one.at <= WINDOW_S] + [ProgressSample(done=done, of=of, at=at)]
+        self._seen = [sample for sample in self._seen if at - sample.at <= WINDOW_S] + [
+            ProgressSample(done=done, of=of, at=at)
+        ]
 
     @property
     def rate(self) -> float | None:

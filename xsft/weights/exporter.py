@@ -107,8 +107,8 @@ class TrainerWords(Struct, frozen=True, kw_only=True):
 
 def words_of(argv: tuple[str, ...]) -> TrainerWords:
     """Return the keys of a trainer's command line."""
-    copied, rest = split_copying(argv[1:])
-    pairs = (word.partition("=") for word in rest if "=" in word and not word.startswith("-"))
+    copied, words = split_copying(argv[1:])
+    pairs = (word.partition("=") for word in words if "=" in word and not word.startswith("-"))
     return TrainerWords(keys={key: text for key, _, text in pairs}, copied=copied)
 
 
@@ -195,7 +195,7 @@ def weights_path(trained: TrainedRun, *, step: int) -> str:
 def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
     """Return `python3 -m …to_huggingface …`, which writes the Hugging Face folder into `directory`."""
     keys = tuple(argument(key, value) for key, value in _paths(inputs).items() if value is not None)
-    own: dict[str, Any] = {"hardware": "cpu", "skip_jax_distributed_system": True, "weight_dtype": inputs.dtype}
+    added: dict[str, Any] = {"hardware": "cpu", "skip_jax_distributed_system": True, "weight_dtype": inputs.dtype}
     text_only = {} if pins(inputs.model).get("use_multimodal") is True else {"use_multimodal": False}
     return (
         "python3",
@@ -204,7 +204,7 @@ def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
         *inputs.keys,
         *keys,
         argument("base_output_directory", directory),
-        *(argument(key, value) for key, value in {**own, **text_only}.items()),
+        *(argument(key, value) for key, value in {**added, **text_only}.items()),
         "--override_model_architecture=True",  # its own copies differ from its models, and are not exported
         f"{HF_MODEL_PATH}{inputs.tokenizer}",
     )
@@ -271,11 +271,11 @@ def logits_argv(plan: ExportPlan) -> tuple[str, ...]:
 def forward_argv(trainer_argv: tuple[str, ...], weights: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the trainer's command for one forward pass on a CPU device in float32. `weights`: the keys that name the
     weights."""
-    own = {**weights, **LOGITS_KEYS}
+    added = {**weights, **LOGITS_KEYS}
     module = trainer_argv.index("-m")
-    kept = (word for word in trainer_argv[module:] if not word.startswith(NOT_HERE))
-    rest = tuple(word for word in kept if word.partition("=")[0] not in own)
-    return ("python3", *rest, *(argument(key, value) for key, value in own.items()))
+    words = (word for word in trainer_argv[module:] if not word.startswith(NOT_HERE))
+    unchanged = tuple(word for word in words if word.partition("=")[0] not in added)
+    return ("python3", *unchanged, *(argument(key, value) for key, value in added.items()))
 
 
 def merged_dtype(inputs: ExportInputs) -> ExportDtype | None:

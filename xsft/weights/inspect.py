@@ -21,17 +21,17 @@ def inspect_checkpoint(path: str, *, store: RecordStore) -> CheckpointReport:
     """Return the report on the checkpoint, or on the newest one inside of the folder. Raises nothing if it is wrong or
     cannot be read: the report's status shows it."""
     counted = _open_storage(path)
-    found = read_checkpoint(path, storage=counted, sampled=SAMPLED)
-    if found.near is not None and found.near.startswith(f"{path}/"):
-        return inspect_checkpoint(found.near, store=store)
-    if found.is_hugging_face and counted is not None and (exported := _export_record(path, counted)) is not None:
+    checkpoint = read_checkpoint(path, storage=counted, sampled=SAMPLED)
+    if checkpoint.near is not None and checkpoint.near.startswith(f"{path}/"):
+        return inspect_checkpoint(checkpoint.near, store=store)
+    if checkpoint.is_hugging_face and counted is not None and (exported := _export_record(path, counted)) is not None:
         size = _stored_size(path, counted)
-        return export_report(found, exported, size=size, bytes_read=counted.bytes_read)
-    looked_at = found.status in ("read", "torn") and counted is not None
+        return export_report(checkpoint, exported, size=size, bytes_read=counted.bytes_read)
+    looked_at = checkpoint.status in ("read", "torn") and counted is not None
     size = _stored_size(path, counted) if looked_at and counted else None
     read = counted.bytes_read if counted else 0
     return report_of(
-        found,
+        checkpoint,
         size=size,
         bytes_read=read,
         written_by=_writer(path, store) or _converter(path, counted) or _conversion_job(path, store),
@@ -97,22 +97,22 @@ def _converter(path: str, storage: Storage | None) -> Writer | None:
         content = storage.read(f"{folder}/{FILE}", limit=MAX_BYTES) if storage and marked else None
     except Unreachable:
         return None
-    made = from_json(content) if content else None
-    if made is None:
+    record = from_json(content) if content else None
+    if record is None:
         return None
-    source = made.inputs.get("source")
+    source = record.inputs.get("source")
     repo = str(source.get("repo", "")) if isinstance(source, dict) else ""
     return Writer(
-        run_name=made.run_name, spec_digest=made.digest, source=f"{repo}@{made.commit}" if made.commit else repo
+        run_name=record.run_name, spec_digest=record.digest, source=f"{repo}@{record.commit}" if record.commit else repo
     )
 
 
 def _conversion_job(path: str, store: RecordStore) -> Writer | None:
     """Return the conversion on a cluster that wrote it."""
-    made = conversion_of(path, store)
-    if made is None:
+    record = conversion_of(path, store)
+    if record is None:
         return None
-    return Writer(run_name=made.run_name, spec_digest=made.spec_digest, source=source_of(made))
+    return Writer(run_name=record.run_name, spec_digest=record.spec_digest, source=source_of(record))
 
 
 def _writer(path: str, store: RecordStore) -> Writer | None:

@@ -33,14 +33,16 @@ def absent_checkpoint(path: str, storage: Storage) -> CheckpointFacts:
     inside = _checkpoint_below(path, names, storage, depth=0)
     if inside is None and (cut_off := _interrupted_below(path, names, storage)):
         return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
-    near = inside or _checkpoint_around(path, storage)
+    checkpoint = inside or _checkpoint_around(path, storage)
     holds = _list_contents(names) if names else ("it is a file" if storage.read(path, limit=1) is not None else "")
-    weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
-    hint = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
+    weights = checkpoint is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
+    hint = f"; there is a checkpoint at {checkpoint}" if checkpoint else TO_CONVERT if weights else ""
     if holds:
         detail = f"{holds} without {METADATA}{hint}"
-        return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near, is_hugging_face=weights)
-    return CheckpointFacts(path=path, status="missing", detail=f"not found{hint}", near=near)
+        return CheckpointFacts(
+            path=path, status="not-a-checkpoint", detail=detail, near=checkpoint, is_hugging_face=weights
+        )
+    return CheckpointFacts(path=path, status="missing", detail=f"not found{hint}", near=checkpoint)
 
 
 def step_folder(path: str) -> str:
@@ -102,9 +104,9 @@ def _parent_folders(path: str) -> Iterator[str]:
 def _checkpoint_below(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) -> str | None:
     """Return the newest complete checkpoint below `path`, or None."""
     for item in ITEMS:
-        found = f"{path}/{item.rstrip('/')}"
-        if item in names and storage.read(f"{found}/{METADATA}", limit=1) is not None:
-            return None if _uncommitted_reason(path, storage) else found
+        folder_of_item = f"{path}/{item.rstrip('/')}"
+        if item in names and storage.read(f"{folder_of_item}/{METADATA}", limit=1) is not None:
+            return None if _uncommitted_reason(path, storage) else folder_of_item
     for name in _names_to_search(names) if depth < _DOWN else ():
         folder = f"{path}/{name.rstrip('/')}"
         if found_below := _checkpoint_below(folder, storage.names(folder), storage, depth=depth + 1):

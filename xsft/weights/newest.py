@@ -14,21 +14,21 @@ from xsft.records.record_files import RecordStore
 from xsft.spec.conversion_inputs import is_commit, items
 
 
-def checkpoint_path(given: str, *, store: RecordStore) -> str:
+def checkpoint_path(named: str, *, store: RecordStore) -> str:
     """Return its path, absolute or gs://. If no file has the given name, it is taken as the name of a run. Raises
     UsageError for a name that no run has, and for a run without a checkpoint, Unreachable if its output cannot be read.
     """
-    scheme, separator, rest = given.partition("://")
-    if separator and (scheme != "gs" or not rest.strip("/")):
+    scheme, separator, bucket_path = named.partition("://")
+    if separator and (scheme != "gs" or not bucket_path.strip("/")):
         raise UsageError(
-            f"{given} is not a supported path.",
+            f"{named} is not a supported path.",
             fix="Give a local folder, gs://bucket/path, or the name of a run.",
         )
     if separator:
-        return given.rstrip("/")
-    if "/" not in given and not Path(given).exists():
-        return _of_run(given, store)
-    return str(Path(given).absolute())
+        return named.rstrip("/")
+    if "/" not in named and not Path(named).exists():
+        return _of_run(named, store)
+    return str(Path(named).absolute())
 
 
 def _of_run(run_name: str, store: RecordStore) -> str:
@@ -73,9 +73,9 @@ def conversion_of(path: str, store: RecordStore) -> Record | None:
 
 def writes(record: Record) -> str | None:
     """Return the checkpoint that a conversion writes, or None for a training."""
-    made = record.last.resolved.get("writes")
-    if isinstance(made, str):
-        return made
+    path = record.last.resolved.get("writes")
+    if isinstance(path, str):
+        return path
     directory = _mapping_or_empty(record.spec.get(CONVERSION_KEY)).get("directory")
     return items(directory) if isinstance(directory, str) else None
 
@@ -83,9 +83,9 @@ def writes(record: Record) -> str | None:
 def source_of(record: Record) -> str:
     """Return the weights that a job of a cluster converted, with their commit if it named one."""
     repo = str(_mapping_or_empty(_mapping_or_empty(record.spec.get("model")).get("hf")).get("repo", ""))
-    revision = next((one.partition("=")[2] for one in record.last.argv if one.startswith("--revision=")), None)
+    revision = next((word.partition("=")[2] for word in record.last.argv if word.startswith("--revision=")), None)
     return f"{repo}@{revision}" if is_commit(revision) else repo
 
 
-def _mapping_or_empty(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+def _mapping_or_empty(section: object) -> Mapping[str, Any]:
+    return section if isinstance(section, Mapping) else {}

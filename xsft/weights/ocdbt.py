@@ -54,10 +54,10 @@ def small_values(manifest: bytes, names: tuple[str, ...], *, read: ReadRange, ma
         content = read(file, start, end - start)
         if content is None:
             raise DamagedOcdbt(f"{file}, listed in {MANIFEST}, is missing")
-        whole = contents.setdefault(file, bytearray())
-        whole.extend(bytes(max(0, end - len(whole))))
-        whole[start : start + len(content)] = content
-        files.write(file, bytes(whole)).result()
+        content_so_far = contents.setdefault(file, bytearray())
+        content_so_far.extend(bytes(max(0, end - len(content_so_far))))
+        content_so_far[start : start + len(content)] = content
+        files.write(file, bytes(content_so_far)).result()
 
 
 def _values(store: tensorstore.KvStore, names: tuple[str, ...]) -> dict[str, bytes]:

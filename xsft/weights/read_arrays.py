@@ -71,15 +71,15 @@ def read_arrays(
         if with_ocdbt
         else _read_own_files(path, arrays, storage, sampled=sampled)
     )
-    lost = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
+    missing = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
     if any(_own_of_array(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
     described = tuple(_describe_array(array, _own_of_array(owns, array)) for array in arrays)
-    return ReadArrays(arrays=described, detail=owns.detail, lost=lost)
+    return ReadArrays(arrays=described, detail=owns.detail, lost=missing)
 
 
-def _describe_array(array: SavedArray, own: ArrayMetadata) -> SavedArray:
-    return replace(array, shape=own.shape, dtype=own.dtype)
+def _describe_array(array: SavedArray, metadata: ArrayMetadata) -> SavedArray:
+    return replace(array, shape=metadata.shape, dtype=metadata.dtype)
 
 
 def _own_of_array(owns: _MetadataOfArrays, array: SavedArray) -> ArrayMetadata:
@@ -116,11 +116,11 @@ def _read_own_files(path: str, arrays: Sequence[SavedArray], storage: Storage, *
     names = [".".join(array.path) for array in chosen]
     looks = [partial(_own_file, f"{path}/{name}", storage) for name in names]
     contents = dict(zip(names, all_answers(looks, threads=AT_ONCE), strict=True))
-    found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
-    if not any(own.dtype for own in found.values()):
+    metadata_files = {name: own_metadata(content) for name, content in contents.items() if content is not None}
+    if not any(metadata.dtype for metadata in metadata_files.values()):
         return _MetadataOfArrays(found={}, detail="no .zarray or zarr.json was found beside the arrays")
     detail = f"of {len(chosen)} of {len(arrays)} arrays" if len(chosen) < len(arrays) else ""
-    return _MetadataOfArrays(found=found, detail=detail)
+    return _MetadataOfArrays(found=metadata_files, detail=detail)
 
 
 def _own_file(folder: str, storage: Storage) -> bytes | None:

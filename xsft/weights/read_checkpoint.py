@@ -70,24 +70,24 @@ def _read_layout(path: str, metadata: Mapping[str, Any], storage: Storage, sampl
     ocdbt = _has_manifest(path, storage) if ocdbt is None else ocdbt
     zarr3 = flag(metadata, "use_zarr3")
     zarr3 = _has_zarr3_array(path, storage) if zarr3 is None and not ocdbt else zarr3
-    found = CheckpointFacts(path=path, status="read", use_ocdbt=ocdbt, use_zarr3=zarr3)
+    checkpoint = CheckpointFacts(path=path, status="read", use_ocdbt=ocdbt, use_zarr3=zarr3)
     arrays = read_arrays(path, metadata, storage, with_ocdbt=ocdbt, sampled=sampled)
     if not arrays.arrays:
         return CheckpointFacts(path=path, status="not-a-checkpoint", detail=f"its {METADATA} lists no arrays")
-    return _with_layers(found, arrays, storage)
+    return _with_layers(checkpoint, arrays, storage)
 
 
-def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> CheckpointFacts:
-    folder = step_folder(found.path)
+def _with_layers(checkpoint: CheckpointFacts, read: ReadArrays, storage: Storage) -> CheckpointFacts:
+    folder = step_folder(checkpoint.path)
     step = json_at(f"{folder}/{STEP_METADATA}", storage)
     recorded = recorded_scan(step)
     scan = infer_scan_layers([array.path for array in read.arrays]) if recorded is None else recorded
     axis = infer_scan_axis(read.arrays) if scan else None
-    torn = _incomplete_reason(found, read, storage) or no_commit(folder, step, storage, item=found.path)
+    torn = _incomplete_reason(checkpoint, read, storage) or no_commit(folder, step, storage, item=checkpoint.path)
     return replace(
-        found,
-        status="torn" if torn else found.status,
-        detail=torn or found.detail,
+        checkpoint,
+        status="torn" if torn else checkpoint.status,
+        detail=torn or checkpoint.detail,
         scan_layers=scan,
         scan_recorded=recorded is not None,
         param_scan_axis=axis,
@@ -96,11 +96,11 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
     )
 
 
-def _incomplete_reason(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
+def _incomplete_reason(checkpoint: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
     """Return why the checkpoint is incomplete, or None."""
-    reason = interrupted(found.path)
-    names = storage.names(found.path) if found.use_ocdbt else storage.folders_with(found.path, OWN)
-    return reason or missing_arrays(read.arrays, names, ocdbt=found.use_ocdbt) or read.lost
+    reason = interrupted(checkpoint.path)
+    names = storage.names(checkpoint.path) if checkpoint.use_ocdbt else storage.folders_with(checkpoint.path, OWN)
+    return reason or missing_arrays(read.arrays, names, ocdbt=checkpoint.use_ocdbt) or read.lost
 
 
 def _has_manifest(path: str, storage: Storage) -> bool:

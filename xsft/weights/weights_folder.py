@@ -84,8 +84,8 @@ def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
 
 def vocabulary(config: Mapping[str, Any]) -> int | None:
     """Return the rows of the embedding, from config.json."""
-    found = (section.get("vocab_size") for section in sections(config))
-    return next((size for size in found if isinstance(size, int) and not isinstance(size, bool)), None)
+    sizes = (section.get("vocab_size") for section in sections(config))
+    return next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool)), None)
 
 
 def read_header(file: Path) -> SafetensorsHeader:
@@ -107,8 +107,8 @@ def read_header(file: Path) -> SafetensorsHeader:
 
 def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
     """Return the files that hold its arrays."""
-    found = index.get("weight_map")
-    return frozenset(map(str, found.values())) if isinstance(found, Mapping) else frozenset()
+    weight_map = index.get("weight_map")
+    return frozenset(map(str, weight_map.values())) if isinstance(weight_map, Mapping) else frozenset()
 
 
 def _missing_tensors(folder: Path, named: frozenset[str], headers: Mapping[str, SafetensorsHeader]) -> Iterator[str]:
@@ -144,10 +144,10 @@ def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lam
     gigabytes. `on_read`: called with the bytes that were read.
     """
     status = os.stat(file)
-    seen = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-    kept = cache / "weights" / f"{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]}.json"
-    before = _kept_hashes(kept)
-    if before.get("seen") == seen and isinstance(before.get("sha256"), str):
+    identity = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    kept_file = cache / "weights" / f"{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]}.json"
+    before = _kept_hashes(kept_file)
+    if before.get("seen") == identity and isinstance(before.get("sha256"), str):
         return str(before["sha256"])
     digest = hashlib.sha256()
     with open_regular(file) as opened:
@@ -155,7 +155,7 @@ def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lam
             digest.update(chunk)
             on_read(opened.tell())
     with suppress(OSError, XsftError):  # read again the next time
-        write_private(kept, json.dumps({"seen": seen, "sha256": digest.hexdigest()}))
+        write_private(kept_file, json.dumps({"seen": identity, "sha256": digest.hexdigest()}))
     return digest.hexdigest()
 
 
@@ -168,12 +168,12 @@ def _kept_hashes(file: Path) -> dict[str, Any]:
 
 def _parse_json_file(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_bytes(file))
+        document = json.loads(read_bytes(file))
     except (ValueError, RecursionError) as broken:
         raise ValueError(f"{file.name} is not JSON") from broken
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError(f"{file.name} is not a JSON object")  # noqa: TRY004 - of the file, not of an argument
-    return found
+    return document
 
 
 def _facts_with_problem(problem: Problem) -> SourceFacts:
@@ -186,8 +186,8 @@ def _file_missing(path: str) -> Problem:
 
 
 def _no_model_in_folder(folder: Path, names: list[str]) -> Problem:
-    held = ", ".join(names[:5]) or "nothing"
-    message = f"{folder} is not a Hugging Face model with safetensors weights: it contains {held}."
+    contents = ", ".join(names[:5]) or "nothing"
+    message = f"{folder} is not a Hugging Face model with safetensors weights: it contains {contents}."
     fix = "Use the folder with config.json, and model.safetensors or model.safetensors.index.json."
     if "_METADATA" in names or "items" in names:
         fix = "This is a MaxText checkpoint, which needs no conversion: set model.checkpoint to it."
