@@ -6,13 +6,12 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.control_plane.api import Cluster as Real
 from tests.control_plane.rest import MERGE
-from tests.fakes.clusters import pending_lists
+from tests.fakes.clusters import source_call
 from tests.fakes.kuberuns import golden
 from tests.observing import observe_run
 from xsft.cluster.access import AccessSources
@@ -29,7 +28,7 @@ from xsft.runs.causes import explain_state
 from xsft.runs.classify import classify
 from xsft.runs.read_evidence import read_evidence
 from xsft.runs.read_progress import ProgressSource, read_progress
-from xsft.runs.read_runs import PendingLists
+from xsft.runs.read_runs import SourceCall
 from xsft.runs.read_scope import may_have_progress
 
 Json = dict[str, Any]
@@ -52,8 +51,6 @@ class Staged:
     real: Real
     namespace: str
     cluster: Cluster = field(init=False)
-    later_s: float = 0.0
-    """By how much the clock is ahead by which runs are judged."""
 
     def __post_init__(self) -> None:
         env = {**os.environ, "KUBECONFIG": str(self.real.kubeconfig)}
@@ -129,18 +126,17 @@ class Staged:
     def seen(self, name: str) -> tuple[Observation, ...]:
         return observe_run(self.cluster, namespace=self.namespace, name="real", run_name=name, now=clock.now())
 
-    def asked(self) -> PendingLists:
-        """Request the lists."""
-        return pending_lists(lambda: self.cluster, name="real", namespace=self.namespace)
+    def asked(self) -> SourceCall:
+        """Connect to the cluster."""
+        return source_call(lambda: self.cluster, name="real", namespace=self.namespace)
 
     def read(self, name: str) -> tuple[Observation, Status]:
         """The newest attempt, with its progress."""
         store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
-        source = ProgressSource(clusters={"real": self.cluster}, store=store)
+        source = ProgressSource(cluster=self.cluster, store=store)
         newest = self.seen(name)[:1]
         found = read_progress(newest, source=source, deadline_s=20.0) if may_have_progress(newest[0]) else newest
-        now = datetime.fromisoformat(clock.now()) + timedelta(seconds=self.later_s)
-        return found[0], classify(found[0], now=now.isoformat())
+        return found[0], classify(found[0])
 
     def until(self, name: str, *expected: tuple[str, str]) -> Observation:
         """Once its state and reason are one of these. Raises TimeoutError, with the last one that was."""
@@ -165,7 +161,7 @@ class Staged:
         last: list[Explanation] = []
 
         def there() -> Explanation | None:
-            last[:] = [explain_state(self.evidence(name), now=clock.now())]
+            last[:] = [explain_state(self.evidence(name))]
             return last[0] if last[0].cause.id == id else None
 
         try:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.lists import ask_lists
 from xsft.cluster.observation import Observation, Pod
 from xsft.cluster.pod_fields import selector_of
-from xsft.runs.list_runs import observations_of
+from xsft.cluster.sources import RunSource
+from xsft.machine.deadline import NEVER
+from xsft.machine.objects import LocalObjects
+from xsft.records.record_files import RecordStore
+from xsft.records.run_cluster import ClusterAddress
+from xsft.runs.read_namespace import NamespaceMemory, read_namespace
+from xsft.runs.read_scope import ReadLimits, ReadScope
+
+NOTHING = NamespaceMemory(known={}, submitted=())
 
 
 def observe_cluster(cluster: Cluster, *, namespace: str, name: str, now: str) -> tuple[Observation, ...]:
-    return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now)
+    """Return the runs without their progress; all pending pods are listed if a run is starting."""
+    source = RunSource(name=name, where=ClusterAddress(context=name), namespace=namespace)
+    limits = ReadLimits(progress_s=0, starting_at_most=0)
+    scope = ReadScope(names=frozenset(), everything=True, limits=limits, now=now)
+    store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects(), now=lambda: now)
+    read = read_namespace(cluster, source, scope=scope, memory=NOTHING, store=store, deadline=NEVER)
+    return tuple(
+        replace(row, unread=tuple(one for one in row.unread if not one.passed_over)) for row in read.observations
+    )
 
 
 def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:

@@ -12,8 +12,8 @@ from tests.checks.idscan import ids_in_code
 from xsft.checks.rows import LATE_IDS
 from xsft.records.record import Outcome
 from xsft.runs.reasons import BY_SLUG
+from xsft.runs.rows import Worthless
 from xsft.runs.rules import log_rules
-from xsft.runs.worth import Worthless
 from xsft.workers.row_shape import RowProblem
 
 _ID = re.compile(r"\.(problem_)?id\b")
@@ -31,7 +31,7 @@ NOT_DECIDING = {
     "xsft/checks/rows.py": sorted(LATE_IDS),  # those that an answer may still bring
     "xsft/data/refusals.py": ["FIXES", *sorted(get_args(RowProblem))],  # the words of each fix
     "xsft/runs/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
-    "xsft/runs/worth.py": ["Worthless"],  # the predicate of these reasons, where they are defined
+    "xsft/runs/rows.py": ["Worthless"],  # the predicate of these reasons, where they are defined
 }
 """Module -> ids that it lists, to read what a user wrote or to find words."""
 

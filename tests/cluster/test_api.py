@@ -13,8 +13,10 @@ from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.answer import Answer
 from tests.faults.server import Front, served
 from xsft.base.errors import Unreachable
+from xsft.base.moments import seconds_between
 from xsft.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.cluster.cluster import connect
+from xsft.cluster.pod_fields import POD, PodObject
 from xsft.cluster.resources import PODS
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER, Deadline
@@ -35,6 +37,13 @@ ONE, OTHER = ({"metadata": {"name": name}} for name in ("one", "other"))
 LIST = (200, {"items": [ONE, OTHER]})
 
 
+NOON = "2026-11-21T12:00:00Z"
+
+
+def _pods(api: Api) -> tuple[PodObject, ...]:
+    return api.listed(PODS, POD, namespace="team", query={"limit": "5"}).objects
+
+
 @pytest.mark.parametrize(
     ("ask", "path", "found"),
     [
@@ -46,7 +55,7 @@ LIST = (200, {"items": [ONE, OTHER]})
             (ONE, OTHER),
         ),
         (
-            lambda api: api.reduced(PODS, lambda one: one["metadata"]["name"], namespace="team", query={"limit": "5"}),
+            lambda api: tuple(pod.metadata.name for pod in _pods(api)),
             "/api/v1/namespaces/team/pods?limit=5",
             ("one", "other"),
         ),
@@ -96,6 +105,8 @@ def test_a_response_tells_the_clock_skew(cluster_api: ClusterApi) -> None:
         cluster_api.server.skew_s = days * 86_400.0
         cluster.list_jobsets(namespace=cluster_api.namespace)
         assert abs(http.ahead_s - days * 86_400.0) < 30
+        there = cluster.time_there(NOON)
+        assert abs((seconds_between(NOON, there) or 0) - days * 86_400.0) < 30
 
 
 @pytest.mark.parametrize("code", [302, 403, 404])

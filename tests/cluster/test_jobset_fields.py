@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from json import dumps as json_text
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.base.lenient import count, integer, mapping, rows, text, texts, whole
-from xsft.cluster.jobset_fields import jobset_of, trains
+from xsft.cluster.answers import read_objects
+from xsft.cluster.evidence import EVENT
+from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, parse_jobset
+from xsft.cluster.objects import typed
 from xsft.cluster.observation import Condition, ReplicatedJob
-from xsft.cluster.pod_fields import pod_of
-from xsft.cluster.queue_fields import owned, waiting_of
+from xsft.cluster.pod_fields import POD
+from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD
 from xsft.spec.loader import load_yaml
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -27,7 +31,8 @@ WORDS = """
     xsft.dev/run xsft.dev/steps xsft.dev/mode jobset.sigs.k8s.io/job-index batch.kubernetes.io/job-completion-index
 """
 KEYS = st.sampled_from(WORDS.split())
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["mcjax", "1"])
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+LEAVES = st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=8) | st.sampled_from(["mcjax", "1"])
 JSON = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=4),
@@ -57,7 +62,7 @@ def test_a_jobset_with_a_copied_label_is_no_attempt(jobset: str, run_name: str, 
     made = manifest("deepseek_ultrachat")
     made["metadata"]["labels"]["xsft.dev/run"] = "one"
     made["metadata"]["name"] = jobset
-    seen = jobset_of(made)
+    seen = parse_jobset(made)
     assert (seen.run_name, seen.ours) == (run_name, ours)
 
 
@@ -65,7 +70,7 @@ def test_a_jobset_with_a_copied_label_is_no_attempt(jobset: str, run_name: str, 
 def test_a_jobset_of_xsft_is_read_back(name: str, mode: str) -> None:
     made = manifest(name)
     made["metadata"] |= {"uid": "u-1", "creationTimestamp": "2026-11-21T10:00:00Z"}
-    seen = jobset_of(made)
+    seen = parse_jobset(made)
     run = made["metadata"]["labels"]["xsft.dev/run"]
     assert (seen.name, seen.run_name, seen.namespace, seen.uid) == (run, run, "default", "u-1")
     assert (seen.ours, seen.mode, seen.tpu, seen.num_slices) == (True, mode, "v6e-256", 2)
@@ -78,13 +83,13 @@ def test_a_jobset_of_xsft_is_read_back(name: str, mode: str) -> None:
 def test_steps_of_an_edited_annotation_are_not_read() -> None:
     made = manifest("qwen3_gsm8k")
     made["metadata"]["annotations"]["xsft.dev/steps"] = "5"
-    assert jobset_of(made).steps == 500
+    assert parse_jobset(made).steps == 500
 
 
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
 def test_a_jobset_of_plain_xpk_is_read(name: str, mode: str) -> None:
-    seen = jobset_of(plain(name))
-    assert trains(plain(name))
+    seen = parse_jobset(plain(name))
+    assert typed(plain(name), JOBSET).trains
     assert (seen.ours, seen.run_name, seen.spec_digest) == (False, seen.name, None)
     assert (seen.mode, seen.tpu, seen.num_slices) == (mode, "v6e-256", 2)
     assert (seen.steps, seen.output) == (1000, "gs://my-bucket/runs")
@@ -108,7 +113,7 @@ def test_steps_are_read_from_a_command_that_names_them_once(command: str, steps:
     bare = plain("deepseek_ultrachat_mcjax")
     container = bare["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["command"] = ["bash", "-c", command]
-    assert jobset_of(bare).steps == steps
+    assert parse_jobset(bare).steps == steps
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_the_tpu_is_derived_from_the_node_selector(accelerator: str, topology: s
         "cloud.google.com/gke-tpu-accelerator": accelerator,
         "cloud.google.com/gke-tpu-topology": topology,
     }
-    assert jobset_of(bare).tpu == tpu
+    assert parse_jobset(bare).tpu == tpu
 
 
 def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
@@ -144,7 +149,7 @@ def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
             {"name": "pathways-head", "ready": 0, "active": 0, "succeeded": 0, "failed": 1, "suspended": 0},
         ],
     }
-    seen = jobset_of(made)
+    seen = parse_jobset(made)
     assert seen.jobs == (
         ReplicatedJob(name="pathways-head", replicas=1, failed=1),
         ReplicatedJob(name="worker", replicas=2, ready=1, active=2),
@@ -155,23 +160,23 @@ def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
 
 def test_jobsets_that_train_nothing_are_distinguished() -> None:
     other = {"metadata": {"name": "web"}, "spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {}}}]}}
-    assert not trains(other)
-    assert jobset_of(other).mode is None
+    assert not typed(other, JOBSET).trains
+    assert parse_jobset(other).mode is None
     selector = {"nodeSelector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice"}}
     by_hand = copy.deepcopy(other)
     by_hand["spec"]["replicatedJobs"][0]["template"]["spec"] = {"template": {"spec": selector}}  # type: ignore[index]
-    assert trains(by_hand)
+    assert typed(by_hand, JOBSET).trains
 
 
 @given(OBJECTS)
-def test_reading_a_jobset_never_raises_on_any_json(json: dict[str, Any]) -> None:
-    seen = jobset_of(json)
-    assert isinstance(seen.name, str)
-    assert seen.restarts >= 0
-    assert isinstance(trains(json), bool)
-    assert pod_of(json).slice_index >= 0
-    assert owned(json).workload.evictions >= 0
-    assert waiting_of(json).position >= 0
+def test_an_object_of_any_shape_costs_no_other(json: dict[str, Any]) -> None:
+    named = {"metadata": {"name": "odd"}, **{key: value for key, value in json.items() if key != "metadata"}}
+    content = json_text({"items": [named, {"metadata": {"name": "good"}}]}, allow_nan=False).encode()
+    for kind in (JOBSET, DEPLOYMENT, POD, WORKLOAD, PENDING_WORKLOAD, EVENT):
+        listed = read_objects(content, kind=kind)
+        assert [one.metadata.name for one in listed.objects][-1] == "good"
+        assert len(listed.objects) + len(listed.bad) == 2
+        assert all(one.name == "odd" and one.why for one in listed.bad)
 
 
 @given(JSON)
@@ -189,5 +194,5 @@ def _nested(value: Any) -> bool:
 
 
 def test_the_effect_of_a_restart_on_the_data_is_read() -> None:
-    assert jobset_of(manifest("deepseek_ultrachat")).data_on_restart == "reshuffle"
-    assert jobset_of(plain("deepseek_ultrachat")).data_on_restart is None
+    assert parse_jobset(manifest("deepseek_ultrachat")).data_on_restart == "reshuffle"
+    assert parse_jobset(plain("deepseek_ultrachat")).data_on_restart is None

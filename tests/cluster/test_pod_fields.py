@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.kuberules import selected
 from xsft.cluster.observation import Condition, Container, ReplicatedJob, RunObject
-from xsft.cluster.pod_fields import first_hosts_selector, pod_of, pods_selector, prints_steps, trainer_container
+from xsft.cluster.pod_fields import first_hosts_selector, parse_pod, pods_selector, prints_steps, trainer_container
 from xsft.records.labels import FIRST_HOSTS
 
 
@@ -34,7 +34,7 @@ def made(mode: str | None, *jobs: str) -> RunObject:
 def test_a_failed_image_pull_of_a_pod_is_read() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}}
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-21T10:00:00Z"}
-    seen = pod_of(
+    seen = parse_pod(
         pod(
             index=1,
             host=5,
@@ -53,7 +53,7 @@ def test_a_failed_image_pull_of_a_pod_is_read() -> None:
 
 def test_the_end_of_a_container_is_read() -> None:
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "m", "finishedAt": "f"}}
-    (container,) = pod_of(pod(containerStatuses=[{"name": "jax-tpu", "state": ended}])).containers
+    (container,) = parse_pod(pod(containerStatuses=[{"name": "jax-tpu", "state": ended}])).containers
     assert container == Container(
         name="jax-tpu", state="terminated", reason="OOMKilled", message="m", exit_code=137, finished_at="f"
     )
@@ -62,7 +62,7 @@ def test_the_end_of_a_container_is_read() -> None:
 def test_the_memory_limit_of_a_container_is_read() -> None:
     rows = [{"name": name, "state": {"running": {}}} for name in ("jax-tpu", "other")]
     limited = {"containers": [{"name": "jax-tpu", "resources": {"limits": {"memory": "12Gi"}}}, {"name": "other"}]}
-    seen = pod_of({**pod(containerStatuses=rows), "spec": limited})
+    seen = parse_pod({**pod(containerStatuses=rows), "spec": limited})
     assert [one.memory for one in seen.containers] == ["12Gi", ""]
 
 
@@ -70,11 +70,11 @@ def test_the_earlier_end_of_a_container_is_kept() -> None:
     before = {"terminated": {"exitCode": 1, "reason": "Error", "message": "why"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     row = {"name": "pathways-worker", "restartCount": 4, "state": waiting, "lastState": before}
-    (container,) = pod_of(pod(containerStatuses=[row])).containers
+    (container,) = parse_pod(pod(containerStatuses=[row])).containers
     assert (container.state, container.reason, container.restarts) == ("waiting", "CrashLoopBackOff", 4)
     assert container.last is not None
     assert (container.last.exit_code, container.last.message, container.last.last) == (1, "why", None)
-    (fresh,) = pod_of(pod(containerStatuses=[{**row, "lastState": {}}])).containers
+    (fresh,) = parse_pod(pod(containerStatuses=[{**row, "lastState": {}}])).containers
     assert fresh.last is None
 
 
@@ -89,7 +89,7 @@ def test_the_earlier_end_of_a_container_is_kept() -> None:
 )
 def test_exactly_one_pod_of_a_run_prints_steps(jobset: RunObject, printer: dict[str, Any]) -> None:
     others = [pod(job=job.name, index=index, host=host) for job in jobset.jobs for index in (0, 1) for host in (0, 1)]
-    printing = [one for one in others if prints_steps(pod_of(one), jobset)]
+    printing = [one for one in others if prints_steps(parse_pod(one), jobset)]
     assert printing == [printer]
     assert selected(printer, first_hosts_selector(["w", "x"]))
     assert not selected(printer, first_hosts_selector(["x"]))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsft.cluster.queue_fields import owned, queues_of, waiting_of, waits, with_positions, workload_of
+from xsft.cluster.objects import typed
+from xsft.cluster.observation import KueueWorkload
+from xsft.cluster.queue_fields import PENDING_WORKLOAD, parse_workload, queues_of, waits, with_positions
+
+
+def parsed(json: dict[str, Any]) -> KueueWorkload:
+    found = parse_workload(json)
+    assert found is not None
+    return found
 
 
 def workload(name: str = "jobset-w-1a2b3", queue: str = "q", **conditions: str) -> dict[str, Any]:
@@ -16,20 +24,22 @@ def workload(name: str = "jobset-w-1a2b3", queue: str = "q", **conditions: str) 
 
 
 def test_an_admitted_workload_holds_quota() -> None:
-    seen = owned(workload(QuotaReserved="True", Admitted="True"))
-    assert (seen.owner, seen.workload.name, seen.workload.queue) == ("u-1", "jobset-w-1a2b3", "q")
-    assert (seen.workload.cluster_queue, seen.workload.priority) == ("cluster-queue", -5)
-    assert not waits(seen.workload)
+    json = workload(QuotaReserved="True", Admitted="True")
+    json["status"]["admission"]["podSetAssignments"] = [{"resourceUsage": {"google.com/tpu": "512", "cpu": "8"}}] * 2
+    seen = parsed(json)
+    assert (seen.owner_uid, seen.jobset, seen.name, seen.queue) == ("u-1", "w", "jobset-w-1a2b3", "q")
+    assert (seen.cluster_queue, seen.priority, seen.holds) == ("cluster-queue", -5, "1024 google.com/tpu")
+    assert not waits(seen)
 
 
 def test_a_finished_workload_holds_no_quota() -> None:
-    assert workload_of(workload(QuotaReserved="True", Finished="True")).cluster_queue is None
+    assert parsed(workload(QuotaReserved="True", Finished="True")).cluster_queue is None
 
 
 def test_a_preempted_workload_waits_again_and_counts_preemptions() -> None:
     json = workload(QuotaReserved="False", Evicted="True")
     json["status"]["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": 2}, {"count": 1}]}
-    seen = workload_of(json)
+    seen = parsed(json)
     assert waits(seen)
     assert seen.evictions == 3
 
@@ -37,12 +47,12 @@ def test_a_preempted_workload_waits_again_and_counts_preemptions() -> None:
 def test_a_deactivated_workload_does_not_wait() -> None:
     json = workload(QuotaReserved="False")
     json["spec"]["active"] = False
-    assert not waits(workload_of(json))
+    assert not waits(parsed(json))
 
 
 def test_the_fullest_queue_comes_first() -> None:
-    pending = [workload_of(workload(queue=queue)) for queue in ("a", "b", "b", "c")]
-    assert queues_of([*pending, workload_of(workload(queue="d", QuotaReserved="True"))]) == ("b", "a", "c")
+    pending = [parsed(workload(queue=queue)) for queue in ("a", "b", "b", "c")]
+    assert queues_of([*pending, parsed(workload(queue="d", QuotaReserved="True"))]) == ("b", "a", "c")
 
 
 def test_queue_positions_are_those_of_kueue() -> None:
@@ -57,7 +67,9 @@ def test_queue_positions_are_those_of_kueue() -> None:
         "positionInClusterQueue": 4,
         "positionInLocalQueue": 2,
     }
-    seen = waiting_of(item)
-    assert (seen.jobset, seen.queue, seen.priority, seen.position) == ("w", "q", 500, 2)
-    assert with_positions(workload_of(workload()), {"jobset-w-1a2b3": 2}).position == 2
-    assert with_positions(workload_of(workload()), {"another": 2}).position is None
+    seen = typed(item, PENDING_WORKLOAD)
+    assert (seen.local_queue_name, seen.priority, seen.position_in_local_queue) == ("q", 500, 2)
+    assert seen.metadata.jobset_owner is not None
+    assert seen.metadata.jobset_owner.name == "w"
+    assert with_positions(parsed(workload()), {"jobset-w-1a2b3": 2}).position == 2
+    assert with_positions(parsed(workload()), {"another": 2}).position is None

@@ -37,7 +37,7 @@ def test_every_request_succeeds_with_the_listed_rights(cluster_api: ClusterApi) 
     for body in (served.manifest, *served.dependents):
         assert isinstance(cluster.servers.create(body), CreatedObject)
         assert cluster.servers.get(body)
-    (seen,) = cluster.reads.servers(namespace=cluster_api.namespace)
+    (seen,) = cluster.reads.servers(namespace=cluster_api.namespace).objects
     assert cluster.servers.delete(name=seen.name, namespace=seen.namespace, uid=seen.uid) == "deleted"
 
 

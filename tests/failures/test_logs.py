@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.seen import NOW, pod, pods, terminated
+from tests.runs.seen import pod, pods, terminated
 from tests.runs.test_causes import failing
 from tests.tools.failure_logs import CASES
 from xsft.cluster.evidence import Evidence, Log
@@ -37,7 +37,7 @@ def test_a_kept_log_has_one_direct_cause(file: Path) -> None:
         said=diagnose(LINES[file]),
     )
     seen = failing("FailJobSetFailurePolicyAction", pods=pods((failed,)))
-    found = explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), logs=(log,)), now=NOW)
+    found = explain_state(Evidence(seen=seen, status=classify(seen), logs=(log,)))
     causes = (found.cause, *found.others)
     assert [cause.id for cause in causes if cause.basis == "direct"] == [file.parent.name]
 

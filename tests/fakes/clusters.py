@@ -26,11 +26,10 @@ from tests.faults.world import World
 from xsft.cluster.access import AccessSources
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster, connect
-from xsft.cluster.lists import NamespaceLists, ask_lists
 from xsft.cluster.sources import RunSource
 from xsft.machine.parallel import start
 from xsft.records.run_cluster import ClusterAddress
-from xsft.runs.read_runs import PendingLists
+from xsft.runs.read_runs import SourceCall
 
 T = TypeVar("T")
 
@@ -114,17 +113,10 @@ class ClusterApi:
         self.kubeconfig.write_text(yaml.safe_dump(config))
 
 
-def pending_lists(
-    connect: Callable[[], Cluster], *, name: str = "stand-in", namespace: str = "default"
-) -> PendingLists:
-    """Request the lists of a namespace of that cluster."""
-
-    def both() -> tuple[Cluster, NamespaceLists]:
-        cluster = connect()
-        return cluster, ask_lists(cluster, namespace=namespace)
-
+def source_call(connect: Callable[[], Cluster], *, name: str = "stand-in", namespace: str = "default") -> SourceCall:
+    """Connect to that cluster, to read a namespace."""
     source = RunSource(name=name, where=ClusterAddress(context=name), namespace=namespace)
-    return PendingLists(source=source, lists=start(both))
+    return SourceCall(source=source, cluster=start(connect))
 
 
 def _given(part: T | None, what: str) -> T:

@@ -23,7 +23,6 @@ PROMISED = {
         (CREATE, "test_a_response_lost_after_the_create_is_found_created"),
         (EVERY, "test_a_fault_after_any_request_was_served_leaves_at_most_one_run"),
         (SILENT, "test_status_answers_soon_and_shows_the_last_state_of_silent_clusters"),
-        (SILENT, "test_status_waits_for_a_slow_cluster"),
     ),
     "429 with Retry-After": (
         (CREATE, "test_a_busy_server_is_retried_after_its_retry_after"),

@@ -46,12 +46,15 @@ VERBS: dict[str, tuple[tuple[str, ...], set[int]]] = {
 """Command lines, and their exit statuses."""
 CANCEL = ("cancel", RUN, "--yes")
 READABLE = {
+    "a-list-as-labels",
+    "a-list-as-spec",
     "a-huge-number",
     "a-screen-in-a-name",
     "a-wrong-date",
     "items-null",
     "negative-length",
     "no-number-as-length",
+    "numbers-as-labels",
     "null-everywhere",
     "odd-parts",
     "the-other-parts",

@@ -1,6 +1,4 @@
-"""A cluster that accepts connections and never answers delays the answer of no other, and its runs are not lost; a slow
-cluster is waited for.
-"""
+"""A cluster that accepts connections and never answers delays the answer of no other, and its runs are not lost."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ import yaml
 from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.faults.transports import HALF, listening
-from xsft.runs import patience as observe_patience
-from xsft.runs.list_runs import LATE_S
-from xsft.runs.patience import ALONE_S, SEVERAL_S
+from xsft.runs import read_runs
+from xsft.runs.read_namespace import LATE_S
+from xsft.runs.read_runs import ALONE_S, SEVERAL_S
 from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.loopback
@@ -117,7 +115,7 @@ def test_a_list_of_workloads_that_hangs_is_unread_and_its_jobsets_are_shown(
 def test_status_waits_longer_for_a_cluster_alone_and_then_exits_5(
     places: Places, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe_patience, "ALONE_S", 2.0)
+    monkeypatch.setattr(read_runs, "ALONE_S", 2.0)
     with listening(first=b"", closes=False) as port:
         places(lab=f"http://127.0.0.1:{port}")
         status, rows, problems, passed = look("--place", "lab")
@@ -133,7 +131,7 @@ def test_a_terminal_shows_which_cluster_is_waited_for(
     import os
     import pty
 
-    monkeypatch.setattr(observe_patience, "SEVERAL_S", 2.5 * observe_patience.SAY_AFTER_S)
+    monkeypatch.setattr(read_runs, "SEVERAL_S", 2.5 * read_runs.SAY_AFTER_S)
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
     heard: list[bytes] = []

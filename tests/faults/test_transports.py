@@ -106,7 +106,7 @@ def ask(
     monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("xsft.runs.read_all.PATIENCE", PATIENT)
+    monkeypatch.setattr("xsft.runs.read_all.FOR_READS", PATIENT)
     monkeypatch.setattr(ClusterApi, "patience", PATIENT)
     monkeypatch.setattr("xsft.runs.waiting.GRACE_S", BOUND_S)  # its one look is to find out what is broken
 
@@ -149,7 +149,7 @@ def test_verbs_explain_each_transport_failure_that_sends_no_request(
 def says_it(transport: str, cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = 3 if transport == MISSING else 5
     if transport in SILENT:
-        monkeypatch.setattr("xsft.runs.read_all.PATIENCE", SILENCE)
+        monkeypatch.setattr("xsft.runs.read_all.FOR_READS", SILENCE)
         monkeypatch.setattr(ClusterApi, "patience", SILENCE)
     if transport == HANGS:
         monkeypatch.setattr("xsft.cluster.login.LOGIN_TIMEOUT_S", 0.5)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.observations import NOW
 from tests.observations import said as said_of
 from tests.replacing import replace
 from tests.runs.test_explain import FAILED, pod
@@ -85,7 +84,6 @@ def submit(
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
     after = WaitOptions(
         look=played.look,
-        now=lambda: NOW,
         patience=WaitLimits(timeout_s=timeout_s, poll_s=10),
         clock=clock,
         say=(played.lines if said is None else said).append,

@@ -19,7 +19,7 @@ from xsft.base import targets
 from xsft.base.errors import SpecError, UsageError
 from xsft.base.names import ModeName, jobset_limit
 from xsft.base.problems import errors_in
-from xsft.cluster.jobset_fields import jobset_of, server_of
+from xsft.cluster.jobset_fields import parse_jobset, parse_server
 from xsft.cluster.observation import Status
 from xsft.launch import submit
 from xsft.launch.recording import gather_provenance
@@ -29,7 +29,7 @@ from xsft.planning import api
 from xsft.planning.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.planning.steps import Plan
 from xsft.records.labels import TARGET_LABEL
-from xsft.runs.lastknown_line import LastKnown
+from xsft.runs.lastknown import LastKnown
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import DEFAULT_PRIORITY, WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -115,7 +115,7 @@ def test_status_reads_the_launcher_from_the_jobset(target: str) -> None:
     training = load_yaml((ROOT / "tests/golden/qwen3_gsm8k.manifest.yaml").read_text(encoding="utf-8"))
     if target == SECOND:
         training = plan(spec("mcjax", target=SECOND)).manifest
-    held = jobset_of(training)
+    held = parse_jobset(training)
     assert held.target == target
     known = LastKnown(jobset=held, observed_at="2026-11-21T12:00:00Z", status=Status(state="unknown"))
     assert known.observation("c", unread=()).target == target
@@ -128,14 +128,14 @@ def test_status_reads_the_launcher_from_the_jobset_of_a_cpu_or_slice_job(make: C
     assert isinstance(rendering, ReadyRendering)
     made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
     assert made.manifest is not None
-    assert jobset_of(made.manifest).target == SECOND
+    assert parse_jobset(made.manifest).target == SECOND
 
 
 @pytest.mark.parametrize(("target", "label"), [("xpk", {}), (SECOND, {TARGET_LABEL: SECOND})])
 def test_status_reads_the_launcher_from_the_server(target: str, label: dict[str, str]) -> None:
     """xpk's servers are without the label, as its JobSets are: their manifests did not change."""
     made, run = server(changes={"target": target}), run_with(changes={"target": target})
-    assert server_of(made.manifest).target == target
+    assert parse_server(made.manifest).target == target
     labels = made.manifest["metadata"]["labels"]
     assert {key: labels[key] for key in labels if key == TARGET_LABEL} == label
     rows = [row for row in audit_server(made, run) if row.field == "target"]
@@ -161,7 +161,7 @@ def test_a_new_tpu_generation_needs_only_its_section_of_the_catalogue(new_genera
     assert made.ok, errors_in(made.problems)
     assert {row.outcome for row in made.audit} == {"landed", "patched"}
     assert (made.run.chips, made.run.num_slices, made.time is not None) == (32, 2, True)
-    held = jobset_of(made.manifest or {})
+    held = parse_jobset(made.manifest or {})
     assert (held.tpu, held.num_slices, held.mode) == ("v7x-lite-16", 2, mode)
     wrong = on_new_slices(mode, generation=new_generation, parallelism={"ici": {"fsdp": 3}})
     assert ("mesh-ici-product", "parallelism.ici") in _ids(wrong)

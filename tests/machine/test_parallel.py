@@ -8,7 +8,7 @@ import pytest
 
 from tests.until import until
 from xsft.base.errors import Unreachable
-from xsft.machine.parallel import Questions, SoftDeadline, all_answers, answers, call_within, start
+from xsft.machine.parallel import Questions, all_answers, answers, call_within, start
 
 
 def test_within_returns_the_result_or_raises_the_error() -> None:
@@ -61,15 +61,6 @@ def test_a_result_that_is_late_is_unreachable() -> None:
     with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
         start(never.wait).result(0.1)
     never.set()
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_a_hurry_runs_only_the_first_looks_after_its_deadline(threads: int) -> None:
-    looks = [lambda i=i: i for i in range(20)]  # type: ignore[misc]
-    late = SoftDeadline(first=7, until=time.monotonic() - 1)
-    assert answers(looks, threads=threads, timeout_s=30, hurry=late) == [*range(7), *[None] * 13]
-    early = SoftDeadline(first=0, until=time.monotonic() + 60)
-    assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))
 
 
 @pytest.mark.loopback

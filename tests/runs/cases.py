@@ -1126,6 +1126,11 @@ GONE: tuple[Case, ...] = (
         ),
         ("unknown", "unreachable"),
     ),
+    (
+        "a JobSet of another shape",
+        observation(jobset=None, record=None, progress=None, unread=unread("object")),
+        ("unknown", "object-not-read"),
+    ),
     ("gone, cancelled", absent("cancelled"), ("cancelled", "")),
     ("gone, cancelled after its last step", absent("cancelled", progress=SAVED), ("cancelled", "")),
     ("gone, not created", absent("not-created"), ("failed", "not-created")),

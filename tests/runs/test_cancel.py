@@ -73,8 +73,8 @@ class Told:
         return cancel_run(name, runs=self, agree=lambda _about: None)
 
 
-def state(seen: Observation, *, now: str) -> Status:
-    return Status(state="unknown") if seen.unread else judged(seen, now=now)
+def state(seen: Observation) -> Status:
+    return Status(state="unknown") if seen.unread else judged(seen)
 
 
 STORY = (

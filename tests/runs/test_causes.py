@@ -63,7 +63,7 @@ RULES = tuple(rule for group in groups() for rule in group)
 
 
 def why(seen: Observation, **more: Any) -> Explanation:
-    return explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), **more), now=NOW)
+    return explain_state(Evidence(seen=seen, status=classify(seen), **more))
 
 
 def ask(seen: Observation, **more: Any) -> Callable[[], Explanation]:
@@ -774,7 +774,7 @@ def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
 
 def test_messages_of_rules_name_only_known_values() -> None:
     """A name in a message is one of `words`, of the pattern, or of the clue; each clue gives its names always."""
-    given = words(Evidence(seen=observation(), status=classify(observation(), now=NOW)), now=NOW).keys()
+    given = words(Evidence(seen=observation(), status=classify(observation()))).keys()
     of_clues = {
         "by",
         "count",
@@ -913,7 +913,7 @@ def test_a_failure_that_only_pods_show_is_kept() -> None:
         evidence = Evidence(
             seen=replace(seen, pods=pods(its_pods)), status=Status(state="starting", reason="pods-not-ready")
         )
-        found = found_of(evidence, explain_state(evidence, now=NOW).cause)
+        found = found_of(evidence, explain_state(evidence).cause)
         assert (
             found.endswith(
                 "[slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22), seen at 2026-11-21T12:00:00Z]"
@@ -922,9 +922,7 @@ def test_a_failure_that_only_pods_show_is_kept() -> None:
         )
         assert found.startswith("The container jax-tpu was killed") == kept
     old = Evidence(seen=again(killed_before()), status=Status(state="starting", reason="pods-pending"))
-    assert found_of(old, explain_state(old, now=NOW).cause) == "", (
-        "it was restarted already, and this would be of the next"
-    )
+    assert found_of(old, explain_state(old).cause) == "", "it was restarted already, and this would be of the next"
 
 
 def test_the_cause_of_a_blocked_start_precedes_the_cause_of_the_restart() -> None:
@@ -1056,7 +1054,7 @@ def test_a_process_that_ended_explains_a_stall() -> None:
 
 
 def test_the_cause_of_unreachable_gives_the_time_of_the_last_known_state() -> None:
-    seen = absent("created", unread=unread("jobsets"), last_known=classify(observation(), now=NOW))
+    seen = absent("created", unread=unread("jobsets"), last_known=classify(observation()))
     found = why(replace(seen, observed_at="2026-11-21T09:00:00Z"))
     assert (found.state, found.cause.id) == ("training", "unreachable")
     assert "2026-11-21T09:00:00Z" in found.cause.message
@@ -1120,10 +1118,8 @@ def test_every_evidence_has_a_cause(
     seen = replace(
         seen, pods=(*(seen.pods or ()), pod(containers=more)), unread=(*seen.unread, Unread(what="log", why="{}"))
     )
-    evidence = Evidence(
-        seen=seen, status=status or classify(seen, now=now), cluster_queue=cluster_queue, **given_evidence
-    )
-    found = explain_state(evidence, now=now)
+    evidence = Evidence(seen=seen, status=status or classify(seen), cluster_queue=cluster_queue, **given_evidence)
+    found = explain_state(evidence)
     assert isinstance(found.cause, Cause)
     assert (found.state, found.reason) == (evidence.status.state, evidence.status.reason)
 

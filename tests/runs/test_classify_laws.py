@@ -29,25 +29,25 @@ from xsft.base.state_names import STATES
 from xsft.cluster.observation import Observation, RunObject, Status
 from xsft.runs.classify import classify
 from xsft.runs.reasons import BY_SLUG, REASONS
-from xsft.runs.worth import Worthless, worthless
+from xsft.runs.rows import Worthless, worthless
 from xsft.trainer.progress import Progress
 
 
 @given(seen=observations, now=times)
 def test_every_observation_has_one_state_and_a_reason_that_is_explained(seen: Observation, now: str) -> None:
-    status = classify(seen, now=now)
+    status = classify(seen)
     assert status.state in STATES
     assert status is seen.last_known or status.reason == "" or status.state in BY_SLUG[status.reason].states
 
 
 def no_message_decides(seen: Observation) -> None:
     seen = replace(seen, last_known=None)
-    assert classify(with_other_messages(seen), now=NOW) == classify(seen, now=NOW)
+    assert classify(with_other_messages(seen)) == classify(seen)
 
 
 def test_no_message_of_a_real_cluster_decides() -> None:
     for name, seen, _ in CASES:
-        assert classify(with_other_messages(seen), now=NOW) == classify(seen, now=NOW), name
+        assert classify(with_other_messages(seen)) == classify(seen), name
 
 
 @given(
@@ -63,9 +63,7 @@ def test_a_terminal_jobset_stays_ended(
 ) -> None:
     """Whatever its pods, its Workload and its trainer say; only how it ended may hang on the steps."""
     ended = replace(before, terminal=terminal, steps=4)
-    status = classify(
-        observation(jobset=ended, workload=workload, pods=seen, progress=said, unread=more, steps=4), now=NOW
-    )
+    status = classify(observation(jobset=ended, workload=workload, pods=seen, progress=said, unread=more, steps=4))
     doomed = said is not None and (said.aborted is not None or worthless(said, asked=4))
     whole = said is not None and (said.saved_step or 0) >= 4  # a failure after the last save loses nothing
     if doomed:
@@ -80,7 +78,7 @@ def test_a_terminal_jobset_stays_ended(
 def no_run_succeeds_whose_steps_taught_nothing(seen: Observation) -> None:
     """Whatever its exit status, its checkpoints and its record say."""
     taught_nothing = replace(seen, last_known=None, progress=progress(no_target_steps=3))
-    assert classify(taught_nothing, now=NOW).state != "succeeded"
+    assert classify(taught_nothing).state != "succeeded"
 
 
 def test_reasons_of_worthless_runs_are_reasons_of_failed_runs() -> None:
@@ -93,7 +91,7 @@ def test_unread_sources_never_make_a_run_failed(seen: Observation, names: set[st
     last checkpoint was saved: without that, the JobSet's word is the last.
     """
     seen = replace(seen, last_known=None, target="xpk", jobset=seen.jobset or jobset(), unread=())
-    whole = classify(seen, now=NOW)
+    whole = classify(seen)
     kinds = {"jobset": "jobsets", "workload": "workloads", "pods": "pods", "progress": "log"}
     less = replace(
         seen,
@@ -103,17 +101,17 @@ def test_unread_sources_never_make_a_run_failed(seen: Observation, names: set[st
         progress=None if "progress" in names else seen.progress,
         unread=not_read(*(kinds[name] for name in sorted(names))),
     )
-    assert whole.state == "failed" or whole.reason == "after-last-step" or classify(less, now=NOW).state != "failed"
+    assert whole.state == "failed" or whole.reason == "after-last-step" or classify(less).state != "failed"
 
 
 def what_is_only_shown_decides_nothing(seen: Observation) -> None:
     other = replace(seen, was=None if seen.was else jobset(), output=None if seen.output else "/a", found="x")
-    assert classify(other, now=NOW) == classify(seen, now=NOW)
+    assert classify(other) == classify(seen)
 
 
 def how_it_was_before_a_restart_decides_no_state(seen: Observation) -> None:
     """Nor anything of a run that was not restarted."""
-    told, untold = classify(seen, now=NOW), classify(replace(seen, before=None), now=NOW)
+    told, untold = classify(seen), classify(replace(seen, before=None))
     assert told.state == untold.state
     if told != untold:
         assert seen.jobset is not None
@@ -126,21 +124,21 @@ def test_an_old_restart_does_not_explain_missing_pods(seen: Observation, held: R
     """Of a restart whose time is unknown, it cannot be said that it was lately."""
     old = replace(held, restarts=restarts, created_at="2026-11-21T10:00:00Z", jobs=slices(active=2))
     late = replace(seen, target="xpk", unread=(), jobset=old, pods=None, before=None, observed_at=NOW)
-    assert classify(late, now=NOW).reason != "restarted"
+    assert classify(late).reason != "restarted"
 
 
 def an_unreachable_cluster_never_fails_a_run(seen: Observation) -> None:
     away = replace(seen, target="xpk", jobset=None, unread=not_read("jobsets"))
-    status = classify(away, now=NOW)
+    status = classify(away)
     assert status is seen.last_known if seen.last_known else status.state != "failed"
 
 
 @given(known=statuses)
 def test_the_last_known_state_is_returned_unchanged(known: Status) -> None:
     away = absent("created", unread=not_read("jobsets"), last_known=known)
-    once = classify(away, now=NOW)
+    once = classify(away)
     assert once is known
-    assert classify(replace(away, last_known=once), now="2027-01-01T00:00:00Z") is known
+    assert classify(replace(away, last_known=once)) is known
 
 
 @given(seen=observations, data=st.data())
@@ -158,7 +156,7 @@ def test_the_order_of_conditions_jobs_and_pods_does_not_change_the_state(
         pods=None if seen.pods is None else shuffled(seen.pods),
         unread=shuffled(seen.unread),
     )
-    assert classify(other, now=NOW) == classify(seen, now=NOW)
+    assert classify(other) == classify(seen)
 
 
 @given(
@@ -176,18 +174,18 @@ def test_a_run_short_of_its_last_step_never_succeeds(step: int, saved: int | Non
         jobset=replace(case.jobset, conditions=more, jobs=jobs),
         progress=replace(case.progress, step=step, saved_step=saved),
     )
-    assert classify(short, now=NOW).state in {"failed", "unknown"}
+    assert classify(short).state in {"failed", "unknown"}
 
 
 def no_false_condition_counts(seen: Observation) -> None:
     """Kueue keeps conditions and turns them False: a False one is as good as none, but for QuotaReserved's reason."""
     if seen.jobset:
         kept = tuple(c for c in seen.jobset.conditions if c.status == "True")
-        assert classify(replace(seen, jobset=replace(seen.jobset, conditions=kept)), now=NOW) == classify(seen, now=NOW)
+        assert classify(replace(seen, jobset=replace(seen.jobset, conditions=kept))) == classify(seen)
     if seen.workload:
         kept = tuple(c for c in seen.workload.conditions if c.status == "True" or c.type == "QuotaReserved")
         less = replace(seen, workload=replace(seen.workload, conditions=kept))
-        assert classify(less, now=NOW) == classify(seen, now=NOW)
+        assert classify(less) == classify(seen)
 
 
 LAWS = (
@@ -210,5 +208,5 @@ def test_every_observation_satisfies_the_laws(seen: Observation) -> None:
 
 def test_every_reason_that_is_explained_is_given_by_a_stage() -> None:
     seen = [case[1] for case in (*CASES, *LOCAL)]
-    given_by = {(status.state, status.reason) for one in seen if (status := classify(one, now=NOW)).reason}
+    given_by = {(status.state, status.reason) for one in seen if (status := classify(one)).reason}
     assert {(state, reason.slug) for reason in REASONS for state in reason.states} == given_by

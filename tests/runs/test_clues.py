@@ -39,7 +39,7 @@ from xsft.runs.failing import place
 
 def evidence(seen: Observation | None = None, **more: Any) -> Evidence:
     seen = seen or observation()
-    return Evidence(seen=seen, status=more.pop("status", None) or classify(seen, now=NOW), **more)
+    return Evidence(seen=seen, status=more.pop("status", None) or classify(seen), **more)
 
 
 def texts(clues: Iterable[Clue]) -> list[str]:
@@ -312,7 +312,7 @@ def test_what_was_not_read_is_reported_with_its_reason() -> None:
 
 
 def named(seen: Observation, **more: Any) -> dict[str, str]:
-    return words(evidence(seen, **more), now=NOW)
+    return words(evidence(seen, **more))
 
 
 def test_words_hold_the_known_values() -> None:

@@ -48,7 +48,7 @@ def curves(*names: str) -> tuple[LossCurve, ...]:
 def test_compare_reports_a_run_that_learned_nothing() -> None:
     nothing = replace(observed("gemma"), progress=said_of(no_target_steps=40))
 
-    def failed(seen: Observation, *, now: str) -> Status:
+    def failed(seen: Observation) -> Status:
         return Status(state="failed", reason="no-target-tokens" if seen.run_name == "gemma" else "trainer-failed")
 
     runs = FakeRuns(runs_read((nothing, local("tiny"))), classify=failed)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.observations import EARLIER, NOW, FakeRuns, jobset, observed, queued, runs_read, said
+from tests.observations import EARLIER, FakeRuns, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
 from tests.verbs.test_status import SILENT
 from xsft.base.errors import Unreachable, UsageError
@@ -71,7 +71,7 @@ def log(host: int) -> Log:
 def gathered(hit: FoldedRun) -> Evidence:
     events = (Event(reason="Pulled\x1b[2J", message="odd", object="Pod/x"),)
     logs = (log(5),) if hit.seen.pods else None
-    return Evidence(seen=hit.seen, status=classify(hit.seen, now=NOW), events=events, logs=logs)
+    return Evidence(seen=hit.seen, status=classify(hit.seen), events=events, logs=logs)
 
 
 def explain(

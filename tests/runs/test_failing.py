@@ -35,7 +35,7 @@ def log_of(one: Pod, kind: str, *, lost_peer: bool = False) -> Log:
 
 def first(pods: Sequence[Pod], *logs: Log) -> tuple[int, int] | None:
     seen = observation(pods=tuple(pods))
-    found = first_failure(Evidence(seen=seen, status=classify(seen, now=NOW), logs=logs))
+    found = first_failure(Evidence(seen=seen, status=classify(seen), logs=logs))
     return found and (found.pod.slice_index, found.pod.host)
 
 

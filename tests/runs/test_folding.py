@@ -137,13 +137,13 @@ def test_a_run_with_only_a_record_is_shown_for_a_week() -> None:
         )
 
     def shown(started_at: str) -> bool:
-        found = fold([gone(started_at)], classify=lambda _seen, now: Status(state="unknown"), now=NOW)
+        found = fold([gone(started_at)], classify=lambda _seen: Status(state="unknown"), now=NOW)
         return bool(chosen(found, RowFilter()))
 
     assert shown("2026-11-16T00:00:00Z")
     assert not shown("2026-11-14T12:00:00Z")
     there = observed("there", jobset=jobset("there", created_at="2026-10-01T00:00:00Z"))
-    found = fold([there], classify=lambda _seen, now: Status(state="unknown"), now=NOW)
+    found = fold([there], classify=lambda _seen: Status(state="unknown"), now=NOW)
     assert names(chosen(found, RowFilter())) == ["there"]
 
 
@@ -171,7 +171,7 @@ def test_a_run_is_found_by_the_name_of_any_of_its_jobsets() -> None:
 
 
 def every_observation_has_a_row(seen: list[Observation], state: Any) -> None:
-    found = fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW)
+    found = fold(seen, classify=lambda _seen: Status(state=state), now=NOW)
     assert sum(one.row.attempts for one in found) == len(seen)
     assert all(one.row.age_s is None or one.row.age_s >= 0 for one in found)
     assert len(chosen(found, RowFilter(everything=True))) == len(found)

@@ -16,8 +16,7 @@ from tests.replacing import replace
 from tests.runs.arbitrary import observations
 from xsft.cluster.observation import Before, Observation, Recorded, Status, Unread
 from xsft.runs.classify import classify
-from xsft.runs.lastknown import FORGET_AFTER_S, forget, gone_of, recall, remember
-from xsft.runs.lastknown_line import LastKnown, line_of, read_line
+from xsft.runs.lastknown import FORGET_AFTER_S, LastKnown, forget, gone_of, line_of, read_line, recall, remember
 from xsft.runs.rows import row_of
 
 CLUSTER = "my-project/us-east5-b/my-cluster"
@@ -47,7 +46,7 @@ def test_a_run_of_a_silent_cluster_is_shown_with_its_age(tmp_path: Path) -> None
     remember(tmp_path, [(seen, TRAINING)], now=NOW)
     (old,) = kept(tmp_path).values()
     later = "2026-11-21T13:00:00Z"
-    status = classify(old, now=later)
+    status = classify(old)
     row = row_of(old, status, now=later)
     assert (row.state, row.tpu, row.num_slices, row.namespace) == ("training", "v6e-256", 2, "default")
     assert (row.step, row.loss, row.steps) == (120, 2.3456, 1000)
@@ -70,11 +69,11 @@ def test_every_field_of_last_known_is_read_back(seen: Observation, tmp_path_fact
     state = tmp_path_factory.mktemp("state")
     record = Recorded(outcome="completed", finished_at=NOW)
     there = replace(seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, record=record)
-    there = replace(there, observed_at=NOW, ahead_s=1.5, mode="x")
+    there = replace(there, observed_at=NOW, read_at="2026-11-21T12:00:05Z", mode="x")
     remember(state, [(there, TRAINING)], now=NOW)
     assert there.jobset is not None
     known = recall(state, cluster=CLUSTER, namespace=there.jobset.namespace)[there.jobset.uid]
-    kept = ("jobset", "observed_at", "ahead_s", "progress", "steps", "mode", "before", "found")
+    kept = ("jobset", "observed_at", "read_at", "progress", "steps", "mode", "before", "found")
     whole = LastKnown(status=TRAINING, **{name: getattr(there, name) for name in kept})
     assert known == read_line(line_of(whole)), "without what changes quickly; the JobSet tells the time of its end"
 
@@ -97,7 +96,7 @@ def test_the_end_of_a_run_is_kept_with_its_time(tmp_path: Path) -> None:
     (old,) = kept(tmp_path).values()
     assert old.jobset is not None
     assert old.jobset.terminal == "Completed"
-    assert row_of(old, classify(old, now=NOW), now=NOW).ended_at == "2026-11-21T11:30:00Z"
+    assert row_of(old, classify(old), now=NOW).ended_at == "2026-11-21T11:30:00Z"
 
 
 def test_the_cause_of_a_failure_is_kept_and_shown_after_the_restart(tmp_path: Path) -> None:
@@ -256,7 +255,7 @@ def test_a_file_of_another_version_is_read_without_an_error(tmp_path_factory: An
     only_file(state).write_text("\n".join((first.replace("known/3", "known/9"), *lines)))
     found = kept(state)
     assert 1 <= len(found) <= 2
-    assert all(classify(replace(one, unread=SILENT), now=NOW) == one.last_known for one in found.values())
+    assert all(classify(replace(one, unread=SILENT)) == one.last_known for one in found.values())
 
 
 def test_a_truncated_file_keeps_its_complete_lines(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def ran(plan: Plan, tmp_path: Path, **does: object) -> None:
 def test_a_run_with_all_steps_has_succeeded(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
     one = seen(plan)
-    status = classify(one, now=NOW)
+    status = classify(one)
     assert (status.state, one.target, one.cluster, one.jobset) == ("succeeded", "local", None, None)
     assert one.progress is not None
     steps = plan.run.spec.train.steps
@@ -57,7 +57,7 @@ def test_a_run_with_all_steps_has_succeeded(plan: Plan, tmp_path: Path) -> None:
 def test_a_run_whose_data_ended_has_failed(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path, data_ends=2)
     one = seen(plan)
-    status = classify(one, now=NOW)
+    status = classify(one)
     assert (status.state, status.reason) == ("failed", "data-ended")
 
 
@@ -72,11 +72,11 @@ def test_a_running_run_holds_its_lock_and_a_killed_one_does_not(plan: Plan, tmp_
         one = seen(plan)
         assert one.record is not None
         assert one.record.alive
-        assert classify(one, now=NOW).state in {"starting", "compiling", "training"}
+        assert classify(one).state in {"starting", "compiling", "training"}
     dead = seen(plan)
     assert dead.record is not None
     assert not dead.record.alive
-    assert classify(dead, now=NOW).reason == "killed"
+    assert classify(dead).reason == "killed"
 
 
 def test_a_run_that_ends_between_reading_record_and_lock_is_not_killed(
@@ -107,7 +107,7 @@ def test_an_unreadable_record_is_unread_and_unknown(plan: Plan, tmp_path: Path) 
     run_folder_of(plan).record.write_text("{")
     one = seen(plan)
     assert [unread.what for unread in one.unread] == ["record"]
-    assert classify(one, now=NOW).state == "unknown"
+    assert classify(one).state == "unknown"
 
 
 def test_an_index_entry_without_a_local_folder_gives_no_run(plan: Plan, tmp_path: Path) -> None:

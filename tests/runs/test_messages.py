@@ -11,7 +11,7 @@ import pytest
 from tests.replacing import replace
 from tests.runs.cases import HELD, STARTING
 from tests.runs.messages import MESSAGES
-from tests.runs.seen import NOW, UNSCHEDULABLE, WAITING, condition, observation, pod, pods, waiting, workload
+from tests.runs.seen import UNSCHEDULABLE, WAITING, condition, observation, pod, pods, waiting, workload
 from xsft.cluster.evidence import Event, Evidence
 from xsft.cluster.observation import Observation
 from xsft.runs.causes import explain_state
@@ -43,7 +43,7 @@ def evidence_of(message: dict[str, Any]) -> Evidence:
         about = f"{words[0]}/deepseek-ultrachat-slice-job-1"
         events = (Event(reason=kind, message=text, object=about, at="2026-11-21T11:59:00Z"),)
         seen = starting(replace(UNSCHEDULABLE, message="0/134 nodes are available.")) if words == ["Pod"] else refused()
-    return Evidence(seen=seen, status=classify(seen, now=NOW), events=events, dry_run=())
+    return Evidence(seen=seen, status=classify(seen), events=events, dry_run=())
 
 
 def held(*conditions: Any) -> Observation:
@@ -65,17 +65,17 @@ def refused() -> Observation:
     "message", MESSAGES, ids=[f"{one['id']}: {one.get('literal', one['text'])}" for one in MESSAGES]
 )
 def test_a_message_leads_to_its_cause(message: dict[str, Any]) -> None:
-    found = explain_state(evidence_of(message), now=NOW)
+    found = explain_state(evidence_of(message))
     assert (found.cause.id, found.cause.basis) == (message["id"], "direct")
 
 
 def test_inferred_causes_stand_behind_direct_ones() -> None:
     """The dry run accepts the Jobs; that alone would suspect the JobSet controller."""
     seen = refused()
-    alone = explain_state(Evidence(seen=seen, status=classify(seen, now=NOW), dry_run=()), now=NOW)
+    alone = explain_state(Evidence(seen=seen, status=classify(seen), dry_run=()))
     assert (alone.cause.id, alone.cause.basis) == ("jobset-controller", "inferred")
     account = next(one for one in MESSAGES if one["id"] == "service-account-missing")
-    both = explain_state(evidence_of(account), now=NOW)
+    both = explain_state(evidence_of(account))
     assert [one.id for one in (both.cause, *both.others)][:2] == ["service-account-missing", "jobset-controller"]
 
 

@@ -40,8 +40,8 @@ class World:
         seen = replace(attempts[0], pods=None) if without_pods else attempts[0]
         if path := how.pop("denied", None):
             self.api.server.fail(path, times=99, code=403, message="x cannot get resource y")
-        given = {"status": classify(seen, now=NOW), **how}
-        return read_evidence(cluster, seen=seen, attempts=attempts, now=lambda: NOW, **given)
+        given = {"status": classify(seen), **how}
+        return read_evidence(cluster, seen=seen, attempts=attempts, **given)
 
     def event(self, name: str, kind: str, about: str, *, uid: str = "", type: str = "Warning", **said: Any) -> None:
         involved = {"kind": kind, "name": about, "uid": uid}
@@ -214,7 +214,7 @@ def test_evidence_includes_warnings_of_the_nodes_of_a_restarted_run(world: World
     found = world.evidence("gemma")
     about = {(one.object, one.reason, one.at) for one in found.node_events or ()}
     assert about == {("Node/n", "OOMKilling", "2026-11-21T11:59:00Z"), ("Node/n", "Timeless", "2026-11-21T10:00:00Z")}
-    assert explain_state(found, now=NOW).cause.id == "restarted-memory"
+    assert explain_state(found).cause.id == "restarted-memory"
     made["status"] = {**again, "restarts": 0}
     assert world.evidence("gemma").node_events is None
 
@@ -224,7 +224,7 @@ def test_evidence_reads_pods_that_status_does_not_read(world: World) -> None:
     world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
     found = world.evidence("gemma")
     assert (found.status.state, found.status.reason) == ("failed", "oom-killed")
-    assert explain_state(found, now=NOW).reason == "oom-killed"
+    assert explain_state(found).reason == "oom-killed"
 
 
 def test_a_run_is_judged_again_by_its_pods_if_they_can_be_read(world: World) -> None:
@@ -274,14 +274,14 @@ def test_a_termination_message_is_used_if_the_log_has_no_cause(world: World, fau
     (log,) = found.logs or ()
     assert log.said is not None
     assert (log.said.kind, log.said.line) == ("exception", "ValueError: no such key 'a'")
-    cause = explain_state(found, now=NOW).cause
+    cause = explain_state(found).cause
     assert (cause.id, cause.evidence) == ("exception", ("ValueError: no such key 'a'",))
 
 
 def test_an_unhelpful_termination_message_is_quoted_once(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     world.failed("gemma", "gemma", message="bye\n")
-    cause = explain_state(world.evidence("gemma"), now=NOW).cause
+    cause = explain_state(world.evidence("gemma")).cause
     assert (cause.id, cause.evidence) == ("exit-code", ("bye",))
 
 

@@ -21,14 +21,14 @@ from xsft.base.errors import Unreachable
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import connect
 from xsft.cluster.observation import Observation, Recorded, RunObject, Unread, What
+from xsft.cluster.pod_fields import first_hosts_selector
 from xsft.machine.objects import LocalObjects, Objects
-from xsft.machine.parallel import SoftDeadline
+from xsft.machine.parallel import start
 from xsft.records.labels import OUTPUT_ANNOTATION, WORK_LABEL
 from xsft.records.record import Attempt, AttemptFacts, Outcome, Record
 from xsft.records.record_files import RecordRef, RecordStore
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.classify import classify
-from xsft.runs.first_pods import FirstPods
 from xsft.runs.read_progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, ProgressSource, not_asked, read_progress
 from xsft.runs.read_scope import lacks_progress, may_have_progress
 
@@ -71,7 +71,10 @@ class World:
     def source(self, objects: Objects | None = None, **how: Any) -> ProgressSource:
         objects_at = self.objects if objects is None else lambda _: objects
         store = RecordStore(state=self.output / "state", objects_at=objects_at, now=lambda: NOW)
-        return ProgressSource(clusters={"here": self.cluster}, store=store, **how)
+        names = [name for _, name in self.api.standin.objects.of("jobset.x-k8s.io/jobsets")] or ["none"]
+        labels = first_hosts_selector(names)
+        pods = start(lambda: self.cluster.reads.cached_pods(namespace="default", labels=labels))
+        return ProgressSource(cluster=self.cluster, store=store, first_pods=(pods,), **how)
 
     def objects(self, _: str) -> Objects:
         if self.denied:
@@ -174,7 +177,7 @@ def test_a_pod_without_a_log_that_ran_out_of_memory_is_part_of_the_observation(w
     ],
 )
 def test_the_output_is_that_of_the_jobset_then_of_the_submission_then_of_the_last_known_jobset(
-    annotated: str | None, submitted: str | None, was: str | None, expected: str | None
+    world: World, annotated: str | None, submitted: str | None, was: str | None, expected: str | None
 ) -> None:
     def held(output: str | None) -> RunObject | None:
         made = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, output=output)
@@ -183,9 +186,9 @@ def test_the_output_is_that_of_the_jobset_then_of_the_submission_then_of_the_las
     seen = Observation(
         run_name="a", target="xpk", observed_at=NOW, cluster="here", jobset=held(annotated), was=held(was)
     )
-    outputs = {("here", "a"): submitted} if submitted else {}
-    store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
-    assert ProgressSource(clusters={}, store=store, outputs=outputs).output(seen) == expected
+    outputs = {"a": submitted} if submitted else {}
+    world.seen()
+    assert world.source(outputs=outputs).output(seen) == expected
 
 
 def test_a_run_that_has_not_started_has_no_progress(world: World) -> None:
@@ -238,7 +241,7 @@ def test_a_log_that_was_just_rotated_does_not_mean_that_the_run_starts(
     pod = world.runs.pod("a", containerStatuses=[running])["metadata"]["name"]
     world.api.standin.logs.say(pod, *lines)
     found = world.read()["a"]
-    status = classify(found, now=NOW)
+    status = classify(found)
     assert (status.state, status.reason) == state
     world.metrics("a", 399, 400)
     progress = world.read()["a"].progress
@@ -257,7 +260,7 @@ def test_a_node_whose_clock_is_behind_does_not_make_its_run_stalled(world: World
     found = world.read()["a"]
     assert found.progress is not None
     assert (found.progress.began_at, found.progress.said_at) == ("2026-11-21T11:01:00Z", "2026-11-21T11:59:50Z")
-    assert classify(found, now=NOW).state == "training"
+    assert classify(found).state == "training"
 
 
 def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) -> None:
@@ -267,19 +270,6 @@ def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) ->
     assert not_asked(replace(seen, jobset=None)).unread == (Unread(what="record", why=NOT_ASKED, passed_over=True),)
     waits = queued("b")
     assert not_asked(waits) == waits
-
-
-def test_the_first_runs_that_can_have_progress_are_read_even_in_a_hurry(world: World) -> None:
-    world.runs.queued("0-waits")
-    for name in ("a", "b", "c"):
-        world.run(name)
-        world.speaks(name, 1)
-    found = world.read(hurry=SoftDeadline(first=1, until=0.0))
-    assert found["a"].progress is not None
-    assert [found[name].unread for name in ("0-waits", "b", "c")] == [
-        (),
-        *((Unread(what="log", why=NOT_ASKED, passed_over=True),),) * 2,
-    ]
 
 
 @pytest.mark.loopback
@@ -314,7 +304,7 @@ def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World,
     world.checkpoint("a", 1)
     seen = [replace(one, steps=6) for one in world.seen()]
     gone = Observation(run_name="b", target="xpk", observed_at=NOW, cluster="here", steps=6)
-    outputs = {("here", name): str(world.output) for name in ("a", "b", "c")}
+    outputs = {name: str(world.output) for name in ("a", "b", "c")}
     source = world.source(Hangs(), outputs=outputs)
     first, silent, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
     never.set()
@@ -388,7 +378,7 @@ def test_a_run_that_failed_after_its_last_step_was_saved_has_succeeded(world: Wo
     found = world.read()["a"]
     assert found.progress is not None
     assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("log", 1000, 1000)
-    status = classify(found, now=NOW)
+    status = classify(found)
     assert (status.state, status.reason) == ("succeeded", "after-last-step")
 
 
@@ -417,7 +407,7 @@ def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
         run_name="a", target="xpk", observed_at=NOW, cluster="here", steps=10, record=Recorded(outcome="created")
     )
     world.checkpoint("a", 10)
-    source = world.source(outputs={("here", "a"): str(world.output)})
+    source = world.source(outputs={"a": str(world.output)})
     attempt = Attempt(number=1, started_at=NOW, spec_digest="ab", submitter="a" * 16)
     record = Record(run_name="a", steps=10, target="xpk", output=str(world.output), attempts=(attempt,))
     begun = source.store.begin(record)
@@ -432,7 +422,7 @@ def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
 
 def test_a_deleted_run_has_the_record_of_its_own_attempt(world: World) -> None:
     world.seen()
-    source = world.source(outputs={("here", "a"): str(world.output)})
+    source = world.source(outputs={"a": str(world.output)})
     outcomes: tuple[Outcome, ...] = ("failed", "cancelled")
     attempts = (Attempt(number=n, started_at=NOW, spec_digest="ab", submitter="a" * 16) for n in (1, 2))
     for one, outcome in zip(attempts, outcomes, strict=True):
@@ -461,7 +451,7 @@ def test_an_evaluation_whose_verdict_is_failed_has_failed(world: World) -> None:
         uid = seen.uid if number == 1 else "u-2"
         source.store.finish(begun, AttemptFacts(outcome=outcome, at=NOW, uid=uid, reason="verdict failed"))
     (found,) = read_progress([seen], source=source, deadline_s=10.0)
-    status = classify(found, now=NOW)
+    status = classify(found)
     assert (status.state, status.reason) == ("failed", "verdict-failed")
 
 
@@ -479,14 +469,3 @@ def test_tells_is_false_for_unread_jobsets_and_local_runs() -> None:
     assert may_have_progress(seen)
     assert not may_have_progress(replace(seen, unread=(Unread(what="jobsets", why="x"),)))
     assert not may_have_progress(replace(seen, target="local"))
-
-
-def test_requested_pods_are_used_only_for_the_runs_they_belong_to(world: World) -> None:
-    """With several clusters, the runs whose progress is read are chosen later."""
-    for name in ("a", "b"):
-        world.run(name)
-        world.speaks(name, 1, 2)
-    seen = world.seen()
-    early = FirstPods().also_of(["a"], reads=world.cluster.reads, namespace="default")
-    found = world.read(seen, source={"first_pods": {("here", "default"): early}})
-    assert {name for name, one in found.items() if one.progress} == {"a", "b"}

@@ -11,12 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.fakes.clusters import ClusterApi, pending_lists, standing_in
+from tests.fakes.clusters import ClusterApi, source_call, standing_in
 from tests.fakes.kuberuns import PARTLY_UP, RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from tests.until import until
 from xsft.base.errors import Unreachable
+from xsft.base.moments import seconds_between
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.observation import Observation, Status, Unread
@@ -32,7 +33,7 @@ from xsft.runs.folding import fold
 from xsft.runs.lastknown import remember
 from xsft.runs.lookup import RunsRead
 from xsft.runs.read_progress import NOT_ASKED, TAIL
-from xsft.runs.read_runs import PendingLists, read_runs
+from xsft.runs.read_runs import SourceCall, read_runs
 from xsft.runs.read_scope import ReadLimits, ReadScope, lacks_progress
 from xsft.runs.rows import row_of
 
@@ -53,12 +54,12 @@ class World:
         patience = Patience(tries=1, read_timeout_s=60.0)
         return connect(Where(context=self.api.context), here=self.api.here, patience=patience)
 
-    def asked(self, name: str = "stand-in") -> PendingLists:
-        return pending_lists(self.connect, name=name)
+    def asked(self, name: str = "stand-in") -> SourceCall:
+        return source_call(self.connect, name=name)
 
     def gather(
         self,
-        *asked: PendingLists,
+        *asked: SourceCall,
         names: Iterable[str] = (),
         everything: bool = False,
         limits: ReadLimits = NOTHING,
@@ -100,13 +101,13 @@ def by_name(found: RunsRead) -> dict[str, Observation]:
 
 
 def states(found: RunsRead) -> dict[str, Status]:
-    return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
+    return {name: classify(one) for name, one in by_name(found).items()}
 
 
 def remembered(world: World, *, limits: ReadLimits = NOTHING) -> tuple[Observation, ...]:
     """Return the runs as `status` keeps them after a read."""
     found = world.gather(limits=limits).observations
-    remember(world.store.state, [(one, classify(one, now=NOW)) for one in found], now=NOW)
+    remember(world.store.state, [(one, classify(one)) for one in found], now=NOW)
     return found
 
 
@@ -195,7 +196,7 @@ def test_a_silent_cluster_does_not_hide_another(world: World) -> None:
     def nobody() -> Cluster:
         raise Unreachable("no route", fix="dial in", id="unreachable")
 
-    found = world.gather(world.asked(), pending_lists(nobody, name="other"))
+    found = world.gather(world.asked(), source_call(nobody, name="other"))
     assert set(by_name(found)) == {"gemma"}
     assert (found.answered, found.whole) == (True, False)
     assert [problem.message for problem in found.problems] == ["other: no route"]
@@ -249,7 +250,7 @@ def test_a_cancelled_run_keeps_its_last_known_fields(world: World) -> None:
     world.store.finish(ref, AttemptFacts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
     for _ in range(3):  # it is read from the record first, then remembered
         found = by_name(world.gather(limits=ReadLimits()))["gemma"]
-        status = classify(found, now=NOW)
+        status = classify(found)
         row = row_of(found, status, now=NOW)
         assert (row.state, row.step, row.steps, row.loss, row.step_seconds) == ("cancelled", 42, 1000, 2.5, 0.5)
         assert (row.tpu, row.num_slices, row.mode, row.ended_at) == ("v6e-256", 2, "mcjax", "2026-11-21T11:30:00Z")
@@ -356,7 +357,7 @@ def test_a_saved_step_before_the_log_tail_is_read_from_a_longer_tail_or_known(wo
     assert saved() is None
     assert saved(names=["gemma"]) == 100
     found = world.gather(limits=ReadLimits(), names=["gemma"])
-    remember(world.store.state, [(one, classify(one, now=NOW)) for one in found.observations], now=NOW)
+    remember(world.store.state, [(one, classify(one)) for one in found.observations], now=NOW)
     assert saved() == 100
 
 
@@ -430,7 +431,7 @@ def test_a_run_that_lost_a_pod_keeps_the_step_it_had_reached(
 
 def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
     world.runs.admitted("gemma")
-    elsewhere = pending_lists(world.connect, namespace="empty")
+    elsewhere = source_call(world.connect, namespace="empty")
     assert set(by_name(world.gather(world.asked(), elsewhere))) == {"gemma"}
     assert set(by_name(world.gather(elsewhere, world.asked()))) == {"gemma"}
 
@@ -452,13 +453,13 @@ def test_the_log_limits_for_active_and_ended_runs_are_obeyed(world: World) -> No
     assert named["c-ended-long-ago"].progress is not None
 
 
-def test_only_some_logs_are_read_after_soon_s_unless_all_can_be(world: World) -> None:
+def test_fewer_logs_are_read_if_not_all_can_be(world: World) -> None:
     for i in range(6):
         world.runs.admitted(f"run-{i}")
         world.api.standin.logs.say(world.runs.pod(f"run-{i}")["metadata"]["name"], "nothing")
 
     def read(**limits: Any) -> int:
-        found = by_name(world.gather(limits=ReadLimits(at_least=2, soon_s=0, **limits)))
+        found = by_name(world.gather(limits=ReadLimits(if_more=2, **limits)))
         unread = [one for one in found.values() if one.unread]
         assert {one.unread[0].why for one in unread} <= {NOT_ASKED}
         return len(found) - len(unread)
@@ -491,14 +492,46 @@ def printers_asked(world: World) -> int:
     return sum("batch.kubernetes.io/job-completion-index=0" in unquote(one.line) for one in world.api.server.seen)
 
 
-def test_a_deleted_run_keeps_the_clock_skew_of_its_cluster(world: World) -> None:
-    """The clock of this machine is a day ahead; the run must not be a day older for that."""
-    made = world.runs.admitted("gemma")
-    day_s = 86_400.0
-    (seen,) = world.gather().observations
-    store = world.store
-    remember(store.state, [(replace(seen, ahead_s=-day_s), Status(state="succeeded"))], now=NOW)
-    world.submitted("gemma", uid=made["metadata"]["uid"])
-    world.api.world.delete("gemma")
-    (gone,) = world.gather().observations
-    assert (gone.jobset, gone.ahead_s) == (None, -day_s)
+@pytest.mark.parametrize("days", [1, -1])
+def test_times_are_of_the_clock_of_the_cluster(world: World, days: int) -> None:
+    """This machine's clock is a day behind or ahead; no run gets older for that, also once its cluster is silent."""
+    world.runs.admitted("gemma")
+    world.api.server.skew_s = days * 86_400.0
+    (seen,) = remembered(world)
+    assert abs((seconds_between(NOW, seen.observed_at) or 0) - days * 86_400.0) < 60
+    world.silence()
+    for found in (seen, *world.gather().observations):
+        row = row_of(found, classify(found), now=NOW)
+        assert row.age_s is not None
+        assert (row.evidence_age_s, row.age_s) == (0, pytest.approx(max(0, 7200 + days * 86_400.0), abs=60))
+
+
+def test_an_object_of_another_shape_costs_one_row(world: World) -> None:
+    world.runs.admitted("good")
+    world.runs.admitted("odd")["spec"]["replicatedJobs"] = {"a": 1}
+    bad_workload = world.runs.queued("waits")
+    for workload in world.api.standin.objects.of("kueue.x-k8s.io/workloads").values():
+        if workload["metadata"]["ownerReferences"][0]["name"] == "waits":
+            workload["status"]["conditions"] = "none"
+    found = world.gather()
+    assert bad_workload
+    assert (found.problems, found.whole) == ((), True)
+    assert {name: (status.state, status.reason) for name, status in states(found).items()} == {
+        "good": ("training", "progress-not-read"),
+        "odd": ("unknown", "object-not-read"),
+        "waits": ("queued", "workload-not-read"),
+    }
+    (unread,) = by_name(found)["odd"].unread
+    assert unread.why == "odd cannot be read: Expected `array`, got `object` - at `$.spec.replicatedJobs`"
+
+
+def test_a_cluster_that_answers_too_late_is_shown_as_last_known(world: World) -> None:
+    world.runs.admitted("gemma")
+    remembered(world)
+    gate = threading.Event()
+    world.api.server.fail("/jobsets", code=0, do=partial(gate.wait, 20))
+    found = world.gather(limit_s=0.3)
+    gate.set()
+    assert states(found)["gemma"].state == "training"
+    (problem,) = found.problems
+    assert "no answer within" in problem.message or "too late" in problem.message

@@ -16,8 +16,7 @@ from xsft.base.state_names import State
 from xsft.cluster.observation import Observation, Status, Unread
 from xsft.runs import waiting
 from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
-from xsft.runs.wait_goals import DONE, Goal
-from xsft.runs.waiting import Clock, WaitLimits, WaitResult, error_of, row_of_waited, wait_for
+from xsft.runs.waiting import DONE, Clock, Goal, WaitLimits, WaitResult, error_of, row_of_waited, wait_for
 
 RUNNING = Goal(kind="running")
 DEAF = runs_read((), (SILENT,), answered=False, whole=False)
@@ -38,7 +37,7 @@ def at(state: State | str, step: int | None = None, **changed: Any) -> RunsRead:
 UNHEARD = at("unknown", unread=(Unread(what="log", why="late"),))
 
 
-def state_told(seen: Observation, *, now: str) -> Status:
+def state_told(seen: Observation) -> Status:
     """`training/no-target-tokens` is a state with its reason."""
     state, _, reason = (seen.mode or "").partition("/")
     found: Any = state

@@ -92,7 +92,7 @@ def shown_state(job: Job) -> State | None:
     entries = record_store(job.machine().env).local_index().entries
     name = job.run_of(job.look()).run_name
     seen = observe_local((entry for entry in entries if entry.run_name == name), now=NOW)
-    return classify(seen[-1], now=NOW).state if seen else None
+    return classify(seen[-1]).state if seen else None
 
 
 def kill_and_continue(stage: str, number: int, *, folder: Path) -> bool:

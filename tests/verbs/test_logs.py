@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from tests.observations import NOW, FakeRuns, runs_read
+from tests.observations import FakeRuns, runs_read
 from tests.runs.test_run_logs import FAILED, opened
 from xsft.runs.classify import classify
-from xsft.runs.log_request import LogRequest
+from xsft.runs.log_roles import LogRequest
 from xsft.runs.logstream import ProcessRole
 from xsft.verbs.logs import log_request, print_log
 from xsft.verbs.table import parser
@@ -31,7 +31,10 @@ def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytes
     [
         (LogRequest(), "head: it has not started, or its log was deleted with its pod"),
         (LogRequest(tail=0), "head: --tail 0 requests no lines"),
-        (LogRequest(since=NOW), f"head since {NOW}: it has printed nothing since, or its log was deleted with its pod"),
+        (
+            LogRequest(since_s=600),
+            "head in the last 10m: it has printed nothing since, or its log was deleted with its pod",
+        ),
     ],
 )
 def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
@@ -45,12 +48,11 @@ def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: Log
 
 def test_options_become_the_request() -> None:
     def requested(*options: str) -> LogRequest:
-        return log_request(parser(only="logs").parse_args(("logs", "gemma", *options)), now=NOW)
+        return log_request(parser(only="logs").parse_args(("logs", "gemma", *options)))
 
     assert requested() == LogRequest()
     one = requested("--slice", "1", "--host", "2", "--tail", "3", "--since", "1h", "--follow", "--attempt", "4")
-    since = "2026-11-21T11:00:00Z"
-    assert one == LogRequest(slice_index=1, host=2, tail=3, since=since, follow=True, attempt=4)
+    assert one == LogRequest(slice_index=1, host=2, tail=3, since_s=3600, follow=True, attempt=4)
     assert requested("--all", "--streams", "128") == LogRequest(every=True, at_most=128)
 
 

@@ -178,6 +178,28 @@ def test_a_missing_context_is_a_problem_if_it_is_named_or_has_an_active_run(
     assert shown()[1] == ["context-unknown"]
 
 
+def test_a_run_of_a_missing_context_can_be_forgotten(
+    api: ClusterApi, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.admitted("gemma")
+    where = ("--context", api.context)
+    assert main(("status", *where)) == 0
+    for output in ("gs://a", "gs://b"):
+        place = ClusterAddress(context="elsewhere")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = IndexEntry(run_name="new", target="xpk", output=output, cluster=place, uid=output, updated_at=at)
+        keep_entry(tmp_path / "state" / "runs", entry)
+    capsys.readouterr()
+    assert main(("status", "--forget", "new", "gemma")) == 0
+    said = "{} is forgotten on this machine; the run and its output are not touched.\n"
+    assert capsys.readouterr().err == said.format("new") + said.format("gemma")
+    assert main(("status",)) == 0
+    assert capsys.readouterr().err == "no runs\n"
+    for wrong in (("new",), ("gemma", "--json"), ()):
+        assert main(("status", "--forget", *wrong)) == 2
+    assert main(("status", "gemma", *where)) == 0
+
+
 STEP = "metric_logger.py:265] completed step: {n}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: {loss}"
 
 

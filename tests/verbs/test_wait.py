@@ -14,8 +14,7 @@ from xsft.base.problems import Problem, warning
 from xsft.cluster.observation import Unread
 from xsft.runs.lookup import RunsRead
 from xsft.runs.rows import Row
-from xsft.runs.wait_goals import DONE, Goal
-from xsft.runs.waiting import WaitLimits
+from xsft.runs.waiting import DONE, Goal, WaitLimits
 from xsft.verbs.table import parser
 from xsft.verbs.wait import wait_and_report
 

@@ -12,10 +12,12 @@ from urllib3 import BaseHTTPResponse, exceptions
 
 from xsft.base.aliases import JsonObject
 from xsft.base.errors import Unreachable
+from xsft.base.lenient import mapping, text
 from xsft.base.network_words import meaning
 from xsft.base.problems import RetryAdvice
 from xsft.base.secrets import redact
 from xsft.cluster.access import Access
+from xsft.cluster.objects import BadObject, ObjectList, ObjectMetadata, without_nulls
 from xsft.machine.bounded import UnusableAnswer, parse_bounded
 from xsft.machine.retries import retry_after_s
 
@@ -186,21 +188,16 @@ def _not_served(reason: str, access: Access) -> LostAnswer:
     return LostAnswer(reason=reason, sent=True, fix=fix, id="not-served", again="unsure")
 
 
-_decode_object = Decoder(dict[str, Any]).decode
+_decode_any = Decoder(dict[str, Any]).decode
 
 
 def read_object(content: bytes) -> dict[str, Any]:
     """Return the parsed JSON object. Raises ValueError if it is none."""
-    return parse_bounded(content, _decode_object)
+    return parse_bounded(content, _decode_any)
 
 
-class _Metadata(Struct, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    namespace: str | None = None
-    uid: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    managed_fields: tuple[dict[str, Any], ...] | None = None
+class _Metadata(ObjectMetadata, frozen=True, kw_only=True):
+    managed_fields: tuple[dict[str, Any], ...] = ()
 
 
 class _NamedObject(Struct, frozen=True, kw_only=True):
@@ -211,15 +208,8 @@ class _NamedObject(Struct, frozen=True, kw_only=True):
     status: dict[str, Any] | None = None
 
 
-class _ObjectList(Struct, frozen=True, kw_only=True):
-    """A parser of a list whose objects are decoded one by one."""
-
-    items: tuple[Raw, ...] | None = None
-
-
-_LIST = Decoder(_ObjectList)
-"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 convert({"metadata": {"name": ""}}, _NamedObject)
+"""At import: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
 
 
 def read_named(content: bytes) -> JsonObject:
@@ -235,19 +225,62 @@ def read_list(content: bytes) -> tuple[JsonObject, ...]:
     return tuple(map(_named_object, items))
 
 
-def read_items(content: bytes, *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
-    """Return the list's objects, each reduced: as dictionaries, all of them take ten times their bytes. Raises
-    ValueError if it is not a complete JSON object.
-    """
-    found = parse_bounded(content, _LIST.decode, counted=(b",",))
-    if len(found.items or ()) > MAX_OBJECTS:
-        raise UnusableAnswer(f"has more than {MAX_OBJECTS:,} objects")
-    return tuple(reduce(_named_object(parse_bounded(raw, decode))) for raw in found.items or ())
-
-
 def _named_object(document: Any) -> JsonObject:
     try:
-        convert(document, _NamedObject)
+        convert(without_nulls(document), _NamedObject)
     except ValidationError as wrong:
         raise UnusableAnswer(f"holds something that is no object of Kubernetes ({wrong})") from None
     return {key: value for key, value in document.items() if value is not None}
+
+
+class _RawList(Struct, frozen=True, kw_only=True):
+    items: tuple[Raw, ...] | None = None
+
+
+_LIST = Decoder(_RawList)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
+def read_objects(content: bytes, *, kind: Decoder[T]) -> ObjectList[T]:
+    """Return the objects of a list. Raises ValueError if it is not a complete JSON object, UnusableAnswer if it holds
+    something without a name, or too much.
+    """
+    listed = parse_bounded(content, _LIST.decode, counted=(b",",))
+    if len(listed.items or ()) > MAX_OBJECTS:
+        raise UnusableAnswer(f"has more than {MAX_OBJECTS:,} objects")
+    objects: list[T] = []
+    bad: list[BadObject] = []
+    for raw in listed.items or ():
+        decoded = _decode_object(raw, kind)
+        if isinstance(decoded, BadObject):
+            bad.append(decoded)
+        else:
+            objects.append(decoded)
+    return ObjectList(objects=tuple(objects), bad=tuple(bad))
+
+
+def read_typed(content: bytes, *, kind: Decoder[T]) -> T:
+    """Return the object. Raises ValueError if it is cut off, UnusableAnswer if it has another shape."""
+    read_object(content)
+    decoded = _decode_object(content, kind)
+    if isinstance(decoded, BadObject):
+        raise UnusableAnswer(f"holds an object of another shape ({decoded.why})")
+    return decoded
+
+
+def _decode_object(content: bytes | Raw, kind: Decoder[T]) -> T | BadObject:
+    try:
+        return parse_bounded(content, kind.decode)
+    except ValidationError:  # perhaps only for a null
+        document = without_nulls(parse_bounded(content, decode))
+    try:
+        return convert(document, kind.type)
+    except ValidationError as odd:
+        return BadObject(name=_name_of(document), why=str(odd))
+
+
+def _name_of(document: Any) -> str:
+    name = text(mapping(document, "metadata").get("name"))
+    if name is None:
+        raise UnusableAnswer("holds something that is no object of Kubernetes: it has no name")
+    return name

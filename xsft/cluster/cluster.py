@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xsft.base.aliases import JsonObject
 from xsft.base.errors import XsftError
 from xsft.base.lenient import mapping, rows, text
+from xsft.base.moments import before
 from xsft.base.problems import Problem
 from xsft.cluster import dry_run
 from xsft.cluster import resources as kinds
@@ -61,6 +62,11 @@ class Cluster:
     def by(self, deadline: Deadline) -> Cluster:
         """Return the same cluster, all of whose requests end at the deadline."""
         return Cluster(self._api.by(deadline))
+
+    def time_there(self, now: str) -> str:
+        """Return the time of the API server's clock at that time of this machine's, by the Date of its last answer."""
+        ahead_s = self._api.http.ahead_s
+        return before(now, -ahead_s) if ahead_s else now
 
     def create_jobset(self, manifest: JsonObject, *, mark: str | None = None) -> CreatedObject | ExistingObject:
         """Create the JobSet once. `mark` identifies this submission (random if not given). Raises Unknown if the create

@@ -1,22 +1,30 @@
-"""Parse JobSets, any and not only xsft's, and Deployments of servers into the fields that a state depends on. Pure.
+"""JobSets, any and not only xsft's, and Deployments of servers: what a state depends on. Pure.
 
-Nothing here raises: a field that is missing or of another type counts as unknown. source: jobset@v0.10.1
-api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.manifest.yaml).
+source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.manifest.yaml).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
-from xsft.base.lenient import count, mapping, rows, text, texts, whole
+from xsft.base.lenient import whole
 from xsft.base.names import MODES, ModeName, attempt_number
 from xsft.base.targets import launcher_named
 from xsft.catalog.tpu import Slice, slice_of
+from xsft.cluster.objects import (
+    ConditionsStatus,
+    ContainerSpec,
+    JobSpec,
+    KubernetesStruct,
+    ObjectMetadata,
+    PodSpec,
+    typed,
+)
 from xsft.cluster.observation import SERVER_JOB, Condition, ReplicatedJob, RunObject
 from xsft.records.jobset_paths import TRAINER_CONTAINER
 from xsft.records.labels import (
@@ -43,148 +51,183 @@ _STEPS = re.compile(_ARGUMENT.format("steps"))
 _OUTPUT = re.compile(_ARGUMENT.format("base_output_directory"))
 
 
-def jobset_of(json: JsonObject) -> RunObject:
-    spec, status = mapping(json, "spec"), mapping(json, "status")
-    labels, annotations = mapping(json, "metadata", "labels"), mapping(json, "metadata", "annotations")
-    found, jobs = _object_of(json), rows(spec.get("replicatedJobs"))
-    mode, work = _mode(labels, jobs), text(labels.get(WORK_LABEL))
-    slices, trainer = _find_slice_job(jobs, mode), _trainer(jobs, mode)
-    command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
+class JobTemplate(KubernetesStruct, frozen=True, kw_only=True):
+    spec: JobSpec = JobSpec()
+
+
+class ReplicatedJobSpec(KubernetesStruct, frozen=True, kw_only=True):
+    name: str = ""
+    replicas: int = 1
+    template: JobTemplate = JobTemplate()
+
+    @property
+    def pod(self) -> PodSpec:
+        return self.template.spec.template.spec
+
+
+class FailurePolicy(KubernetesStruct, frozen=True, kw_only=True):
+    max_restarts: int | None = None
+
+
+class JobSetSpec(KubernetesStruct, frozen=True, kw_only=True):
+    replicated_jobs: tuple[ReplicatedJobSpec, ...] = ()
+    suspend: bool = False
+    failure_policy: FailurePolicy = FailurePolicy()
+
+
+class JobSetStatus(ConditionsStatus, frozen=True, kw_only=True):
+    terminal_state: str | None = None
+    restarts: int = 0
+    replicated_jobs_status: tuple[ReplicatedJob, ...] = ()
+
+    @property
+    def terminal(self) -> str | None:
+        """Return the terminal state; JobSet before 0.6 writes only the condition."""
+        ends = (c.type for c in self.conditions if c.type in ("Failed", "Completed") and c.status == "True")
+        return self.terminal_state or next(ends, None)
+
+
+class JobSet(KubernetesStruct, frozen=True, kw_only=True):
+    metadata: ObjectMetadata
+    spec: JobSetSpec = JobSetSpec()
+    status: JobSetStatus = JobSetStatus()
+
+    @property
+    def trains(self) -> bool:
+        """Return whether it is a run: xsft's or xpk's, or one that requests TPUs; a cluster may have other JobSets."""
+        if RUN_LABEL in self.metadata.labels or XPK_LABEL in self.metadata.labels:
+            return True
+        return any(ACCELERATOR in job.pod.node_selector for job in self.spec.replicated_jobs)
+
+
+class DeploymentStatus(ConditionsStatus, frozen=True, kw_only=True):
+    ready_replicas: int = 0
+
+
+class Deployment(KubernetesStruct, frozen=True, kw_only=True):
+    metadata: ObjectMetadata
+    spec: JobSpec = JobSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+JOBSET = Decoder(JobSet)
+DEPLOYMENT = Decoder(Deployment)
+
+
+def jobset_of(jobset: JobSet) -> RunObject:
+    labels, annotations = jobset.metadata.labels, jobset.metadata.annotations
+    jobs = jobset.spec.replicated_jobs
+    mode = _mode(labels, jobs)
+    slices = _find_slice_job(jobs, mode)
+    trainer = _trainer(jobs, mode)
+    command = " ".join((*trainer.command, *trainer.args))
+    work = labels.get(WORK_LABEL) or None
+    steps = whole(annotations.get(STEPS_ANNOTATION))
+    if not work:  # the command first: it cannot change, while anyone may edit the annotation
+        steps = whole(_literal(_STEPS, command)) or steps
+    run = _object_of(jobset.metadata, jobset.status.conditions)
     return replace(
-        found,
+        run,
         mode=mode,
-        tpu=tpu_of(_pod_spec(slices)),
-        num_slices=whole(slices.get("replicas")) if slices else None,
-        # the command first: it cannot change, while anyone may edit the annotation
-        steps=(None if work else whole(_literal(_STEPS, command))) or whole(annotations.get(STEPS_ANNOTATION)),
-        output=found.output or _literal(_OUTPUT, command),
-        queue=text(labels.get(QUEUE_LABEL)),
-        image=text(trainer.get("image")),
-        suspended=spec.get("suspend") is True,
-        terminal=text(status.get("terminalState")) or _terminal(found.conditions),
-        jobs=_replicated(jobs, status),
-        restarts=count(status.get("restarts")),
-        max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
+        tpu=tpu_of(slices.pod) if slices else None,
+        num_slices=slices.replicas if slices else None,
+        steps=steps,
+        output=run.output or _literal(_OUTPUT, command),
+        queue=labels.get(QUEUE_LABEL) or None,
+        image=trainer.image or None,
+        suspended=jobset.spec.suspend,
+        terminal=jobset.status.terminal,
+        jobs=_replicated(jobset),
+        has_status=jobset.status != JobSetStatus(),
+        restarts=jobset.status.restarts,
+        max_restarts=jobset.spec.failure_policy.max_restarts,
         work=work,
-        data_on_restart=text(annotations.get(DATA_ANNOTATION)),
+        data_on_restart=annotations.get(DATA_ANNOTATION) or None,
     )
 
 
-def server_of(json: JsonObject) -> RunObject:
+def server_of(server: Deployment) -> RunObject:
     """Return the Deployment. Its one job is ready if the pod is: if /health answers."""
-    pod = mapping(json, "spec", "template", "spec")
+    pod = server.spec.template.spec
     tpu = tpu_of(pod)
     return replace(
-        _object_of(json),
+        _object_of(server.metadata, server.status.conditions),
         kind="Deployment",
         tpu=tpu,
         num_slices=1 if tpu else None,
-        image=next((text(one.get("image")) for one in rows(pod.get("containers"))), None),
-        jobs=(ReplicatedJob(name=SERVER_JOB, replicas=1, ready=count(mapping(json, "status").get("readyReplicas"))),),
+        image=next((container.image for container in pod.containers), None),
+        jobs=(ReplicatedJob(name=SERVER_JOB, replicas=1, ready=server.status.ready_replicas),),
+        has_status=server.status != DeploymentStatus(),
         work="serve",
     )
 
 
-def _object_of(json: JsonObject) -> RunObject:
+def parse_jobset(json: JsonObject) -> RunObject:
+    """Return the JobSet of a dictionary. Raises Unreachable as `typed`."""
+    return jobset_of(typed(json, JOBSET))
+
+
+def parse_server(json: JsonObject) -> RunObject:
+    """Return the Deployment of a dictionary. Raises Unreachable as `typed`."""
+    return server_of(typed(json, DEPLOYMENT))
+
+
+def _object_of(metadata: ObjectMetadata, conditions: tuple[Condition, ...]) -> RunObject:
     """Return the fields that JobSets and Deployments have in the same place."""
-    metadata, status = mapping(json, "metadata"), mapping(json, "status")
-    labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
-    name = text(metadata.get("name")) or ""
-    run_name = _run_name(text(labels.get(RUN_LABEL)), name=name)
+    run_name = _run_name(metadata)
     return RunObject(
-        name=name,
-        namespace=text(metadata.get("namespace")) or "",
-        uid=text(metadata.get("uid")) or "",
-        created_at=text(metadata.get("creationTimestamp")) or "",
-        run_name=run_name or name,
-        target=launcher_named(text(labels.get(TARGET_LABEL))),
-        ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
-        output=text(annotations.get(OUTPUT_ANNOTATION)),
-        spec_digest=text(annotations.get(DIGEST_ANNOTATION)),
-        conditions=conditions_of(status),
-        has_status=bool(status),
-        deleting_at=text(metadata.get("deletionTimestamp")),
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        created_at=metadata.creation_timestamp,
+        run_name=run_name or metadata.name,
+        target=launcher_named(metadata.labels.get(TARGET_LABEL) or None),
+        ours=run_name is not None and metadata.labels.get(MANAGER_LABEL) == "xsft",
+        output=metadata.annotations.get(OUTPUT_ANNOTATION) or None,
+        spec_digest=metadata.annotations.get(DIGEST_ANNOTATION) or None,
+        conditions=conditions,
+        deleting_at=metadata.deletion_timestamp,
     )
 
 
-def _run_name(label: str | None, *, name: str) -> str | None:
+def _run_name(metadata: ObjectMetadata) -> str | None:
     """Return the run in the label if the name can be an attempt of it; a label may have been copied
     (`naming.attempt_name`).
     """
-    return label if label is not None and attempt_number(name, first=label) else None
+    label = metadata.labels.get(RUN_LABEL)
+    return label if label and attempt_number(metadata.name, first=label) else None
 
 
-def run_of(json: JsonObject) -> RunObject | None:
-    """Return the run's JobSet, or None if it is not a run."""
-    return jobset_of(json) if trains(json) else None
-
-
-def trains(json: JsonObject) -> bool:
-    """Return whether it is a run: xsft's or xpk's, or one that requests TPUs; a cluster may have other JobSets."""
-    labels = mapping(json, "metadata", "labels")
-    jobs = rows(mapping(json, "spec").get("replicatedJobs"))
-    return RUN_LABEL in labels or XPK_LABEL in labels or any(ACCELERATOR in _selector(job) for job in jobs)
-
-
-def conditions_of(status: JsonObject) -> tuple[Condition, ...]:
-    return tuple(_condition(row) for row in rows(status.get("conditions")))
-
-
-def _terminal(conditions: tuple[Condition, ...]) -> str | None:
-    """Return the terminal state; JobSet before 0.6 writes only the condition."""
-    return next((c.type for c in conditions if c.type in ("Failed", "Completed") and c.status == "True"), None)
-
-
-def _condition(row: JsonObject) -> Condition:
-    return Condition(
-        type=text(row.get("type")) or "",
-        status=text(row.get("status")) or "Unknown",
-        reason=text(row.get("reason")) or "",
-        message=text(row.get("message")) or "",
-        at=text(row.get("lastTransitionTime")) or "",
-    )
-
-
-def _mode(labels: JsonObject, jobs: tuple[JsonObject, ...]) -> ModeName | None:
+def _mode(labels: Mapping[str, str], jobs: tuple[ReplicatedJobSpec, ...]) -> ModeName | None:
     labelled = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
-    names = {text(job.get("name")) for job in jobs}
-    return labelled or next(
-        (m for m in MODES if {mode_module(m).REPLICATED_JOB, mode_module(m).TRAINER_JOB} <= names), None
-    )
+    names = {job.name for job in jobs}
+    by_names = (m for m in MODES if {mode_module(m).REPLICATED_JOB, mode_module(m).TRAINER_JOB} <= names)
+    return labelled or next(by_names, None)
 
 
-def _find_slice_job(jobs: tuple[JsonObject, ...], mode: ModeName | None) -> JsonObject:
+def _find_slice_job(jobs: tuple[ReplicatedJobSpec, ...], mode: ModeName | None) -> ReplicatedJobSpec | None:
     """Return the replicated job of the slices: by its name, else the first that requests TPUs."""
-    name = mode_module(mode).REPLICATED_JOB if mode else None
-    found = (job for job in jobs if (job.get("name") == name if name else ACCELERATOR in _selector(job)))
-    return next(found, {})
+    if mode:
+        return next((job for job in jobs if job.name == mode_module(mode).REPLICATED_JOB), None)
+    return next((job for job in jobs if ACCELERATOR in job.pod.node_selector), None)
 
 
-def _trainer(jobs: tuple[JsonObject, ...], mode: ModeName | None) -> JsonObject:
+def _trainer(jobs: tuple[ReplicatedJobSpec, ...], mode: ModeName | None) -> ContainerSpec:
     """Return the container that trains: by xpk's name, else the first container of the first job."""
-    name = mode_module(mode).TRAINER_JOB if mode else None
-    job = next((job for job in jobs if job.get("name") == name), jobs[0] if jobs else {})
-    containers = rows(_pod_spec(job).get("containers"))
-    named = (c for c in containers if str(c.get("name", "")).startswith(TRAINER_CONTAINER))
-    return next(named, containers[0] if containers else {})
+    named_jobs = [job for job in jobs if mode and job.name == mode_module(mode).TRAINER_JOB]
+    containers = [container for job in (*named_jobs, *jobs)[:1] for container in job.pod.containers]
+    by_name = [container for container in containers if container.name.startswith(TRAINER_CONTAINER)]
+    return next(iter((*by_name, *containers)), ContainerSpec())
 
 
-def _pod_spec(job: JsonObject) -> JsonObject:
-    return mapping(job, "template", "spec", "template", "spec")
+def tpu_of(pod: PodSpec) -> str | None:
+    shape = shape_of(pod.node_selector)
+    return shape.tpu_type if shape else None
 
 
-def _selector(job: JsonObject) -> JsonObject:
-    return mapping(_pod_spec(job), "nodeSelector")
-
-
-def tpu_of(pod: JsonObject) -> str | None:
-    found = shape_of(mapping(pod, "nodeSelector"))
-    return found.tpu_type if found else None
-
-
-def shape_of(labels: Mapping[str, Any]) -> Slice | None:
+def shape_of(labels: Mapping[str, str]) -> Slice | None:
     """Return the slice that a node, or a node selector, has in its labels; None if it has none or an unknown one."""
-    accelerator, topology = text(labels.get(ACCELERATOR)), text(labels.get(TOPOLOGY))
+    accelerator, topology = labels.get(ACCELERATOR), labels.get(TOPOLOGY)
     return slice_of(accelerator, topology) if accelerator and topology else None
 
 
@@ -195,20 +238,8 @@ def _literal(pattern: re.Pattern[str], command: str) -> str | None:
     return value if value and "$" not in value and "`" not in value else None
 
 
-def _replicated(jobs: tuple[JsonObject, ...], status: JsonObject) -> tuple[ReplicatedJob, ...]:
+def _replicated(jobset: JobSet) -> tuple[ReplicatedJob, ...]:
     """Return the replicated jobs in the spec's order; the status lists them in any."""
-    counts = {text(row.get("name")): row for row in rows(status.get("replicatedJobsStatus"))}
-    return tuple(_replicated_job(job, counts.get(text(job.get("name")), {})) for job in jobs)
-
-
-def _replicated_job(job: JsonObject, counts: JsonObject) -> ReplicatedJob:
-    replicas = whole(job.get("replicas"))
-    return ReplicatedJob(
-        name=text(job.get("name")) or "",
-        replicas=1 if replicas is None else replicas,
-        ready=count(counts.get("ready")),
-        active=count(counts.get("active")),
-        succeeded=count(counts.get("succeeded")),
-        failed=count(counts.get("failed")),
-        suspended=count(counts.get("suspended")),
-    )
+    counts = {job.name: job for job in jobset.status.replicated_jobs_status}
+    jobs = jobset.spec.replicated_jobs
+    return tuple(replace(counts.get(job.name, ReplicatedJob(name=job.name)), replicas=job.replicas) for job in jobs)

@@ -9,18 +9,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.base.moments import before, moment, seconds_between
 from xsft.base.problems import RetryAdvice
 from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
 from xsft.trainer.progress import Progress
 
 
-class Condition(Struct, frozen=True, kw_only=True):
+class Condition(Struct, frozen=True, kw_only=True, rename={"at": "lastTransitionTime"}):
     """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
 
-    type: str
-    status: str
+    type: str = ""
+    status: str = "Unknown"
     """True | False | Unknown, as Kubernetes spells them."""
     reason: str = ""
     message: str = ""
@@ -71,8 +70,8 @@ class Pod(Struct, frozen=True, kw_only=True):
 class ReplicatedJob(Struct, frozen=True, kw_only=True):
     """One of the JobSet's replicatedJobs with its counts; the counts are of Jobs, not of pods."""
 
-    name: str
-    replicas: int
+    name: str = ""
+    replicas: int = 1
     """Requested replicas."""
     ready: int = 0
     active: int = 0
@@ -147,6 +146,12 @@ class RunObject(Struct, frozen=True, kw_only=True):
 
 class KueueWorkload(Struct, frozen=True, kw_only=True):
     name: str
+    namespace: str = ""
+    uid: str = ""
+    owner_uid: str = ""
+    """UID of the JobSet that owns it."""
+    jobset: str | None = None
+    """Name of that JobSet."""
     conditions: tuple[Condition, ...] = ()
     active: bool = True
     """spec.active; a deactivated Workload is never admitted again automatically."""
@@ -155,6 +160,8 @@ class KueueWorkload(Struct, frozen=True, kw_only=True):
     """The ClusterQueue in which it has quota; None if it has none."""
     priority: int | None = None
     evictions: int = 0
+    holds: str = ""
+    """Accelerators held, `512 google.com/tpu`; empty for none."""
     position: int | None = None
     """Position in its LocalQueue, 0 is next; None if Kueue does not report it."""
 
@@ -210,7 +217,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     num_slices: int | None = None
 
 
-What = Literal["jobsets", "servers", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
+What = Literal["jobsets", "object", "servers", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
 
 
 class Unread(Struct, frozen=True, kw_only=True):
@@ -240,12 +247,12 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     target: str
     observed_at: str
     """UTC, ISO 8601: when the cluster (or this machine) answered; for a last known state, that earlier time. By the API
-    server's clock if known (its Date header), because it is compared with the times of conditions."""
+    server's clock (its Date header), which writes the times of conditions, too."""
+    read_at: str = ""
+    """The same time by this machine's clock; empty if the clocks agree."""
     mode: str | None = None
     cluster: str | None = None
     """The cluster as the user names it: project/zone/cluster or the context."""
-    ahead_s: float = 0.0
-    """Seconds by which the clock of the cluster's timestamps is ahead of the clock of `observed_at`."""
     output: str | None = None
     """base_output_directory of a run on this machine; runs of one name in two folders are two runs."""
     steps: int | None = None
@@ -296,15 +303,3 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     def shared_name(self) -> tuple[str, str, str]:
         """Return the name that all attempts of the run share; different runs may share it too."""
         return (self.target, self.cluster or self.output or "", self.run_name)
-
-
-def seconds_since(then: str | None, seen: Observation, until: str | None) -> float | None:
-    """Return seconds from a time of the cluster's clock to a time of the clock of `observed_at`; None if either is not
-    a time."""
-    passed = seconds_between(then, until)
-    return None if passed is None else passed + seen.ahead_s
-
-
-def by_its_clock(seen: Observation, ours: str) -> str:
-    """Convert a time of the clock of `observed_at` to the cluster's clock."""
-    return before(ours, -seen.ahead_s) if seen.ahead_s and moment(ours) else ours

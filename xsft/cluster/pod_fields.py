@@ -1,18 +1,19 @@
-"""Parse pods of JobSets into the fields that a state depends on. Pure; nothing here raises."""
+"""Pods of JobSets: what a state depends on. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
-from xsft.base.lenient import count, mapping, rows, text, whole
+from xsft.base.lenient import count
 from xsft.base.moments import seconds_between
 from xsft.base.names import MODES, ModeName
-from xsft.cluster.jobset_fields import conditions_of
-from xsft.cluster.observation import SERVER_JOB, Condition, Container, Pod, RunObject
+from xsft.cluster.objects import ConditionsStatus, KubernetesStruct, ObjectMetadata, PodSpec, typed
+from xsft.cluster.observation import SERVER_JOB, Container, Pod, RunObject
 from xsft.records.jobset_paths import TRAINER_CONTAINER
 from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
 from xsft.spec.modes import mode_module
@@ -22,70 +23,109 @@ REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 """Labels that JobSet sets on each pod. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
 
-ContainerState = Literal["waiting", "running", "terminated"]
-_STATES: tuple[ContainerState, ...] = ("terminated", "running", "waiting")
+ContainerPhase = Literal["waiting", "running", "terminated"]
 
 
-def pod_of(json: JsonObject) -> Pod:
-    metadata, status = mapping(json, "metadata"), mapping(json, "status")
-    labels = mapping(metadata, "labels")
-    index = labels.get(COMPLETION_INDEX, mapping(metadata, "annotations").get(COMPLETION_INDEX))
-    server = labels.get(WORK_LABEL) == "serve"
-    containers = (*rows(status.get("initContainerStatuses")), *rows(status.get("containerStatuses")))
-    limits = _memory_limits(mapping(json, "spec"))
-    conditions = conditions_of(status)
+class ContainerDetails(KubernetesStruct, frozen=True, kw_only=True):
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerState(KubernetesStruct, frozen=True, kw_only=True):
+    """At most one of them is present."""
+
+    terminated: ContainerDetails | None = None
+    running: ContainerDetails | None = None
+    waiting: ContainerDetails | None = None
+
+
+class ContainerStatus(KubernetesStruct, frozen=True, kw_only=True):
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(ConditionsStatus, frozen=True, kw_only=True):
+    phase: str = "Unknown"
+    start_time: str | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodObject(KubernetesStruct, frozen=True, kw_only=True):
+    metadata: ObjectMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+POD = Decoder(PodObject)
+
+
+def pod_of(pod: PodObject) -> Pod:
+    metadata, labels, status = pod.metadata, pod.metadata.labels, pod.status
+    serves = labels.get(WORK_LABEL) == "serve"
     return Pod(
-        name=text(metadata.get("name")) or "",
-        jobset=text(labels.get(RUN_LABEL if server else JOBSET_NAME)) or "",
-        replicated_job=SERVER_JOB if server else text(labels.get(REPLICATED_JOB)) or "",
+        name=metadata.name,
+        jobset=labels.get(RUN_LABEL if serves else JOBSET_NAME, ""),
+        replicated_job=SERVER_JOB if serves else labels.get(REPLICATED_JOB, ""),
         slice_index=count(labels.get(JOB_INDEX)),
-        host=count(index),
-        phase=text(status.get("phase")) or "Unknown",
-        conditions=conditions,
-        containers=tuple(replace(one, memory=limits.get(one.name, "")) for one in map(_container, containers)),
-        node=text(mapping(json, "spec").get("nodeName")),
+        host=count(labels.get(COMPLETION_INDEX, metadata.annotations.get(COMPLETION_INDEX))),
+        phase=status.phase,
+        conditions=status.conditions,
+        containers=_containers(pod),
+        node=pod.spec.node_name or None,
         attempt=count(labels.get(RESTART_ATTEMPT)),
-        deleting=text(metadata.get("deletionTimestamp")) is not None,
-        created_at=text(metadata.get("creationTimestamp")) or "",
-        behind_s=_clock_behind_s(conditions, acknowledged_at=text(status.get("startTime"))),
+        deleting=metadata.deletion_timestamp is not None,
+        created_at=metadata.creation_timestamp,
+        behind_s=_clock_behind_s(status),
     )
 
 
-def _clock_behind_s(conditions: tuple[Condition, ...], *, acknowledged_at: str | None) -> float:
+def parse_pod(json: JsonObject) -> Pod:
+    """Return the pod of a dictionary. Raises Unreachable as `typed`."""
+    return pod_of(typed(json, POD))
+
+
+def _clock_behind_s(status: PodStatus) -> float:
     """Return the seconds by which the node's clock is at least behind the API server's: the kubelet acknowledges a pod
     after the API server has bound it. source: kubernetes@v1.35 pkg/kubelet/kubelet_pods.go generateAPIPodStatus,
     pkg/registry/core/pod/storage/storage.go setPodHostAndAnnotations.
     """
-    bound_at = next((c.at for c in conditions if c.type == "PodScheduled" and c.status == "True"), None)
-    return max(0.0, seconds_between(acknowledged_at, bound_at) or 0.0)
+    bound_at = next((c.at for c in status.conditions if c.type == "PodScheduled" and c.status == "True"), None)
+    return max(0.0, seconds_between(status.start_time, bound_at) or 0.0)
 
 
-def _memory_limits(spec: JsonObject) -> dict[str, str]:
-    """Return the memory limit of each container that has one, by name."""
-    found = (
-        (text(row.get("name")), mapping(mapping(row, "resources"), "limits")) for row in rows(spec.get("containers"))
-    )
-    return {name: limit for name, limits in found if name and (limit := text(limits.get("memory")))}
+def _containers(pod: PodObject) -> tuple[Container, ...]:
+    """Return the containers, the init containers first."""
+    limits = {container.name: container.resources.limits.get("memory") for container in pod.spec.containers}
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return tuple(_container(status, memory=str(limits.get(status.name) or "")) for status in statuses)
 
 
-def _container(row: JsonObject) -> Container:
-    last = mapping(row, "lastState")
-    now = _in_state(row, mapping(row, "state"))
-    return replace(now, last=_in_state(row, last)) if "terminated" in last else now
+def _container(status: ContainerStatus, *, memory: str) -> Container:
+    container = replace(_in_state(status, status.state), memory=memory)
+    if status.last_state.terminated is None:
+        return container
+    return replace(container, last=_in_state(status, status.last_state))
 
 
-def _in_state(row: JsonObject, state: JsonObject) -> Container:
-    name: ContainerState | None = next((name for name in _STATES if isinstance(state.get(name), dict)), None)
-    details = mapping(state, name) if name else {}
+def _in_state(status: ContainerStatus, state: ContainerState) -> Container:
+    phases: tuple[ContainerPhase, ...] = ("terminated", "running", "waiting")
+    phase = next((phase for phase in phases if getattr(state, phase) is not None), None)
+    details: ContainerDetails = getattr(state, phase) if phase else ContainerDetails()
     return Container(
-        name=text(row.get("name")) or "",
-        state=name or "unknown",
-        reason=text(details.get("reason")) or "",
-        message=text(details.get("message")) or "",
-        exit_code=whole(details.get("exitCode")),
-        restarts=count(row.get("restartCount")),
-        started_at=text(details.get("startedAt")),
-        finished_at=text(details.get("finishedAt")),
+        name=status.name,
+        state=phase or "unknown",
+        reason=details.reason,
+        message=details.message,
+        exit_code=details.exit_code,
+        restarts=status.restart_count,
+        started_at=details.started_at,
+        finished_at=details.finished_at,
     )
 
 

@@ -1,4 +1,4 @@
-"""Parse Kueue's objects into the fields that a state depends on. Pure; nothing here raises.
+"""Kueue's objects: what a state depends on. Pure.
 
 Both served versions (v1beta1, v1beta2) have these fields under the same names. source: kueue@v0.16.1
 apis/kueue/{v1beta1,v1beta2}/workload_types.go, apis/visibility/v1beta2/types.go.
@@ -8,70 +8,69 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from msgspec import Struct
+from msgspec import field
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
-from xsft.base.lenient import count, integer, mapping, rows, text
+from xsft.base.errors import Unreachable
+from xsft.base.lenient import count, mapping, rows, text
 from xsft.cluster.evidence import Quota
-from xsft.cluster.jobset_fields import conditions_of
+from xsft.cluster.objects import ConditionsStatus, KubernetesStruct, ObjectMetadata, typed
 from xsft.cluster.observation import Condition, KueueWorkload
 
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 """Label of a Workload with the UID of its JobSet. source: kueue@v0.16.2 pkg/controller/constants/constants.go"""
 
 
-class Owned(Struct, frozen=True, kw_only=True):
-    """A Workload and the UID of the JobSet that owns it."""
-
-    owner: str | None
-    workload: KueueWorkload
+class PodSetAssignment(KubernetesStruct, frozen=True, kw_only=True):
+    resource_usage: dict[str, Any] = field(default_factory=dict)
 
 
-class Waiting(Struct, frozen=True, kw_only=True):
-    """A pending Workload, from Kueue's visibility API."""
-
-    name: str
-    namespace: str
-    jobset: str | None
-    """Name of its owner."""
-    queue: str
-    priority: int
-    position: int
-    """Position in its LocalQueue; 0 is next."""
+class QuotaAdmission(KubernetesStruct, frozen=True, kw_only=True):
+    cluster_queue: str | None = None
+    pod_set_assignments: tuple[PodSetAssignment, ...] = ()
 
 
-class Holding(Struct, frozen=True, kw_only=True):
-    """A Workload that holds quota."""
-
-    uid: str
-    owner_uid: str
-    jobset: str | None
-    cluster_queue: str
-    priority: int | None
-    holds: str
-    """Accelerators held, `512 google.com/tpu`; empty for none."""
+class EvictionCount(KubernetesStruct, frozen=True, kw_only=True):
+    count: int = 0
 
 
-def holding_of(json: JsonObject) -> Holding | None:
-    """Return the Workload if it holds quota, else None."""
-    workload = workload_of(json)
-    if workload.cluster_queue is None:
-        return None
-    used: dict[str, int] = defaultdict(int)
-    for pod_set in rows(mapping(json, "status", "admission").get("podSetAssignments")):
-        for resource, amount in mapping(pod_set, "resourceUsage").items():
-            used[resource] += count(amount)  # other quantities (cpu in milli, memory with units) are not accelerators
-    accelerators = [f"{amount} {resource}" for resource, amount in sorted(used.items()) if amount and "/" in resource]
-    return Holding(
-        uid=text(mapping(json, "metadata").get("uid")) or "",
-        owner_uid=owner_field(json, "uid") or "",
-        jobset=owner_field(json, "name"),
-        cluster_queue=workload.cluster_queue,
-        priority=workload.priority,
-        holds=", ".join(accelerators),
-    )
+class SchedulingStats(KubernetesStruct, frozen=True, kw_only=True):
+    evictions: tuple[EvictionCount, ...] = ()
+
+
+class KueueSpec(KubernetesStruct, frozen=True, kw_only=True):
+    queue_name: str | None = None
+    priority: int | None = None
+    active: bool = True
+
+
+class KueueStatus(ConditionsStatus, frozen=True, kw_only=True):
+    admission: QuotaAdmission = QuotaAdmission()
+    scheduling_stats: SchedulingStats = SchedulingStats()
+
+
+class Workload(KubernetesStruct, frozen=True, kw_only=True):
+    metadata: ObjectMetadata
+    spec: KueueSpec = KueueSpec()
+    status: KueueStatus = KueueStatus()
+
+
+class PendingWorkload(KubernetesStruct, frozen=True, kw_only=True):
+    """A Workload in Kueue's visibility API."""
+
+    metadata: ObjectMetadata
+    priority: int = 0
+    local_queue_name: str = ""
+    position_in_local_queue: int = 0
+    """0 is next."""
+
+
+WORKLOAD = Decoder(Workload)
+PENDING_WORKLOAD = Decoder(PendingWorkload)
 
 
 def quotas_of(cluster_queue: JsonObject) -> tuple[Quota, ...]:
@@ -96,36 +95,42 @@ def _nominal(cluster_queue: JsonObject) -> Iterator[tuple[str, str, str]]:
                     yield name, kind, str(resource.get("nominalQuota", "0"))
 
 
-def workload_of(json: JsonObject) -> KueueWorkload:
-    spec, status = mapping(json, "spec"), mapping(json, "status")
-    evictions = rows(mapping(status, "schedulingStats").get("evictions"))
-    active, conditions = spec.get("active"), conditions_of(status)
-    holds = _is_true(conditions, "QuotaReserved") and not _is_true(conditions, "Finished")
+def workload_of(workload: Workload) -> KueueWorkload:
+    metadata, status, owner = workload.metadata, workload.status, workload.metadata.jobset_owner
+    holds_quota = _is_true(status.conditions, "QuotaReserved") and not _is_true(status.conditions, "Finished")
     return KueueWorkload(
-        name=text(mapping(json, "metadata").get("name")) or "",
-        conditions=conditions,
-        active=active if isinstance(active, bool) else True,
-        queue=text(spec.get("queueName")),
-        cluster_queue=text(mapping(status, "admission").get("clusterQueue")) if holds else None,
-        priority=integer(spec.get("priority")),
-        evictions=sum(count(row.get("count")) for row in evictions),
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        owner_uid=owner.uid if owner else "",
+        jobset=owner.name if owner else None,
+        conditions=status.conditions,
+        active=workload.spec.active,
+        queue=workload.spec.queue_name or None,
+        cluster_queue=status.admission.cluster_queue if holds_quota else None,
+        priority=workload.spec.priority,
+        evictions=sum(eviction.count for eviction in status.scheduling_stats.evictions),
+        holds=_accelerators(status.admission) if holds_quota else "",
     )
 
 
-def owned(json: JsonObject) -> Owned:
-    return Owned(owner=owner_field(json, "uid"), workload=workload_of(json))
+def parse_workload(json: JsonObject) -> KueueWorkload | None:
+    """Return the Workload of a dictionary; None if it has another shape."""
+    try:
+        return workload_of(typed(json, WORKLOAD))
+    except Unreachable:
+        return None
 
 
-def waiting_of(json: JsonObject) -> Waiting:
-    metadata = mapping(json, "metadata")
-    return Waiting(
-        name=text(metadata.get("name")) or "",
-        namespace=text(metadata.get("namespace")) or "",
-        jobset=owner_field(json, "name"),
-        queue=text(json.get("localQueueName")) or "",
-        priority=integer(json.get("priority")) or 0,
-        position=count(json.get("positionInLocalQueue")),
-    )
+def _accelerators(admission: QuotaAdmission) -> str:
+    """Return the accelerators that it holds, `512 google.com/tpu`; other quantities (cpu in milli, memory with units)
+    are not accelerators.
+    """
+    used: dict[str, int] = defaultdict(int)
+    for pod_set in admission.pod_set_assignments:
+        for resource, amount in pod_set.resource_usage.items():
+            used[resource] += count(amount)
+    return ", ".join(f"{amount} {resource}" for resource, amount in sorted(used.items()) if amount and "/" in resource)
 
 
 def with_positions(workload: KueueWorkload, positions: Mapping[str, int]) -> KueueWorkload:
@@ -148,9 +153,3 @@ def queues_of(workloads: Iterable[KueueWorkload]) -> tuple[str, ...]:
 
 def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     return any(c.type == kind and c.status == "True" for c in conditions)
-
-
-def owner_field(json: JsonObject, key: str) -> str | None:
-    """Return a field of the JobSet among its owners; Kueue makes it the controller."""
-    owners = rows(mapping(json, "metadata").get("ownerReferences"))
-    return next((text(owner.get(key)) for owner in owners if owner.get("kind") == "JobSet"), None)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
 
 from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing
-from xsft.base.lenient import rows
 from xsft.cluster import resources as kinds
+from xsft.cluster.answers import read_objects
 from xsft.cluster.api import Api
 from xsft.cluster.errors import ApiRequest
-from xsft.cluster.event_fields import event_of
-from xsft.cluster.evidence import Event
-from xsft.cluster.jobset_fields import jobset_of, run_of, server_of
-from xsft.cluster.observation import Pod, RunObject
-from xsft.cluster.pod_fields import pod_of
-from xsft.cluster.queue_fields import Holding, Owned, Waiting, holding_of, owned, waiting_of
-from xsft.cluster.resources import Resource
+from xsft.cluster.evidence import EVENT, Event, event_of
+from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, jobset_of, server_of
+from xsft.cluster.objects import ObjectList
+from xsft.cluster.observation import KueueWorkload, Pod, RunObject
+from xsft.cluster.pod_fields import POD, pod_of
+from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD, PendingWorkload, workload_of
 from xsft.machine.parallel import start
 from xsft.records.labels import RUN_LABEL, SERVERS
-
-T = TypeVar("T")
 
 FROM_CACHE = {"resourceVersion": "0"}
 """Read from the API server's watch cache: up to seconds old, but without reading 64,000 pods from etcd. source:
@@ -42,96 +39,80 @@ class Reads(Struct, frozen=True):
 
     api: Api
 
-    def jobsets(self, *, namespace: str) -> tuple[RunObject, ...]:
+    def jobsets(self, *, namespace: str, query: Mapping[str, str] | None = None) -> ObjectList[RunObject]:
         """Return the JobSets of runs: xsft's, xpk's, and any other that requests TPUs."""
-        found = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace)
-        return tuple(one for one in found if one is not None)
+        listed = self.api.listed(kinds.JOBSETS, JOBSET, namespace=namespace, query=query)
+        runs = tuple(jobset_of(jobset) for jobset in listed.objects if jobset.trains)
+        return ObjectList(objects=runs, bad=listed.bad)
 
-    def jobsets_named(self, names: Collection[str], *, namespace: str) -> tuple[RunObject, ...]:
+    def jobsets_named(self, names: Collection[str], *, namespace: str) -> ObjectList[RunObject]:
         """Return the JobSets of these runs, with one small list, and those that have one of these names: a JobSet of
         xpk, or one whose label was removed by hand, is found only by its name. (xpk's own label is that name, too.)
         """
         askable = sorted(name for name in names if LABEL_VALUE.fullmatch(name))  # else it is a folder, not a JobSet
         if not askable:
-            return ()
+            return ObjectList()
         by_name = [start(partial(self._run_named, name, namespace=namespace)) for name in askable]
-        query = _query(labels=f"{RUN_LABEL} in ({','.join(askable)})")
-        labelled = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace, query=query)
-        jobsets = (*labelled, *(started.result() for started in by_name))
-        return tuple({jobset.uid: jobset for jobset in jobsets if jobset is not None}.values())
+        labelled = self.jobsets(namespace=namespace, query=_query(labels=f"{RUN_LABEL} in ({','.join(askable)})"))
+        jobsets = (*labelled.objects, *(started.result() for started in by_name))
+        unique = {jobset.uid: jobset for jobset in jobsets if jobset is not None}
+        return ObjectList(objects=tuple(unique.values()), bad=labelled.bad)
 
     def _run_named(self, name: str, *, namespace: str) -> RunObject | None:
-        jobset = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
-        return None if jobset is None else run_of(jobset)
+        jobset = self.api.typed(kinds.JOBSETS, JOBSET, name=name, namespace=namespace)
+        return jobset_of(jobset) if jobset is not None and jobset.trains else None
 
-    def jobset(self, *, name: str, namespace: str) -> RunObject | None:
-        """Return the JobSet by its exact name, or None."""
-        found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
-        return None if found is None else jobset_of(found)
-
-    def servers(self, *, namespace: str) -> tuple[RunObject, ...]:
+    def servers(self, *, namespace: str) -> ObjectList[RunObject]:
         """Return the Deployments of xsft's servers."""
-        return self.api.reduced(kinds.DEPLOYMENTS, server_of, namespace=namespace, query=_query(labels=SERVERS))
+        listed = self.api.listed(kinds.DEPLOYMENTS, DEPLOYMENT, namespace=namespace, query=_query(labels=SERVERS))
+        return ObjectList(objects=tuple(map(server_of, listed.objects)), bad=listed.bad)
 
-    def again(self, held: RunObject) -> RunObject | None:
+    def again(self, run: RunObject) -> RunObject | None:
         """Return the run's object as it is now, or None."""
-        if not held.serves:
-            return self.jobset(name=held.name, namespace=held.namespace)
-        found = self.api.get(kinds.DEPLOYMENTS, name=held.name, namespace=held.namespace)
-        return None if found is None else server_of(found)
+        if run.serves:
+            server = self.api.typed(kinds.DEPLOYMENTS, DEPLOYMENT, name=run.name, namespace=run.namespace)
+            return None if server is None else server_of(server)
+        jobset = self.api.typed(kinds.JOBSETS, JOBSET, name=run.name, namespace=run.namespace)
+        return None if jobset is None else jobset_of(jobset)
 
-    def workloads(self, *, namespace: str, labels: str = "") -> tuple[Owned, ...]:
-        """Return Kueue's Workloads; empty if Kueue is not installed."""
-
-        def listed(version: str) -> tuple[Owned, ...]:
-            resource, query = kinds.kueue("workloads", version=version), _query(labels=labels)
-            return self.api.reduced(resource, owned, namespace=namespace, query=query)
-
-        return self._kueue(listed) or ()
+    def workloads(self, *, namespace: str | None, labels: str = "") -> ObjectList[KueueWorkload]:
+        """Return Kueue's Workloads, in all namespaces if none is given; empty if Kueue is not installed."""
+        query = _query(labels=labels)
+        for version in kinds.KUEUE_VERSIONS:
+            with suppress(EnvironmentMissing):
+                resource = kinds.kueue("workloads", version=version)
+                listed = self.api.listed(resource, WORKLOAD, namespace=namespace, query=query)
+                return ObjectList(objects=tuple(map(workload_of, listed.objects)), bad=listed.bad)
+        return ObjectList()
 
     def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
-        query = _query(labels=labels)
-        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
+        listed = self.api.listed(kinds.PODS, POD, namespace=namespace, query=_query(labels=labels))
+        return tuple(map(pod_of, listed.objects))
 
-    def cached_pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
+    def cached_pods(self, *, namespace: str, labels: str, fields: str = "") -> ObjectList[Pod]:
         """Return the pods as `pods` does, slightly old and cheap on a full cluster."""
         query = {**_query(labels=labels, fields=fields), **FROM_CACHE}
-        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
+        listed = self.api.listed(kinds.PODS, POD, namespace=namespace, query=query)
+        return ObjectList(objects=tuple(map(pod_of, listed.objects)), bad=listed.bad)
 
-    def waiting(self, *, namespace: str, queue: str) -> tuple[Waiting, ...] | None:
+    def pending_workloads(self, *, namespace: str, queue: str) -> tuple[PendingWorkload, ...] | None:
         """Return the pending workloads of the LocalQueue; None if Kueue does not serve its visibility API."""
-        return self._kueue(lambda version: self._read_waiting(version, namespace, queue))
-
-    def holdings(self, *, namespace: str | None) -> tuple[Holding, ...]:
-        """Return the workloads that hold quota; in all namespaces if none is given."""
-
-        def listed(version: str) -> tuple[Holding | None, ...]:
-            return self.api.reduced(kinds.kueue("workloads", version=version), holding_of, namespace=namespace)
-
-        return tuple(one for one in self._kueue(listed) or () if one is not None)
+        for version in kinds.KUEUE_VERSIONS:
+            ask = ApiRequest(verb="get", resource=kinds.pending_workloads(version), namespace=namespace, name=queue)
+            reply = self.api.question(ask, read=partial(read_objects, kind=PENDING_WORKLOAD))
+            if reply.ok:
+                pending: tuple[PendingWorkload, ...] = reply.body.objects
+                return pending
+            if reply.status != 404:
+                raise self.api.failed(reply, ask)
+            if not reply.not_served:
+                return ()  # there is no such queue
+        return None
 
     def events(self, *, namespace: str, fields: str) -> tuple[Event, ...]:
         """Return the events, which the server keeps for an hour."""
         query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
-        return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
-
-    def _read_waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
-        resource: Resource = kinds.pending_workloads(version)
-        ask = ApiRequest(verb="get", resource=resource, namespace=namespace, name=queue)
-        reply = self.api.question(ask)
-        if reply.status == 404 and not reply.not_served:
-            return ()  # there is no such queue
-        if not reply.ok:
-            raise self.api.failed(reply, ask)
-        return tuple(waiting_of(row) for row in rows(reply.body.get("items")))
-
-    def _kueue(self, ask: Callable[[str], T]) -> T | None:
-        for version in kinds.KUEUE_VERSIONS:
-            try:
-                return ask(version)
-            except EnvironmentMissing:
-                continue
-        return None
+        return tuple(map(event_of, self.api.listed(kinds.EVENTS, EVENT, namespace=namespace, query=query).objects))
 
 
 def _query(*, labels: str = "", fields: str = "") -> dict[str, str]:

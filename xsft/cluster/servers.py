@@ -13,7 +13,7 @@ from xsft.cluster.delete import DeleteOutcome, delete
 from xsft.cluster.errors import ApiRequest
 from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.observation import Pod
-from xsft.cluster.pod_fields import pod_of
+from xsft.cluster.pod_fields import POD, pod_of
 from xsft.cluster.resources import Resource
 
 KINDS = {
@@ -52,7 +52,8 @@ class Servers(Struct, frozen=True):
         return delete(self.api, kinds.DEPLOYMENTS, name=name, namespace=namespace, uid=uid)
 
     def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
-        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query={"labelSelector": labels})
+        listed = self.api.listed(kinds.PODS, POD, namespace=namespace, query={"labelSelector": labels})
+        return tuple(map(pod_of, listed.objects))
 
     def last_lines(self, pod: str, container: str, *, namespace: str, count: int) -> tuple[str, ...]:
         """Return the last log lines of the container before its last restart; empty if the log cannot be read."""

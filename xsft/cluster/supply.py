@@ -15,7 +15,8 @@ from xsft.base.aliases import JsonObject
 from xsft.base.lenient import count, mapping, rows, text
 from xsft.catalog.tpu import Slice
 from xsft.cluster.jobset_fields import shape_of
-from xsft.cluster.queue_fields import owner_field, waits, workload_of
+from xsft.cluster.observation import KueueWorkload
+from xsft.cluster.queue_fields import parse_workload, waits
 
 NODE_POOL = "cloud.google.com/gke-nodepool"
 TPU = "google.com/tpu"
@@ -105,27 +106,27 @@ def slice_units(nodes: Iterable[JsonObject]) -> Iterator[SliceUnit]:
 def _users(workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]) -> dict[Slice, list[SliceUser]]:
     users: dict[Slice, list[SliceUser]] = defaultdict(list)
     for json in workloads:
-        workload = workload_of(json)
+        workload = parse_workload(json)
+        if workload is None:
+            continue  # of another shape: what it uses is not known
         if workload.cluster_queue is not None:
-            _add(users, json, _held_chips(json, flavors), state="holds")
+            _add(users, workload, _held_chips(json, flavors), state="holds")
         elif waits(workload):
-            _add(users, json, _wanted_chips(json), state="waits")
+            _add(users, workload, _wanted_chips(json), state="waits")
     return users
 
 
 def _add(
     users: dict[Slice, list[SliceUser]],
-    json: JsonObject,
+    workload: KueueWorkload,
     chips: Mapping[Slice, int],
     *,
     state: Literal["holds", "waits"],
 ) -> None:
-    metadata = mapping(json, "metadata")
-    name = owner_field(json, "name") or text(metadata.get("name")) or "?"
-    namespace = text(metadata.get("namespace")) or "?"
+    name = workload.jobset or workload.name
     for shape, amount in chips.items():
         slices = -(-amount // shape.chips)
-        users[shape].append(SliceUser(jobset=name, namespace=namespace, slices=slices, state=state))
+        users[shape].append(SliceUser(jobset=name, namespace=workload.namespace, slices=slices, state=state))
 
 
 def _held_chips(json: JsonObject, flavors: Mapping[str, JsonObject]) -> dict[Slice, int]:

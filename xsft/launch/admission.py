@@ -15,8 +15,8 @@ from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, rights_source
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.jobset_fields import jobset_of
-from xsft.cluster.pod_fields import pod_of
+from xsft.cluster.jobset_fields import parse_jobset
+from xsft.cluster.pod_fields import parse_pod
 from xsft.machine.parallel import all_answers, start
 from xsft.planning.steps import Planned
 
@@ -123,10 +123,10 @@ def _occupied_nodes(
     pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
     if isinstance(pods, UnreadFact):
         return pods
-    named = ((str(json["metadata"]["namespace"]), pod_of(json)) for json in pods)
+    named = ((str(json["metadata"]["namespace"]), parse_pod(json)) for json in pods)
     held = {pod.node: (space, pod.jobset) for space, pod in named if pod.node in names and pod.phase == "Running"}
     found = {one: unless_forbidden(cluster.get_jobset, namespace=one[0], name=one[1]) for one in held.values()}
-    without = {one for one, jobset in found.items() if isinstance(jobset, dict) and jobset_of(jobset).queue is None}
+    without = {one for one, jobset in found.items() if isinstance(jobset, dict) and parse_jobset(jobset).queue is None}
     return {str(node): "/".join(one) for node, one in held.items() if one in without}
 
 

@@ -19,7 +19,7 @@ from xsft.planning.steps import Planned
 from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.records.record import Record
 from xsft.records.resumption import MAY_CHANGE_WORDS, all_differences, changed_keys
-from xsft.runs.worth import is_worthless
+from xsft.runs.rows import is_worthless
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.resolve import Run
 

@@ -21,7 +21,7 @@ from xsft.records.record import Attempt, Outcome, Record
 from xsft.records.resumption import merge_losses
 from xsft.runs.failures import reason
 from xsft.runs.receipt import ReceiptFold
-from xsft.runs.worth import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
+from xsft.runs.rows import ENOUGH, is_worthless, text_of, worthless, zero_loss_warning
 from xsft.trainer.kernel_kills import TRAINER, signal_text
 from xsft.trainer.lines import SaveFinished, ShapePadding, Step, TrainerEvent, TrainingAborted, trainer_event
 from xsft.trainer.losses import LossFold, Tally

@@ -15,7 +15,7 @@ from xsft.checks.admission import ClusterFacts
 from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
-from xsft.cluster.jobset_fields import jobset_of
+from xsft.cluster.jobset_fields import parse_jobset
 from xsft.cluster.observation import Observation, RunObject
 from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
@@ -53,10 +53,10 @@ def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
 
 def read_end(cluster: Cluster, jobset: JsonObject, *, attempt: int) -> LastEnd:
     """Return how the JobSet ended, from its pods and their logs. What cannot be read is left out."""
-    now, of_run = clock.now(), jobset_of(jobset)
-    seen = Observation(run_name=of_run.run_name, target=of_run.target, observed_at=now, jobset=of_run)
-    evidence = read_evidence(cluster, seen=seen, status=classify(seen, now=now))
-    cause = explain_state(evidence, now=now).cause
+    of_run = parse_jobset(jobset)
+    seen = Observation(run_name=of_run.run_name, target=of_run.target, observed_at=clock.now(), jobset=of_run)
+    evidence = read_evidence(cluster, seen=seen, status=classify(seen))
+    cause = explain_state(evidence).cause
     return LastEnd(
         attempt=attempt,
         digest=of_run.spec_digest,
@@ -79,7 +79,7 @@ def with_workload_end(jobset: LiveJobSet, cluster: Cluster, *, namespace: str) -
         workloads = cluster.reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL}={jobset.uid}")
     except XsftError:
         return jobset  # it counts as live, so nothing is created beside it
-    if any(true_condition(one.workload.conditions, "Finished") for one in workloads):
+    if any(true_condition(workload.conditions, "Finished") for workload in workloads.objects):
         return replace(jobset, state="failed")
     return jobset
 
@@ -151,7 +151,7 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
     """
     if held is None:
         return ()
-    jobset = jobset_of(held)
+    jobset = parse_jobset(held)
     if jobset.queue is not None:
         return ()
     if jobset.suspended:
@@ -162,7 +162,6 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
 
 
 def _suspended_warning(jobset: RunObject) -> Problem:
-    now = clock.now()
-    seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=now, jobset=jobset)
-    cause = explain_state(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause
+    seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=clock.now(), jobset=jobset)
+    cause = explain_state(Evidence(seen=seen, status=classify(seen))).cause
     return warning("suspended", "queue", cause.message, cause.fix)

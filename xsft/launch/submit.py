@@ -35,8 +35,7 @@ from xsft.planning.api import LoadedWorkload, accepted_problems, ask_maxtext, pl
 from xsft.planning.asked_rows import ask_rows
 from xsft.planning.steps import Plan, Planned
 from xsft.records import record_files
-from xsft.runs.wait_goals import DONE
-from xsft.runs.waiting import WaitResult, error_of
+from xsft.runs.waiting import DONE, WaitResult, error_of
 
 
 class SubmissionBegins(Struct, frozen=True, kw_only=True):

@@ -23,11 +23,10 @@ from xsft.runs.folding import FoldedRun
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.lookup import one_run
 from xsft.runs.read_all import runs_at_place
-from xsft.runs.run_evidence import evidence_of
+from xsft.runs.read_evidence import evidence_of
+from xsft.runs.rows import is_worthless
 from xsft.runs.run_receipts import record_wait_end
-from xsft.runs.wait_goals import DONE, Goal
-from xsft.runs.waiting import Clock, LookAtRuns, RecordWait, WaitLimits, WaitResult, note_result, wait_for
-from xsft.runs.worth import is_worthless
+from xsft.runs.waiting import DONE, Clock, Goal, LookAtRuns, RecordWait, WaitLimits, WaitResult, note_result, wait_for
 
 DRAIN_S = 10.0
 """Seconds to read the last lines of the log after the run has ended."""
@@ -45,7 +44,6 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
 
     look: LookAtRuns
     """Reads the run's cluster and namespace alone."""
-    now: Callable[[], str]
     patience: WaitLimits
     clock: Clock
     say: ShowLine
@@ -113,7 +111,7 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
             evidence = self.gather(one_run(name, self.look()))
         except XsftError:
             return  # the error raised then names the next step
-        self.explain(evidence, explain_state(evidence, now=self.now()).cause)
+        self.explain(evidence, explain_state(evidence).cause)
 
     def _wait_until(self, goal: Goal, name: str, patience: WaitLimits) -> WaitResult:
         return wait_for(name, goal=goal, look=self.look, patience=patience, clock=self.clock, say=self.say, known=True)
@@ -124,7 +122,6 @@ def after_plan(plan: Planned, *, patience: WaitLimits, log: ShowLine | None, lis
     runs = runs_at_place(plan.run.required_place(), namespace=plan.run.namespace, name=plan.run_name)
     return WaitOptions(
         look=runs.look,
-        now=runs.now,
         patience=patience,
         clock=Clock(),
         say=listener.say,

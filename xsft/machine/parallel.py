@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from xsft.base.aliases import ShowLine
@@ -24,16 +23,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 LAST_S = 1.0
 """Seconds for the last call of `repeat_call`, which only updates a display."""
-
-
-@dataclass(frozen=True, kw_only=True)  # not a Struct: `process` is used before msgspec is installed
-class SoftDeadline:
-    """A deadline after which some queries may be skipped."""
-
-    first: int
-    """Number of queries that are always sent; the others only before the deadline."""
-    until: float
-    """By `clock.monotonic`."""
 
 
 class StartedCall(Generic[T_co]):
@@ -89,23 +78,19 @@ def repeat_call(do: Callable[[], None], *, every_s: float) -> Iterator[None]:
         worker.ended(LAST_S)
 
 
-def answers(
-    looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float, hurry: SoftDeadline | None = None
-) -> list[T | None]:
+def answers(looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float) -> list[T | None]:
     """Return what each function returned, in the same order; None for those that did not finish in time. All are
     called, even if one raises; then the first of those errors is raised.
     """
     futures: list[Future[T]] = [Future() for _ in looks]
-    waiting = deque(enumerate(zip(futures, looks, strict=True)))
+    waiting = deque(zip(futures, looks, strict=True))
     end = clock.monotonic() + timeout_s
 
     def work() -> None:
         while clock.monotonic() < end and waiting:
             try:
-                i, (answer, look) = waiting.popleft()
+                answer, look = waiting.popleft()
             except IndexError:  # another thread took the last one
-                return
-            if hurry and i >= hurry.first and clock.monotonic() >= hurry.until:
                 return
             _settle(answer, look)
 

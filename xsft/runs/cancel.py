@@ -14,8 +14,8 @@ from xsft.cluster.observation import Observation, RunObject
 from xsft.machine.interrupts import when_interrupted
 from xsft.runs.lookup import one_run, silent
 from xsft.runs.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
+from xsft.runs.read_all import RunAccess
 from xsft.runs.rows import Row, state_line
-from xsft.runs.run_access import RunAccess
 
 ConfirmCancel = Callable[[tuple[str, ...]], None]
 """Function that gets the description of what would be cancelled and lost. Raises Refused if the user declines."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from xsft.base.moments import earliest, with_z
+from xsft.base.moments import earliest, seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
 from xsft.cluster.evidence import Evidence, Neighbour, Quota
-from xsft.cluster.observation import Container, seconds_since
+from xsft.cluster.observation import Container
 from xsft.runs.cause_rule import Cause, Explanation, Rule, causes
-from xsft.runs.clues_restart import restart_words
+from xsft.runs.clues import restart_words
 from xsft.runs.failing import failed_in_place, first_failure, place
 from xsft.runs.pod_reasons import current
 from xsft.runs.reasons import BY_SLUG
@@ -23,9 +23,9 @@ _BASES = ("direct", "inferred", "state")
 """The order of the groups. If two causes match, the one that the cluster or the trainer names comes first."""
 
 
-def explain_state(evidence: Evidence, *, now: str) -> Explanation:
-    """Return the cause and the other observations. `now`: UTC, ISO 8601."""
-    *found, (_, last) = _find_causes(evidence, names=words(evidence, now=now))  # the last group matches every run
+def explain_state(evidence: Evidence) -> Explanation:
+    """Return the cause and the other observations."""
+    *found, (_, last) = _find_causes(evidence, names=words(evidence))  # the last group matches every run
     first, *others = _in_order(found, last, evidence.status.state)
     if looped := _crash_loop(first, evidence):
         first, others = looped, [first, *others]
@@ -126,7 +126,7 @@ def _got_further(step: int | None, before: int | None) -> bool:
     return step is not None and before is not None and step > before
 
 
-def words(evidence: Evidence, *, now: str) -> dict[str, str]:
+def words(evidence: Evidence) -> dict[str, str]:
     """Return the placeholders of rule messages; an unknown value is `unknown` or empty."""
     seen, progress = evidence.seen, evidence.seen.progress
     step = str(progress.step) if progress and progress.step is not None else "?"
@@ -148,8 +148,8 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "zero_loss_steps": str(progress.zero_loss_steps) if progress else "",
         "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {seen.run_name}). ",
         "observed": with_z(seen.observed_at),
-        "silence": _silence_text(evidence, now=now),
-        "median": _median_text(evidence, now=now),
+        "silence": _silence_text(evidence),
+        "median": _median_text(evidence),
         "exits": _exits_text(evidence),
         "exit_after": _exit_after(evidence),
         **restart_words(evidence),
@@ -159,21 +159,21 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
     }
 
 
-def _silent_s(evidence: Evidence, *, now: str) -> float | None:
+def _silent_s(evidence: Evidence) -> float | None:
     """Seconds without output, up to the time the log was read."""
     progress = evidence.seen.progress
-    until = earliest(now, evidence.seen.observed_at, progress.read_at) if progress else None
-    return seconds_since(progress.said_at, evidence.seen, until) if progress else None
+    until = earliest(evidence.seen.observed_at, progress.read_at) if progress else None
+    return seconds_between(progress.said_at, until) if progress else None
 
 
-def _silence_text(evidence: Evidence, *, now: str) -> str:
-    seconds = _silent_s(evidence, now=now)
+def _silence_text(evidence: Evidence) -> str:
+    seconds = _silent_s(evidence)
     return "a long time" if seconds is None else f"{seconds / 60:.0f} minutes"
 
 
-def _median_text(evidence: Evidence, *, now: str) -> str:
+def _median_text(evidence: Evidence) -> str:
     """`, 25 times its median step of 12 s`."""
-    seconds, progress = _silent_s(evidence, now=now), evidence.seen.progress
+    seconds, progress = _silent_s(evidence), evidence.seen.progress
     if (
         seconds is None
         or progress is None

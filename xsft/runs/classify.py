@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xsft.base.moments import earliest, latest
+from xsft.base.moments import earliest, latest, seconds_between
 from xsft.cluster.observation import (
     Condition,
     KueueWorkload,
     Observation,
     RunObject,
     Status,
-    by_its_clock,
-    seconds_since,
 )
 from xsft.runs.ending import (
     status_of_completed,
@@ -52,10 +50,12 @@ _EVICTED = {
 """source: kueue@v0.16.2 apis/kueue/v1beta2/workload_types.go"""
 
 
-def classify(seen: Observation, *, now: str) -> Status:
-    """Return the state. `now`: UTC, ISO 8601."""
+def classify(seen: Observation) -> Status:
+    """Return the state at the time of the observation: an old one does not become another with age."""
     if seen.on_this_machine:
-        return status_of_record(seen) or _status_of_live(seen, now=now)
+        return status_of_record(seen) or _status_of_live(seen)
+    if seen.jobset is None and any(unread.what == "object" for unread in seen.unread):
+        return Status(state="unknown", reason="object-not-read")
     silent = any(one.what in ("jobsets", "servers") for one in seen.unread)
     if silent and seen.last_known is not None:
         return seen.last_known  # its JobSet is also from the earlier read
@@ -66,15 +66,15 @@ def classify(seen: Observation, *, now: str) -> Status:
         return (
             _classify_ended(seen, jobset)
             or _held_back(seen, jobset)
-            or _coming_up(seen, jobset, now=now)
-            or _status_when_up(seen, jobset, now=now)
+            or _coming_up(seen, jobset)
+            or _status_when_up(seen, jobset)
         )
     return status_of_unreachable(seen) if silent else status_of_gone(seen)
 
 
-def _status_of_live(seen: Observation, *, now: str) -> Status:
+def _status_of_live(seen: Observation) -> Status:
     """Return the status of a local run whose lock a process holds."""
-    state, reason = trainer_state(seen, now=now)
+    state, reason = trainer_state(seen)
     return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_progress_source(seen)))))
 
 
@@ -164,7 +164,7 @@ def _why_queued(workload: KueueWorkload, reserved: Condition | None) -> str:
     return "inadmissible" if inadmissible else "waiting-for-quota"
 
 
-def _coming_up(seen: Observation, jobset: RunObject, *, now: str) -> Status | None:
+def _coming_up(seen: Observation, jobset: RunObject) -> Status | None:
     """The state of an admitted run with pods that are not running."""
     if jobset.suspended:
         return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
@@ -173,7 +173,7 @@ def _coming_up(seen: Observation, jobset: RunObject, *, now: str) -> Status | No
     if reason := trouble(current(seen)):
         return Status(state="starting", reason=reason, evidence=("jobset", "pods"))
     if not jobset.jobs or any(job.ready + job.succeeded < job.replicas for job in jobset.jobs):
-        return Status(state="starting", reason=_why_not_ready(seen, jobset, now=now), evidence=("jobset",))
+        return Status(state="starting", reason=_why_not_ready(seen, jobset), evidence=("jobset",))
     return None
 
 
@@ -183,14 +183,14 @@ def _is_broken(seen: Observation, jobset: RunObject) -> bool:
     unread = any(one.what == "workloads" for one in seen.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
-    since = seconds_since(admitted_at(seen, jobset), seen, seen.observed_at)
+    since = seconds_between(admitted_at(seen, jobset), seen.observed_at)
     return since is not None and since > BROKEN_AFTER_S
 
 
-def _why_not_ready(seen: Observation, jobset: RunObject, *, now: str) -> str:
+def _why_not_ready(seen: Observation, jobset: RunObject) -> str:
     """The reason while pods are not running. A restart is the reason for a short time only, and only if there is no
     other."""
-    lately = jobset.restarts > 0 and _restarted_lately(seen, jobset, now=now)
+    lately = jobset.restarts > 0 and _restarted_lately(seen, jobset)
     if not any(job.jobs for job in jobset.jobs):
         return "restarted" if lately else "no-jobs"
     if true_condition(jobset.conditions, "StartupPolicyInProgress") and not _workers_began(jobset):
@@ -207,12 +207,12 @@ def _workers_began(jobset: RunObject) -> bool:
     return any(job.active or job.ready or job.succeeded or job.failed for job in workers)
 
 
-def _restarted_lately(seen: Observation, jobset: RunObject, *, now: str) -> bool:
+def _restarted_lately(seen: Observation, jobset: RunObject) -> bool:
     """Return whether the run was certainly restarted recently: by the age of its new pods, else by what was read before
     the restart."""
     anew = earliest(*(pod.created_at for pod in current(seen)))
-    before = latest(jobset.created_at, by_its_clock(seen, seen.before.at) if seen.before else None)
-    passed = seconds_since(anew or before, seen, earliest(now, seen.observed_at))
+    before = latest(jobset.created_at, seen.before.at if seen.before else None)
+    passed = seconds_between(anew or before, seen.observed_at)
     return passed is not None and passed < RESTART_S
 
 
@@ -222,9 +222,9 @@ def _has_trained(seen: Observation) -> bool:
     return seen.progress is not None and seen.progress.step is not None and seen.progress.source == "log"
 
 
-def _status_when_up(seen: Observation, jobset: RunObject, *, now: str) -> Status:
+def _status_when_up(seen: Observation, jobset: RunObject) -> Status:
     """The state while all pods are running: the trainer's lines decide."""
-    state, reason = trainer_state(seen, now=now)
+    state, reason = trainer_state(seen)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:
         reason = "restarted"
     return Status(

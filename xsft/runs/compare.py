@@ -18,8 +18,8 @@ from xsft.runs.folding import FoldedRun
 from xsft.runs.lookup import one_run, require_names
 from xsft.runs.losses import LossCurve
 from xsft.runs.pictures import comparison_picture
-from xsft.runs.run_access import RunAccess
-from xsft.runs.worth import doubts
+from xsft.runs.read_all import RunAccess
+from xsft.runs.rows import doubts
 
 NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
 """Keys that differ between any two runs, and change no loss."""

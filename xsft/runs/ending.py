@@ -6,10 +6,11 @@ requested one.
 
 from __future__ import annotations
 
+from xsft.base.moments import seconds_between
 from xsft.base.state_names import ENDED, State
-from xsft.cluster.observation import UNENDED, Observation, Status, seconds_since
+from xsft.cluster.observation import UNENDED, Observation, Status
 from xsft.runs.pod_reasons import current, oom_killed
-from xsft.runs.worth import is_worthless, worthless
+from xsft.runs.rows import is_worthless, worthless
 from xsft.trainer.progress import Progress
 
 _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
@@ -33,7 +34,7 @@ def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str
         return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
     if progress is None:
         return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
-    state, reason = _by_steps(seen, progress, asked=asked, ended_at=ended_at)
+    state, reason = _by_steps(progress, asked=asked, ended_at=ended_at)
     return Status(state=state, reason=reason, evidence=(told_by, progress.source))
 
 
@@ -49,13 +50,13 @@ def _status_of_work(seen: Observation, *, work: str, told_by: str) -> Status:
     return Status(state="succeeded", evidence=(told_by,))
 
 
-def _by_steps(seen: Observation, progress: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
+def _by_steps(progress: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
     done = steps_done(progress)
     if done is not None and done >= asked:
         return "succeeded", ""
     if progress.data_ended:
         return "failed", "data-ended"
-    if done is not None and _proves_short_end(seen, progress, done=done, asked=asked, ended_at=ended_at):
+    if done is not None and _proves_short_end(progress, done=done, asked=asked, ended_at=ended_at):
         return "failed", "ended-short"
     return "unknown", "steps-not-read"
 
@@ -65,13 +66,13 @@ def _failure_reason(progress: Progress, *, asked: int | None) -> str | None:
     return "aborted" if progress.aborted is not None else worthless(progress, asked=asked)
 
 
-def _proves_short_end(seen: Observation, progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
+def _proves_short_end(progress: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
     """Return whether a last step below the requested one proves that the run ended short.
 
     It does not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
     common/metric_logger.py flushes at steps - 1), and a record may be older.
     """
-    after = seconds_since(ended_at, seen, progress.read_at)
+    after = seconds_between(ended_at, progress.read_at)
     if (after is not None and after < 0) or progress.source == "record":
         return False
     return done < asked - 1 if progress.source == "metrics" else True

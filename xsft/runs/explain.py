@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from xsft.base.errors import Unreachable
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Observation
-from xsft.runs.attempts import attempt_of, no_attempt
 from xsft.runs.cause_rule import Explanation
 from xsft.runs.causes import explain_state, found_of
 from xsft.runs.classify import classify
 from xsft.runs.folding import FoldedRun
-from xsft.runs.lookup import one_run, silent
+from xsft.runs.lookup import attempt_of, no_attempt, one_run, silent
+from xsft.runs.read_all import RunAccess
 from xsft.runs.rows import Row, row_of
-from xsft.runs.run_access import RunAccess
 from xsft.trainer.lines import bare_text
 
 ReadEvidence = Callable[[FoldedRun], Evidence]
@@ -41,11 +40,11 @@ def explain_run(
     seen = _observation_of(hit, name=name, attempt=attempt, recorded=recorded)
     if seen is not hit.seen:
         now = runs.now()
-        status = classify(seen, now=now)
+        status = classify(seen)
         hit = replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
     _require_its_cluster(hit.seen, hit.row)
     found = evidence(hit)
-    explanation = explain_state(found, now=runs.now())
+    explanation = explain_state(found)
     _keep_findings(hit, found, explanation, runs)
     return RunExplanation(row=hit.row, evidence=found, explanation=explanation)
 

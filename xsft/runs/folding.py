@@ -22,7 +22,7 @@ WEEK_S = 7 * DAY_S
 class Classify(Protocol):
     """Return the state of an attempt: `runs.classify.classify`."""
 
-    def __call__(self, seen: Observation, *, now: str) -> Status: ...
+    def __call__(self, seen: Observation) -> Status: ...
 
 
 class RowFilter(Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
 
 def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> FoldedRun:
     """Return the attempt that represents the run: one that may be running, else the newest."""
-    judged = [(classify(one, now=now), one) for one in attempts]
+    judged = [(classify(one), one) for one in attempts]
     ordered = sorted(judged, key=lambda pair: (_may_live(*pair), created_at(pair[1]) or ""))
     status, seen = ordered[-1]
     row = row_of(seen, status, now=now, attempts=len(attempts))

@@ -10,20 +10,123 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from msgspec import Struct, convert, to_builtins
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from xsft.base.errors import XsftError
+from xsft.base.lenient import text, whole
 from xsft.base.moments import seconds_between
 from xsft.base.state_names import ENDED, RUNNING
-from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.observation import Before, Observation, Recorded, RunObject, Status, Unread
 from xsft.machine.files import write_private
 from xsft.machine.regular import open_regular
-from xsft.runs.lastknown_line import LastKnown, line_of, read_line
-from xsft.runs.read_scope import was_passed_over
+from xsft.records.index import IndexEntry, entry_of
+from xsft.runs.classify import admitted_at
+from xsft.runs.read_scope import may_have_progress, was_passed_over
+from xsft.trainer.progress import Progress
+
+if TYPE_CHECKING:
+    from xsft.records.record import Record
+
+
+class LastKnown(Struct, frozen=True, kw_only=True):
+    """The last known state of one attempt of a run."""
+
+    jobset: RunObject
+    status: Status
+    observed_at: str
+    read_at: str = ""
+    """As of `Observation`."""
+    progress: Progress | None = None
+    steps: int | None = None
+    mode: str | None = None
+    before: Before | None = None
+    """State before its latest restart."""
+    found: str = ""
+    """Why one of its processes failed, as `why` found."""
+    ended_at: str | None = None
+    """End from its record, if its JobSet does not give it."""
+    unheard: bool = False
+    """True if it ended and its last log lines were not read: `progress` is older."""
+    gone: bool = False
+    """True if it was last seen active, and its cluster no longer has the JobSet."""
+
+    @property
+    def ended(self) -> bool:
+        return self.status.state in ENDED
+
+    def observation(self, cluster: str, *, unread: tuple[Unread, ...]) -> Observation:
+        """Return the observation of that time, with its age."""
+        return Observation(
+            run_name=self.jobset.run_name,
+            target=self.jobset.target,
+            observed_at=self.observed_at,
+            read_at=self.read_at,
+            mode=self.mode,
+            cluster=cluster,
+            steps=self.steps,
+            jobset=self.jobset,
+            progress=self.progress,
+            unread=unread,
+            last_known=self.status,
+            before=self.before,
+        )
+
+    def as_before(self) -> Before:
+        progress = self.progress
+        step, saved = (progress.step, progress.saved_step) if progress else (None, None)
+        return Before(
+            at=self.observed_at,
+            state=self.status.state,
+            reason=self.status.reason,
+            step=step,
+            saved_step=saved,
+            found=self.found,
+        )
+
+
+Decoder(LastKnown)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
+
+
+def line_of(known: LastKnown) -> str:
+    """Return the line, without what changes quickly."""
+    progress = known.progress
+    kept = replace(
+        known,
+        jobset=_lasting(known.jobset),
+        progress=progress and replace(progress, phase=None, began_at=None, resumed_order=None),
+    )
+    return json.dumps(to_builtins(kept))
+
+
+def _lasting(jobset: RunObject) -> RunObject:
+    """Return the JobSet without what changes quickly; of its conditions its end."""
+    ends = tuple(
+        replace(one, message="")
+        for one in jobset.conditions
+        if one.type in ("Completed", "Failed") and one.status == "True"
+    )
+    return replace(jobset, conditions=ends, jobs=(), suspended=False, has_status=True, deleting_at=None, image=None)
+
+
+def read_line(written: str) -> LastKnown | None:
+    """Return what the line says, or None if it is not a line of a run."""
+    try:
+        document = json.loads(written)
+        for condition in document["jobset"]["conditions"]:
+            if "at" in condition:  # written before conditions had the names of the API
+                condition["lastTransitionTime"] = condition.pop("at")
+        return convert(document, LastKnown)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+
 
 SCHEMA = "xsft.known/3"
 _FAMILY = SCHEMA.partition("/")[0]
@@ -85,6 +188,24 @@ def _with_told(known: LastKnown, last: LastKnown | None) -> LastKnown:
     )
 
 
+def forget_run(state: Path, run_name: str, *, now: str) -> bool:
+    """Delete what was last seen of that run on any cluster, and its entries in the index. Return whether there were
+    any.
+    """
+    entries = list((state / "runs").glob(f"{escape(run_name[:100])}-{'[0-9a-f]' * 12}.json"))
+    for path in entries:
+        path.unlink(missing_ok=True)
+    was_seen = False
+    for path in (state / "known").glob("*.jsonl"):
+        states = _read_states(path)
+        others = [last for last in states.values() if last.jobset.run_name != run_name]
+        if len(others) < len(states):
+            was_seen = True
+            header = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])
+            _write_states(path, others, cluster=header["cluster"], namespace=header["namespace"], now=now)
+    return was_seen or bool(entries)
+
+
 def gone_of(known: Mapping[str, LastKnown], uids: Collection[str]) -> frozenset[str]:
     """Return the UIDs of the runs that were active at the last read, and whose JobSet is not among these."""
     return frozenset(uid for uid, last in known.items() if not (last.ended or last.gone or uid in uids))
@@ -128,7 +249,7 @@ def _state_to_keep(seen: Observation, jobset: RunObject, status: Status) -> Last
         jobset=jobset,
         status=status,
         observed_at=seen.observed_at,
-        ahead_s=seen.ahead_s,
+        read_at=seen.read_at,
         progress=seen.progress,
         steps=seen.steps,
         mode=seen.mode,
@@ -150,3 +271,118 @@ def _read_states(path: Path) -> dict[str, LastKnown]:
     if not isinstance(said, dict) or str(said.get("schema")).partition("/")[0] != _FAMILY:
         return {}
     return {known.jobset.uid: known for text in rest if (known := read_line(text))}
+
+
+def with_known(seen: Observation, known: Mapping[str, LastKnown]) -> Observation:
+    """Return the observation with what is already known of it.
+
+    The log of a run does not change after the run ended, so it is not read again. For a restarted run, the state before
+    the restart is added.
+    """
+    jobset = seen.jobset
+    if jobset is None or (jobset.terminal is None and not jobset.restarts):
+        return seen
+    last = known.get(jobset.uid)
+    if last is None:
+        return seen
+    if jobset.terminal is None:
+        return replace(seen, before=last.as_before() if last.jobset.restarts < jobset.restarts else last.before)
+    seen = replace(seen, before=last.before)
+    if not last.ended:
+        return seen
+    return replace(seen, progress=None if last.unheard else last.progress, known_end=last.status)
+
+
+def with_last_words(seen: Observation, known: Mapping[str, LastKnown]) -> Observation:
+    """Return the observation with the progress of the last read, for what cannot be read now.
+
+    All of it for a failed run whose log is gone with its pods, for a run that lost a pod since it was admitted, and for
+    a run whose JobSet is gone. Not for a completed run: an older step could be taken for its last. The last checkpoint
+    for any other run, since the end of a log need not contain it.
+    """
+    progress, gone = seen.progress, seen.jobset is None
+    known_run = known.get(seen.held.uid) if seen.held else None
+    last = known_run.progress if known_run else None
+    if last is None:
+        return seen
+    if progress is None:
+        stopped = seen.jobset is None or _stopped_since(seen, seen.jobset, last)
+        return replace(seen, progress=last) if stopped else seen
+    if progress.saved_step is not None and not gone:
+        return seen
+    saved = last.saved_step if progress.saved_step is None else progress.saved_step
+    if gone and last.step is not None and last.step > (progress.step or 0):
+        return replace(seen, progress=replace(last, saved_step=saved))
+    return replace(seen, progress=replace(progress, saved_step=saved))
+
+
+def _stopped_since(seen: Observation, jobset: RunObject, last: Progress) -> bool:
+    """Return whether the run failed, or its pods do not run any more, since that progress was read."""
+    if jobset.terminal is not None or jobset.suspended or may_have_progress(seen):
+        return jobset.terminal == "Failed"
+    passed = seconds_between(admitted_at(seen, jobset), last.read_at)
+    return jobset.restarts == 0 and passed is not None and passed > 0
+
+
+def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, LastKnown], now: str) -> Observation:
+    """Return the observation of a run that was submitted from this machine and whose JobSet is not on the cluster."""
+    last = known.get(entry.uid or "")
+    ended = last if last and last.ended else None
+    return Observation(
+        run_name=entry.run_name,
+        target=entry.target,
+        observed_at=now,
+        mode=entry.mode,
+        cluster=cluster,
+        steps=entry.steps or None,
+        was=last.jobset if last else None,
+        record=Recorded(
+            outcome="created" if entry.uid else "submitting",
+            jobset=entry.jobset,
+            uid=entry.uid,
+            work=entry.work,
+            started_at=entry.updated_at or None,
+            finished_at=ended.ended_at if ended else None,
+        ),
+        last_known=ended.status if ended else None,
+        progress=ended.progress if ended else None,
+    )
+
+
+def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
+    """Return the record's attempt with that JobSet UID, else the last attempt."""
+    attempts = [record.last for record in records if record.attempts]
+    found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
+    if found is None:
+        return None
+    return Recorded(
+        outcome=found.outcome,
+        reason=found.reason,
+        state_reason=found.state_reason or "",
+        jobset=found.jobset,
+        uid=found.uid,
+        started_at=found.started_at or None,
+        finished_at=found.finished_at,
+        work=text(found.resolved.get("work")),
+        number=found.number,
+        tpu=text(found.resolved.get("tpu")),
+        num_slices=whole(found.resolved.get("num_slices")),
+    )
+
+
+def attempt_gone(
+    record: Record, *, cluster: str, known: Callable[[str], Mapping[str, LastKnown]], now: str
+) -> Observation:
+    """Return the observation of an earlier attempt, from its record. `known`: returns what earlier reads saw in a
+    namespace.
+    """
+    entry = entry_of(record, path="", at=record.last.started_at)
+    before = known(record.last.namespace or "default") if record.on_cluster else {}
+    seen = forgotten(entry, cluster=cluster, known=before, now=now)
+    last = before.get(record.last.uid or "")
+    return replace(seen, record=recorded_of((record,), record.last.uid), progress=last.progress if last else None)
+
+
+def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
+    where = (entry.cluster.name if entry.cluster else "", entry.namespace or "default")
+    return entry.on_cluster and where == (cluster, namespace)

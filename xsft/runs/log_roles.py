@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from xsft.base.errors import UsageError
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.cluster.observation import RunObject
 from xsft.cluster.pod_fields import slice_job, trainer_job
 from xsft.runs.logstream import ProcessRole
+
+STREAMS = 8
+"""Maximum logs that --all opens by default: two slices of v6e-256 have 128."""
+
+
+class LogRequest(Struct, frozen=True, kw_only=True):
+    """A request for a run's logs. None: the default, or no limit."""
+
+    slice_index: int | None = None
+    host: int | None = None
+    every: bool = False
+    at_most: int = STREAMS
+    since_s: float | None = None
+    """Age of the oldest line in seconds."""
+    tail: int | None = None
+    follow: bool = False
+    attempt: int | None = None
 
 
 def chosen_roles(

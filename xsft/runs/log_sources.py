@@ -17,8 +17,7 @@ from xsft.machine.lock_holder import is_held
 from xsft.records.record import Record
 from xsft.runs.folding import FoldedRun, folder
 from xsft.runs.local_runs import lock_of
-from xsft.runs.log_request import LogRequest
-from xsft.runs.log_roles import chosen_roles
+from xsft.runs.log_roles import LogRequest, chosen_roles
 from xsft.runs.logstream import LogLine, ProcessRole
 from xsft.runs.losses import LossCurve, read_curve
 from xsft.runs.read_all import Runs
@@ -35,9 +34,7 @@ class RunLogs(Struct, frozen=True, kw_only=True):
     ) -> Iterator[LogLine]:
         """Yield the lines of these processes. Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")
-        since = (
-            before(request.since, -seen.ahead_s) if request.since and seen.ahead_s else request.since
-        )  # by the cluster's clock
+        since = None if request.since_s is None else before(seen.observed_at, request.since_s)
         if request.follow:
             return follow_logs(
                 cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, trouble=self.trouble

@@ -9,6 +9,7 @@ from functools import reduce
 from msgspec import Struct
 
 from xsft.base.errors import Unreachable, UsageError, XsftError
+from xsft.base.names import attempt_number
 from xsft.base.problems import Problem
 from xsft.cluster.observation import Observation, Unread
 from xsft.runs.folding import Classify, FoldedRun, fold, folder, named
@@ -117,7 +118,7 @@ def _which(hits: Sequence[FoldedRun]) -> str:
 def silent(seen: Observation) -> Unread | None:
     """Return why the run's cluster did not answer; None if it did, and for a run on this machine. Other data of such an
     observation is from an earlier call."""
-    return next((one for one in seen.unread if one.what in ("jobsets", "servers")), None)
+    return next((one for one in seen.unread if one.what in ("jobsets", "object", "servers")), None)
 
 
 def _run_place(hit: FoldedRun) -> str:
@@ -127,3 +128,37 @@ def _run_place(hit: FoldedRun) -> str:
     if row.namespace is None:  # only its record is known
         return f"{f'JobSet {row.jobset}' if row.jobset else 'its JobSet'} of {row.cluster}, which is gone"
     return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"
+
+
+def attempt_of(hit: FoldedRun, *, name: str, attempt: int | None) -> Observation | None:
+    """Return the requested submission, counted from 1, even if its JobSet is gone; a JobSet's name selects its own
+    submission.
+
+    None if that submission was not read.
+    """
+    if attempt is None:
+        by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
+        return by_name.get(name, hit.seen) if name != hit.row.run_name else hit.seen
+    matching = [one for one in hit.attempts if number_of(one) == attempt]
+    return next((one for one in matching if one.jobset is not None), matching[0] if matching else None)
+
+
+def number_of(seen: Observation) -> int | None:
+    """Return the attempt's number by its JobSet's name, else by its record; None for a JobSet that xsft did not
+    name.
+    """
+    if seen.jobset_name is None:
+        return seen.record.number if seen.record else None
+    return attempt_number(seen.jobset_name, first=seen.run_name)
+
+
+def no_attempt(hit: FoldedRun, attempt: int, *, gone: str, fix: str) -> UsageError:
+    """Return the error for an attempt that never existed, or is gone. `gone`: what its absence means for the request;
+    `fix`: what to do."""
+    run = hit.row.run_name
+    has_jobset = {number: one.jobset is not None for one in hit.attempts if (number := number_of(one)) is not None}
+    if attempt in has_jobset or 0 < attempt < max(has_jobset, default=0):
+        return UsageError(f"Attempt {attempt} of {run} has no JobSet, {gone}.", fix=fix)
+    known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(has_jobset.items()))
+    message = f"{run} has no attempt {attempt}. Known submissions: {known or 'none'}."
+    return UsageError(message, fix="Pass one of them to --attempt, or omit it for the newest.")

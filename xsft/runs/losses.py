@@ -5,6 +5,7 @@ output, the log of the process that prints steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from msgspec.structs import replace
 from xsft.base.errors import XsftError
 from xsft.base.names import RowOrder
 from xsft.cluster.observation import Observation
+from xsft.machine.regular import read_bytes
 from xsft.records.record_files import RecordStore
-from xsft.runs.event_losses import later_losses
-from xsft.runs.metrics import read_metrics
+from xsft.runs.read_progress import read_metrics
 from xsft.runs.rows import order_of
 from xsft.trainer.lines import CheckpointRestored, trainer_event
 from xsft.trainer.losses import LossFold
 from xsft.trainer.metrics import losses_of
+from xsft.trainer.tensorboard import event_losses, tensorboard_folder
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""
@@ -101,3 +103,16 @@ def _logged_losses(lines: Iterable[str], *, run_name: str, order: RowOrder | Non
         if isinstance(event, CheckpointRestored):
             resumed[event.step] = order
     return LossCurve(run_name=run_name, points=found.losses, resumed=resumed)
+
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Limit of a file; a step writes about 2 KB."""
+
+
+def later_losses(folder: Path, *, after: int) -> dict[int, float]:
+    """Return the losses of steps after that one; a later file counts for a step in several. `folder`: the run's."""
+    losses: dict[int, float] = {}
+    for path in sorted(Path(tensorboard_folder(str(folder))).rglob("events.out.tfevents.*")):
+        with suppress(OSError):
+            losses |= event_losses(read_bytes(path, limit=MAX_BYTES))
+    return {step: loss for step, loss in losses.items() if step > after}

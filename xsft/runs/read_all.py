@@ -7,40 +7,80 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
-from xsft.base.errors import SpecError, Unreachable, XsftError
+from xsft.base.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.base.problems import Problem
+from xsft.cluster.api import FOR_READS
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.delete import DeleteOutcome
-from xsft.cluster.lists import PATIENCE, NamespaceLists, ask_lists
 from xsft.cluster.observation import Observation, RunObject, Status
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, source_at, sources
 from xsft.machine.lock_holder import interrupt_holder
 from xsft.machine.objects import latest_step
-from xsft.machine.parallel import StartedCall, start
+from xsft.machine.parallel import start
 from xsft.machine.process import user_name
 from xsft.records.record_files import RecordStore, record_store
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.classify import classify
-from xsft.runs.folding import named
-from xsft.runs.lastknown import newly_failed_jobs, recall, remember
+from xsft.runs.folding import RowFilter, chosen, named
+from xsft.runs.lastknown import forget_run, newly_failed_jobs, recall, remember
 from xsft.runs.local_runs import lock_of
-from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
+from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of, first_missing_run
 from xsft.runs.losing import SavedSteps
 from xsft.runs.read_progress import progress_in_metrics
-from xsft.runs.read_runs import PendingLists, read_runs
+from xsft.runs.read_runs import SourceCall, read_runs
 from xsft.runs.read_scope import ReadLimits, ReadScope
 from xsft.runs.record_end import cancelled, record_cancel, record_failed_jobs, record_worthless
-from xsft.runs.rows import Row
+from xsft.runs.rows import Row, zero_loss
 
 if TYPE_CHECKING:
     from xsft.records.record import Record
     from xsft.spec.place import Place  # its models need pydantic
+
+
+class RunAccess(Protocol):
+    """Access to the runs; described and implemented by `runs.read_all.Runs`."""
+
+    def now(self) -> str: ...
+
+    def look(self) -> RunsAnswer: ...
+
+    def listen(self, say: ShowLine, /) -> None: ...
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
+
+    def delete(self, seen: Observation, jobset: RunObject, /) -> DeleteOutcome: ...
+
+    def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]: ...
+
+    def stop_local(self, seen: Observation, /) -> bool: ...
+
+    def saved(self, seen: Observation, /) -> SavedSteps: ...
+
+
+class StatusRead(Struct, frozen=True, kw_only=True):
+    """The rows that a filter selects, as of one read."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[Problem, ...]
+    """Clusters that did not answer, and runs whose loss is 0.000."""
+    missing: XsftError | None
+    """The error for the names that no run has, or that could not be read."""
+    found: RunsAnswer
+    """All runs."""
+
+
+def read_status(runs: RunAccess, wanted: RowFilter) -> StatusRead:
+    """Read the runs now. Raises Unreachable if nothing could be read."""
+    found = runs.look()
+    rows = tuple(one.row for one in chosen(found.rows, wanted))
+    problems = (*found.problems, *(one for row in rows for one in zero_loss(row)))
+    return StatusRead(rows=rows, problems=problems, missing=first_missing_run(wanted.runs, found), found=found)
 
 
 class Runs(Struct, kw_only=True, eq=False):
@@ -55,7 +95,7 @@ class Runs(Struct, kw_only=True, eq=False):
     local: bool = True
     """Also read the runs on this machine."""
     limits: ReadLimits = ReadLimits()
-    connect: Callable[[ClusterAddress], Cluster] = lambda where: connect(where, patience=PATIENCE)
+    connect: Callable[[ClusterAddress], Cluster] = lambda where: connect(where, patience=FOR_READS)
     connected: dict[str, Cluster] = field(default_factory=dict)
     """Connections by the cluster's name."""
     refused: dict[str, Unreachable] = field(default_factory=dict)
@@ -76,8 +116,7 @@ class Runs(Struct, kw_only=True, eq=False):
         index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
         names = frozenset(self.names)
         scope = ReadScope(names=names, everything=self.everything, limits=self.limits, now=self.now())
-        lists = self._ask_lists()
-        read = read_runs(lists, scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+        read = read_runs(self._connect(), scope=scope, store=self.store, index=index, local=self.local, say=self.say)
         whole = read.whole and not self.unread_places
         return replace(read, problems=(*self.unread_places, *read.problems), whole=whole)
 
@@ -170,18 +209,19 @@ class Runs(Struct, kw_only=True, eq=False):
         last_known = [last.jobset for states in seen for last in states.values()]
         return (*(entry.run_name for entry in entries), *(jobset.run_name for jobset in last_known))
 
-    def _ask_lists(self) -> tuple[PendingLists, ...]:
-        """Request the lists of every source. The namespaces of one cluster share a connection, and so its login."""
-        clusters = {name: start(partial(self.cluster, name)) for name in {one.name for one in self.sources}}
-        asked = ((one, start(partial(_ask_source, one, clusters[one.name], self.names))) for one in self.sources)
-        return tuple(PendingLists(source=one, lists=lists) for one, lists in asked)
+    def _connect(self) -> tuple[SourceCall, ...]:
+        """Connect to every cluster. Its namespaces share a connection, and so its login."""
+        clusters = {name: start(partial(self.cluster, name)) for name in {source.name for source in self.sources}}
+        return tuple(SourceCall(source=source, cluster=clusters[source.name]) for source in self.sources)
 
 
-def _ask_source(
-    source: RunSource, connecting: StartedCall[Cluster], names: tuple[str, ...]
-) -> tuple[Cluster, NamespaceLists]:
-    cluster = connecting.result()
-    return cluster, ask_lists(cluster, namespace=source.namespace, names=names)
+def forget_runs(names: Sequence[str]) -> None:
+    """Delete what this machine knows of these runs. Raises UsageError for a name of which it knows nothing."""
+    store = record_store()
+    for name in names:
+        if not forget_run(store.state, name, now=store.now()):
+            message = f"This machine knows no run {name!r}."
+            raise UsageError(message, fix="xsft status --all shows all.", id="run-missing")
 
 
 def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:

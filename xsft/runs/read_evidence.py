@@ -5,31 +5,38 @@ failed processes. All parts are requested at the same time. A part that cannot b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from xsft.base.errors import XsftError
-from xsft.base.lenient import mapping, text
+from xsft.base.lenient import mapping, rows, text
 from xsft.base.moments import seconds_between
 from xsft.base.problems import Problem
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
-from xsft.cluster.event_fields import is_about, named_objects
-from xsft.cluster.evidence import Event, Evidence, Neighbour
-from xsft.cluster.jobset_fields import conditions_of
-from xsft.cluster.observation import Condition, KueueWorkload, Observation, Pod, RunObject, Status
-from xsft.cluster.pod_fields import selector_of
-from xsft.cluster.queue_fields import Holding, quotas_of, waits
-from xsft.machine import clock
+from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
+from xsft.cluster.logs import ContainerLogRequest, read_log
+from xsft.cluster.observation import Condition, Container, KueueWorkload, Observation, Pod, RunObject, Status
+from xsft.cluster.pod_fields import prints_steps, selector_of, trainer_container
+from xsft.cluster.queue_fields import PendingWorkload, quotas_of, waits
+from xsft.machine import clock, kept_log
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.classify import classify
-from xsft.runs.evidence_logs import attempts_before, ends_of, failing_logs
-from xsft.runs.list_runs import unread_of
+from xsft.runs.failing import suspects
+from xsft.runs.failures import diagnose
+from xsft.runs.folding import FoldedRun
+from xsft.runs.lastknown import attempt_gone, recall
+from xsft.runs.pod_reasons import by_server_clock
+from xsft.runs.read_all import Runs
+from xsft.runs.read_progress import unread_of
 from xsft.runs.rules import needs_dry_run
+from xsft.trainer.progress import LoggedLine as LogLine
+from xsft.trainer.progress import progress_of
 
 T = TypeVar("T")
 
@@ -45,7 +52,6 @@ def read_evidence(
     status: Status,
     attempts: Sequence[Observation] = (),
     deadline_s: float = DEADLINE_S,
-    now: Callable[[], str] = clock.now,
 ) -> Evidence:
     """Return the evidence on one run. `seen` must have a JobSet. `attempts`: all known attempts of the run, including
     this one. Does not raise if a part cannot be read.
@@ -59,7 +65,7 @@ def read_evidence(
     events, node_events, cluster_queue = start(asked.events), start(asked.node_events), start(asked.cluster_queue)
     holdings, ahead = start(asked.holdings), start(asked.ahead)
     missing, dry_run = start(lambda: asked.missing(raw.result())), start(lambda: asked.dry_run(raw.result()))
-    earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), now))
+    earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), seen.observed_at))
     seen = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, seen, jobset))
     until = clock.monotonic() + deadline_s
@@ -67,7 +73,7 @@ def read_evidence(
     return Evidence(
         seen=seen,
         # computed again: the pods of all hosts can show more than those that `status` reads
-        status=status if seen.pods is None else classify(seen, now=now()),
+        status=status if seen.pods is None else classify(seen),
         events=_result_by(events, until),
         node_events=_of_its_nodes(_result_by(node_events, until), seen),
         logs=_result_by(logs, until),
@@ -106,8 +112,15 @@ def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[
     return None if events is None else tuple(one for one in events if one.object in nodes)
 
 
+def _neighbour_ahead(pending: PendingWorkload) -> Neighbour:
+    owner = pending.metadata.jobset_owner
+    name = owner.name if owner else pending.metadata.name
+    return Neighbour(name=name, priority=pending.priority, position=pending.position_in_local_queue)
+
+
 def _active_condition(queue: Any) -> Condition | None:
-    return next((c for c in conditions_of(mapping(queue, "status")) if c.type == "Active"), None)
+    conditions = rows(mapping(queue, "status").get("conditions"))
+    return next((convert(row, Condition) for row in conditions if row.get("type") == "Active"), None)
 
 
 class _EvidenceQueries(Struct, frozen=True, kw_only=True):
@@ -149,18 +162,19 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
             name = text(mapping(local, "spec").get("clusterQueue"))
         return self.cluster.cluster_queue(name) if name else None
 
-    def holdings(self) -> tuple[Holding, ...] | None:
+    def holdings(self) -> tuple[KueueWorkload, ...] | None:
         """Return the quota holdings of the whole cluster if they may be read, since a ClusterQueue serves several
         namespaces; else those of the run's namespace.
         """
         if not self.waiting:
             return None
         try:
-            return self.cluster.reads.holdings(namespace=None)
+            listed = self.cluster.reads.workloads(namespace=None)
         except XsftError:
-            return self.cluster.reads.holdings(namespace=self.jobset.namespace)
+            listed = self.cluster.reads.workloads(namespace=self.jobset.namespace)
+        return tuple(workload for workload in listed.objects if workload.cluster_queue is not None)
 
-    def holders(self, held: Sequence[Holding], queue: Any | None) -> tuple[Neighbour, ...]:
+    def holders(self, held: Sequence[KueueWorkload], queue: Any | None) -> tuple[Neighbour, ...]:
         """Return the workloads that hold accelerators in the queue. Those that hold none do not block the run."""
         name = text(mapping(queue, "metadata").get("name"))
         there = [one for one in held if name in (None, one.cluster_queue) and one.holds]
@@ -170,16 +184,15 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     def ahead(self) -> tuple[Neighbour, ...] | None:
         if not self.waiting or self.workload is None or self.workload.queue is None:
             return None
-        waiting = self.cluster.reads.waiting(namespace=self.jobset.namespace, queue=self.workload.queue)
-        if waiting is None:
+        pending = self.cluster.reads.pending_workloads(namespace=self.jobset.namespace, queue=self.workload.queue)
+        if pending is None:
             return None
-        own = next((one.position for one in waiting if one.name == self.workload.name), None)
-        before = sorted((one for one in waiting if own is not None and one.position < own), key=lambda o: o.position)
-        return tuple(
-            Neighbour(name=one.jobset or one.name, priority=one.priority, position=one.position) for one in before
-        )
+        positions = {one.metadata.name: one.position_in_local_queue for one in pending}
+        own = positions.get(self.workload.name, 0)
+        before = [one for one in pending if one.position_in_local_queue < own]
+        return tuple(map(_neighbour_ahead, sorted(before, key=lambda one: one.position_in_local_queue)))
 
-    def preemptor(self, held: Sequence[Holding]) -> str | None:
+    def preemptor(self, held: Sequence[KueueWorkload]) -> str | None:
         """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a
         message.
         """
@@ -208,3 +221,140 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
                     return self.cluster.secret_exists(name=name, namespace=namespace)
         except XsftError:
             return True  # it may exist
+
+
+LOGS = 3
+"""Maximum number of logs of failed processes, the likeliest causes first. A run of two slices has 128 logs."""
+EARLIER = 2
+"""Maximum number of earlier attempts whose end is read."""
+TAIL = 400
+"""Lines read of each log."""
+
+
+def failing_logs(cluster: Cluster, seen: Observation, jobset: RunObject) -> tuple[Log, ...]:
+    """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
+    pods = seen.pods or ()
+    wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
+    started = [start(partial(_log_of_pod, cluster, jobset, pod)) for pod in wanted]
+    return tuple(log for one in started if (log := one.result()) is not None)
+
+
+def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
+    """Return the log of the failed container; if the container restarted, of the container before the restart.
+
+    The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
+    """
+    container = _failed_container(pod)
+    again = container is not None and container.state != "terminated"
+    wanted = ContainerLogRequest(
+        namespace=jobset.namespace,
+        pod=pod.name,
+        container=container.name if container else trainer_container(pod),
+        tail=TAIL,
+        previous=again,
+    )
+    lines = _lines_or_none(cluster, wanted)
+    end = container.last if again and container else container
+    last = tuple(end.message.splitlines()) if end else ()
+    texts = tuple(line.text for line in lines) or last
+    if not texts:
+        return None
+    return Log(
+        replicated_job=pod.replicated_job,
+        slice_index=pod.slice_index,
+        host=pod.host,
+        pod=pod.name,
+        lines=texts,
+        said=diagnose(texts) or diagnose(last),
+        said_at=by_server_clock(next((line.at for line in reversed(lines) if line.at), None), pod),
+        attempt=pod.attempt,
+    )
+
+
+def _lines_or_none(cluster: Cluster, wanted: ContainerLogRequest) -> tuple[LogLine, ...]:
+    """Return the lines of the log; empty if the log cannot be read."""
+    try:
+        return read_log(cluster.reads.api, wanted) or ()
+    except XsftError:
+        return ()
+
+
+def _failed_container(pod: Pod) -> Container | None:
+    """Return the failed container of the pod, the trainer's before any other."""
+    ended = [one for one in pod.containers for end in (one, one.last) if end is not None and _is_failure(end)]
+    return next((one for one in ended if one.name == trainer_container(pod)), ended[0] if ended else None)
+
+
+def _is_failure(container: Container) -> bool:
+    return container.state == "terminated" and container.exit_code != 0
+
+
+def attempts_before(jobset: RunObject, attempts: Sequence[Observation]) -> tuple[RunObject, ...]:
+    """Return the earlier attempts whose JobSets still exist, the latest last."""
+    others = [one.jobset for one in attempts if one.jobset and one.jobset.uid != jobset.uid]
+    earlier = [one for one in others if one.created_at <= jobset.created_at]
+    return tuple(sorted(earlier, key=lambda one: one.created_at)[-EARLIER:])
+
+
+def ends_of(cluster: Cluster, earlier: Sequence[RunObject], read_at: str) -> tuple[AttemptEnd, ...]:
+    return tuple(_attempt_end(cluster, jobset, read_at) for jobset in earlier)
+
+
+def _attempt_end(cluster: Cluster, jobset: RunObject, read_at: str) -> AttemptEnd:
+    pods = cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset))
+    found = suspects(pods)[:1]
+    log = _log_of_pod(cluster, jobset, found[0]) if found else None
+    printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]
+    wanted = [
+        ContainerLogRequest(namespace=jobset.namespace, pod=p.name, container=trainer_container(p), tail=TAIL)
+        for p in printers
+    ]
+    lines = read_log(cluster.reads.api, wanted[0]) if wanted else None
+    step = progress_of(lines, read_at=read_at).step if lines else None
+    return AttemptEnd(name=jobset.name, signature=log.said.signature if log and log.said else "", step=step)
+
+
+LOCAL_TAIL = 2000
+"""Lines read from the end of a log; a traceback through JAX has several hundred."""
+
+
+def evidence_of(runs: Runs, hit: FoldedRun) -> Evidence:
+    """Return a run's evidence; raises nothing for what cannot be read."""
+    if hit.seen.on_this_machine:
+        log = _local_log(runs, hit)
+        return Evidence(seen=hit.seen, status=hit.status, logs=(log,) if log else None)
+    if hit.seen.jobset is None:
+        return Evidence(seen=hit.seen, status=hit.status)
+    cluster = runs.cluster(hit.seen.cluster or "")
+    return read_evidence(cluster, seen=hit.seen, status=hit.status, attempts=hit.attempts)
+
+
+def forgotten_attempt(runs: Runs, hit: FoldedRun, number: int) -> Observation | None:
+    """Return what an attempt's record says; None if there is no record, or none can be read."""
+    try:
+        records = runs.records(hit.seen)
+    except XsftError:
+        return None
+    record = next((one for one in records if one.last.number == number), None)
+    if record is None:
+        return None
+    cluster = hit.seen.cluster or ""
+    known = partial(recall, runs.store.state, cluster=cluster)
+    seen = attempt_gone(record, cluster=cluster, known=lambda where: known(namespace=where), now=runs.store.now())
+    return replace(seen, target=hit.seen.target, cluster=hit.seen.cluster, output=hit.seen.output)
+
+
+def _local_log(runs: Runs, hit: FoldedRun) -> Log | None:
+    """Return the log of a local run; None if no record names it, or it is gone."""
+    progress = hit.seen.progress
+    try:
+        number = hit.seen.record.number if hit.seen.record else None
+        its = [one for one in runs.records(hit.seen) if one.attempts and number in (None, one.last.number)]
+        path = its[-1].last.log if its else ""
+        lines = tuple(kept_log.read_log(Path(path), tail=LOCAL_TAIL)) if path else ()
+    except XsftError:
+        return None
+    if not lines:
+        return None
+    said_at = progress.said_at if progress else None
+    return Log(replicated_job="", slice_index=0, host=0, pod="", lines=lines, said=diagnose(lines), said_at=said_at)

@@ -4,40 +4,36 @@ deadline.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.errors import Unreachable, XsftError
 from xsft.base.moments import seconds_between
+from xsft.base.secrets import redact
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.logs import ContainerLogRequest, read_log
+from xsft.cluster.objects import ObjectList
 from xsft.cluster.observation import Observation, Pod, Recorded, RunObject, Unread, What
 from xsft.cluster.pod_fields import prints_steps, trainer_container
 from xsft.launcher.encoding import XPK_START
 from xsft.machine.objects import latest_step
-from xsft.machine.parallel import SoftDeadline, answers
+from xsft.machine.parallel import StartedCall, answers
 from xsft.records.record_files import RecordStore
-from xsft.runs.first_pods import FirstPods, printer_of
-from xsft.runs.forgotten import recorded_of
-from xsft.runs.list_runs import unread_of
-from xsft.runs.metrics import read_metrics
+from xsft.runs.lastknown import recorded_of
 from xsft.runs.pod_reasons import by_server_clock, oom_killed, started_at, trouble
 from xsft.runs.read_scope import lacks_progress, may_have_progress
-from xsft.trainer.metrics import progress_of_metrics
+from xsft.trainer.lines import Step
+from xsft.trainer.metrics import FOLDER, metric_rows, newest_files, progress_of_metrics
 from xsft.trainer.progress import LoggedLine, Progress, progress_of
 
 T = TypeVar("T")
 NOT_READ = "not read in time"
 NOT_ASKED = "not read: only the newest active runs are read; name the run to read it"
-ClusterNamespace = tuple[str, str]
-"""The cluster's name and the namespace."""
-
 TAIL = 80
 """Lines read of a log. A step prints two, a save some twenty. Parsing them is most of the cost of reading a run."""
 LONG_TAIL = 800
@@ -51,20 +47,23 @@ THREADS = 8
 
 
 class ProgressSource(Struct, frozen=True, kw_only=True):
-    """The sources from which progress is read."""
+    """The sources from which the progress of a namespace's runs is read."""
 
-    clusters: Mapping[str, Cluster]
-    """The connections, by the name that an Observation has for the cluster."""
+    cluster: Cluster
     store: RecordStore
-    outputs: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """base_output_directory of runs that were submitted from this machine, by the names of the cluster and the run."""
-    first_pods: Mapping[ClusterNamespace, FirstPods] = field(default_factory=dict)
-    """Pod lists that were already requested."""
+    outputs: Mapping[str, str] = {}
+    """base_output_directory of runs that were submitted from this machine, by the run's name."""
+    first_pods: tuple[StartedCall[ObjectList[Pod]], ...] = ()
+    """The lists that hold the pods that print the steps."""
+
+    def now(self) -> str:
+        """Return the time of the API server's clock."""
+        return self.cluster.time_there(self.store.now())
 
     def output(self, seen: Observation) -> str | None:
         """Return the run's base_output_directory, or None if it is unknown."""
         said = seen.jobset.output if seen.jobset else None
-        return said or self.outputs.get((seen.cluster or "", seen.run_name)) or (seen.was.output if seen.was else None)
+        return said or self.outputs.get(seen.run_name) or (seen.was.output if seen.was else None)
 
     def recorded(self, seen: Observation) -> Recorded | None:
         """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
@@ -74,24 +73,18 @@ class ProgressSource(Struct, frozen=True, kw_only=True):
 
 
 def read_progress(
-    observations: Sequence[Observation],
-    *,
-    source: ProgressSource,
-    deadline_s: float,
-    tail: int = TAIL,
-    hurry: SoftDeadline | None = None,
+    observations: Sequence[Observation], *, source: ProgressSource, deadline_s: float, tail: int = TAIL
 ) -> tuple[Observation, ...]:
     """Return the same observations, with their progress, the first ones first. What was not read in time is in
     `unread`. `tail`: number of lines of each log. Never raises.
     """
-    under_way = [_begin_reading(seen) for seen in observations]
-    looks = _progress_reads(under_way, source=source, tail=tail)
-    read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
-    found = []
-    for place, (begun, answer) in enumerate(zip(under_way, read, strict=True)):
-        late = NOT_READ if hurry is None or place < hurry.first else NOT_ASKED
-        found.append(answer or _passed_over(begun.seen, late, what=begun.what))
-    return tuple(found)
+    requests = [_begin_reading(seen) for seen in observations]
+    reads = [partial(_read_one_progress, request, source, tail=tail) for request in requests]
+    read = answers(reads, threads=THREADS, timeout_s=deadline_s)
+    return tuple(
+        answer or _passed_over(request.seen, NOT_READ, what=request.what)
+        for request, answer in zip(requests, read, strict=True)
+    )
 
 
 def not_asked(seen: Observation) -> Observation:
@@ -112,21 +105,12 @@ def _begin_reading(seen: Observation) -> _ProgressRequest:
     return _ProgressRequest(seen=seen, what="record" if seen.jobset is None else "log")
 
 
-def _progress_reads(
-    asked: Sequence[_ProgressRequest], *, source: ProgressSource, tail: int
-) -> list[Callable[[], Observation]]:
-    first_pods = _list_printers([one.seen for one in asked], source)
-    return [partial(_read_one_progress, one, first_pods, source, tail=tail) for one in asked]
-
-
-def _read_one_progress(
-    doing: _ProgressRequest, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
-) -> Observation:
+def _read_one_progress(doing: _ProgressRequest, source: ProgressSource, *, tail: int) -> Observation:
     """Return the observation with its progress: from the log first; from the files beside the output if there is no log
     or it does not reach the end of the run.
     """
     seen = doing.seen
-    said, missing, pod = _progress_in_log(seen, first_pods, source, tail=tail)
+    said, missing, pod = _progress_in_log(seen, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
         seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
     if said is not None and not _falls_short(seen, said):
@@ -155,7 +139,7 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
 
 
 def _progress_in_log(
-    seen: Observation, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
+    seen: Observation, source: ProgressSource, *, tail: int
 ) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
     """Return the progress in the log, what could not be read, and the pod that prints the steps, if it exists."""
     jobset, pod = seen.jobset, None
@@ -163,8 +147,8 @@ def _progress_in_log(
         return None, (), None
     try:
         with last_net(seen.cluster or ""):
-            pod = _find_printer(seen, jobset, first_pods)
-            said = _progress_in_tail(pod, jobset, source, seen.cluster or "", tail=tail) if pod else None
+            pod = _find_printer(seen, jobset, source)
+            said = _progress_in_tail(pod, jobset, source, tail=tail) if pod else None
     except XsftError as failed:
         return None, (unread_of("log", failed),), pod
     if (pod is None or said is None) and not may_have_progress(seen):
@@ -174,17 +158,15 @@ def _progress_in_log(
     return said, (), pod
 
 
-def _progress_in_tail(
-    pod: Pod, jobset: RunObject, source: ProgressSource, cluster: str, *, tail: int
-) -> Progress | None:
+def _progress_in_tail(pod: Pod, jobset: RunObject, source: ProgressSource, *, tail: int) -> Progress | None:
     """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
     no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
     """
     wanted = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
-    lines = read_log(source.clusters[cluster].reads.api, wanted)
+    lines = read_log(source.cluster.reads.api, wanted)
     if lines is None:
         return None
-    now = source.store.now()
+    now = source.now()
     began_at = by_server_clock(min(started_at([pod]), default=None), pod)
     whole = len(lines) < tail
     rotated = _is_rotated(lines, began_at=began_at, now=now)
@@ -196,7 +178,7 @@ def _progress_in_tail(
     said = replace(said, began_at=began_at, said_at=by_server_clock(said.said_at, pod))
     if said.step is not None or whole or tail >= LONG_TAIL:
         return said
-    return _progress_in_tail(pod, jobset, source, cluster, tail=LONG_TAIL) or said
+    return _progress_in_tail(pod, jobset, source, tail=LONG_TAIL) or said
 
 
 def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) -> bool:
@@ -208,25 +190,19 @@ def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) 
     return (seconds_between(began_at, now) or 0.0) > ROTATED_AFTER_S
 
 
-def _find_printer(seen: Observation, jobset: RunObject, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
-    there = seen.pods or ()
-    if any(prints_steps(pod, jobset) for pod in there):
-        return printer_of(jobset, there)
-    return printer_of(jobset, first_pods[seen.cluster or "", jobset.namespace].pods())
+def _find_printer(seen: Observation, jobset: RunObject, source: ProgressSource) -> Pod | None:
+    pods = seen.pods or ()
+    if not any(prints_steps(pod, jobset) for pod in pods):
+        pods = tuple(pod for call in source.first_pods for pod in call.result().objects)
+    return printer_of(jobset, pods)
 
 
-def _list_printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
-    """Return the first pods, with one list per cluster and namespace, whatever the number of runs."""
-    names: dict[ClusterNamespace, set[str]] = defaultdict(set)
-    for seen in asked:
-        if seen.jobset is not None:
-            names[seen.cluster or "", seen.jobset.namespace].add(seen.jobset.name)
-    lists = {}
-    for (cluster, namespace), several in names.items():
-        requested = source.first_pods.get((cluster, namespace), FirstPods())
-        reads = source.clusters[cluster].reads
-        lists[cluster, namespace] = requested.also_of(several, reads=reads, namespace=namespace)
-    return lists
+def printer_of(jobset: RunObject, pods: Iterable[Pod]) -> Pod | None:
+    """Return the pod of the current attempt that prints steps; a pod that is being deleted only if there is no
+    other.
+    """
+    printers = [pod for pod in pods if prints_steps(pod, jobset)]
+    return max(printers, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
 
 
 def _with_record(seen: Observation, source: ProgressSource) -> Observation:
@@ -255,7 +231,7 @@ def _progress_in_output(
         return replace(metrics, saved_step=saved), missing
     if saved is None:
         return None, missing
-    return Progress(source="checkpoints", read_at=source.store.now(), saved_step=saved), missing
+    return Progress(source="checkpoints", read_at=source.now(), saved_step=saved), missing
 
 
 def progress_in_metrics(output: str, run_name: str, store: RecordStore) -> Progress | None:
@@ -271,9 +247,30 @@ def _try_reading(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unr
         return None, (unread_of(what, failed),)
 
 
+def unread_of(what: What, failed: XsftError) -> Unread:
+    """Return the entry for a part that could not be read, with the reason in one line."""
+    (first, *_) = failed.problems
+    why = redact(" ".join(failed.message.split()))[:300]
+    return Unread(what=what, why=why, fix=first.fix, id=first.id, again=first.again)
+
+
 def _passed_over(seen: Observation, why: str, *, what: What) -> Observation:
     return replace(seen, unread=(*seen.unread, Unread(what=what, why=why, passed_over=True)))
 
 
 def max_of(*numbers: int | None) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
+
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Maximum bytes of one file; log_period is 100 steps of some 2 KB unless a workload sets another."""
+
+
+def read_metrics(store: RecordStore, *, output: str, run_name: str, at_most: int) -> tuple[Step, ...]:
+    """Return the steps in the newest files, at most so many files, in the order in which they were written. Raises
+    Unreachable.
+    """
+    folder, objects = f"{output.rstrip('/')}/{run_name}/{FOLDER}", store.objects_at(output)
+    paths = (f"{folder}/{name}" for name in newest_files(objects.written(folder), at_most=at_most))
+    texts = ((objects.read(path, limit=MAX_BYTES) or b"").decode("utf-8", "replace") for path in paths)
+    return tuple(row for text in texts for row in metric_rows(text))

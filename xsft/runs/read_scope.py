@@ -1,4 +1,4 @@
-"""The scope of one read: which runs it covers, and whose progress; each run's within a few reads. Pure."""
+"""The scope of one read: which runs it covers, and whose progress. Pure."""
 
 from __future__ import annotations
 
@@ -7,30 +7,22 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from xsft.base.moments import seconds_between
-from xsft.cluster.observation import Observation, RunObject, seconds_since
+from xsft.cluster.observation import Observation, RunObject
 from xsft.records.index import IndexEntry
 from xsft.runs.folding import DAY_S, WEEK_S
-
-EPOCH = "1970-01-01T00:00:00Z"
 
 
 class ReadLimits(Struct, frozen=True, kw_only=True):
     """The limits of reading the runs' progress."""
 
     progress_s: float = 3.0
-    """Time limit for all of them together; 0: none is read."""
+    """Time limit for all of a namespace together; 0: none is read."""
     at_most: int = 40
-    """Maximum number of active runs whose progress is read, the newest first."""
-    at_least: int = 16
-    """How many are waited for if there are more than `at_most`, so that not all can be shown; the others are read only
-    in the first `soon_s`.
-    """
-    soon_s: float = 0.35
-    """Seconds since the start of the read in which the others are read too."""
+    """Maximum number of active runs whose progress is read."""
+    if_more: int = 16
+    """The number of these, the newest, if there are more than `at_most`: not all can be shown then."""
     ended_at_most: int = 20
-    """Maximum number of ended runs whose end was not read yet. What is read is saved (`lastknown`), so each read covers
-    others.
-    """
+    """Maximum number of ended runs whose end was not read yet, the newest. What is read is saved (`lastknown`)."""
     gone_at_most: int = 20
     """Maximum number of runs that their cluster no longer has: their records are read each time."""
     starting_at_most: int = 64
@@ -57,18 +49,18 @@ class ReadScope(Struct, frozen=True, kw_only=True):
         age = seconds_between(entry.updated_at, self.now)
         return self.everything or age is None or age < WEEK_S
 
-    def covers_run(self, seen: Observation) -> bool:
-        return not self.names or bool(seen.names & self.names)
-
     def covers_jobset(self, jobset: RunObject) -> bool:
-        return not self.names or bool({jobset.name, jobset.run_name} & self.names)
+        return self.covers_name(jobset.name) or self.covers_name(jobset.run_name)
+
+    def covers_name(self, name: str) -> bool:
+        return not self.names or name in self.names
 
     def covers_progress(self, seen: Observation) -> bool:
         """Return whether the progress is read: not of a run that ended so long ago that it is not shown."""
         if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
             return True
         ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
-        age = seconds_since(max(ends, default=seen.jobset.created_at), seen, self.now)
+        age = seconds_between(max(ends, default=seen.jobset.created_at), seen.observed_at)
         return age is None or age < DAY_S
 
     def asks_progress(self, seen: Observation) -> bool:
@@ -105,45 +97,31 @@ def may_have_progress(seen: Observation, *, partly_up: bool = False) -> bool:
     return any(job.ready or job.succeeded or job.failed or (partly_up and job.active) for job in jobset.jobs)
 
 
-class ReadOrder(Struct, frozen=True, kw_only=True):
-    """Whose progress one read asks for, and in which order."""
+class ChosenReads(Struct, frozen=True, kw_only=True):
+    """The runs whose progress one read asks for, and the others."""
 
     asked: tuple[Observation, ...]
-    """Observations to read, the most urgent first: the active ones."""
-    first: int
-    """How many of `asked` are waited for; the others are read only while there is time."""
-    left: tuple[Observation, ...]
+    """The most urgent first: the active ones."""
+    others: tuple[Observation, ...]
 
 
-def order_reads(found: Sequence[Observation], *, scope: ReadScope) -> ReadOrder:
-    """Return the observations whose progress is read.
-
-    The newest active runs; of the ended runs the newest, and some of the others, different ones at each read, so that
-    an end that cannot be read does not take a place for good. Runs whose JobSet is gone have their own places. If there
-    are more active runs than can be read, only the newest are waited for: the table cannot be complete then. Runs that
-    are named are all read.
+def choose_reads(rows: Sequence[Observation], *, scope: ReadScope) -> ChosenReads:
+    """Choose the newest active runs, the newest ended runs, and the newest whose JobSet is gone, each up to its limit;
+    all runs that are named, and all ended ones if everything is asked for.
     """
-    limits, newest = scope.limits, sorted(found, key=_begin_time, reverse=True)
-    ask = [one for one in newest if limits.progress_s > 0 and scope.asks_progress(one)]
-    there = [one for one in ask if one.jobset is not None]
-    active = [one for one in there if one.jobset and one.jobset.terminal is None]
-    ended = [one for one in there if one.jobset and one.jobset.terminal is not None]
-    gone = [one for one in ask if one.jobset is None]
-    turn = int(seconds_between(EPOCH, scope.now) or 0)
-    over = _take_in_turn(ended, at_most=limits.ended_at_most, turn=turn)
-    most = len(active) if scope.names else limits.at_most
-    sure = most if len(active) <= most else min(limits.at_least, most)
-    first = (*active[:sure], *over, *gone[: limits.gone_at_most])
-    asked = (*first, *active[sure:most])
-    chosen = set(map(id, asked))
-    return ReadOrder(asked=asked, first=len(first), left=tuple(one for one in newest if id(one) not in chosen))
-
-
-def _take_in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:
-    """Return the newest runs for half of the places; the other half rotates through the rest."""
-    first, rest = ended[: (at_most + 1) // 2], ended[(at_most + 1) // 2 :]
-    start = (turn + turn // len(rest)) % len(rest) if rest else 0  # also rotates if reads are a multiple of it apart
-    return (*first, *(*rest[start:], *rest[:start])[: at_most // 2])
+    limits = scope.limits
+    newest = sorted(rows, key=_begin_time, reverse=True)
+    candidates = [row for row in newest if limits.progress_s > 0 and scope.asks_progress(row)]
+    active = [row for row in candidates if row.jobset and row.jobset.terminal is None]
+    ended = [row for row in candidates if row.jobset and row.jobset.terminal is not None]
+    gone = [row for row in candidates if row.jobset is None]
+    if not scope.names and len(active) > limits.at_most:
+        active = active[: min(limits.if_more, limits.at_most)]
+    if not scope.names and not scope.everything:
+        ended = ended[: limits.ended_at_most]
+    asked = (*active, *ended, *gone[: limits.gone_at_most])
+    chosen = {id(row) for row in asked}
+    return ChosenReads(asked=asked, others=tuple(row for row in newest if id(row) not in chosen))
 
 
 def _begin_time(seen: Observation) -> str:

@@ -18,8 +18,7 @@ from xsft.machine.chance import random_hex
 from xsft.machine.parallel import call_within
 from xsft.records.record import AttemptFacts, Outcome, Receipt, Record
 from xsft.records.record_files import RecordStore, ref_of
-from xsft.runs.rows import Row
-from xsft.runs.worth import is_worthless, text_of
+from xsft.runs.rows import Row, is_worthless, text_of
 
 OPEN = frozenset({"submitting", "created", "unknown"})
 """Outcomes after which the end is not recorded yet."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from math import isfinite
+from typing import Literal, TypeGuard, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.moments import seconds_between, with_z
 from xsft.base.names import RowOrder
+from xsft.base.problems import Problem, warning
 from xsft.base.stage import STAGES, StageName
 from xsft.base.state_names import ENDED, RUNNING, State
 from xsft.base.targets import TargetProperties
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.cluster.observation import Observation, RunObject, Status
 from xsft.spec.keypath import printable
+from xsft.trainer.progress import Progress
 
 
 class ProgressRead(Struct, frozen=True, kw_only=True):
@@ -132,6 +135,7 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
     pace = progress.step_seconds if progress else None
     created = created_at(seen)
     stage = stage_of(seen)
+    evidence_age_s = _age(seen.read_at or seen.observed_at, now)
     output = (held.output if held else None) or seen.output
     return Row(
         run_name=seen.run_name,
@@ -157,12 +161,12 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         max_restarts=held.max_restarts if held else None,
         created_at=_time_text(created),
         ended_at=_time_text(ended_at(seen)),
-        age_s=_age(created, now, ahead_s=seen.ahead_s),
+        age_s=_run_age(created, seen, evidence_age_s),
         queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
         queue_position=workload.position if workload else None,
         evidence=status.evidence,
         observed_at=with_z(seen.observed_at),
-        evidence_age_s=_age(seen.observed_at, now),
+        evidence_age_s=evidence_age_s,
         progress=_progress(seen),
         unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
         attempts=attempts,
@@ -174,12 +178,10 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
     )
 
 
-def aged(row: Row, *, now: str) -> Row:
-    """Return the same row at a later time without a new reading: its ages grow, its state stays."""
-    evidence_age_s = _age(row.observed_at, now)
-    passed = max(0.0, (evidence_age_s or 0.0) - (row.evidence_age_s or 0.0))
-    age_s = None if row.age_s is None else row.age_s + passed  # its cluster's clock may differ
-    return replace(row, age_s=age_s, evidence_age_s=evidence_age_s)
+def aged(row: Row, *, seconds: float) -> Row:
+    """Return the same row so much later without a new reading: its ages grow, its state stays."""
+    age_s = None if row.age_s is None else row.age_s + seconds
+    return replace(row, age_s=age_s, evidence_age_s=(row.evidence_age_s or 0.0) + seconds)
 
 
 def stage_of(seen: Observation) -> StageName | None:
@@ -221,10 +223,17 @@ def _time_text(time: str | None) -> str | None:
     return None if time is None else with_z(time)
 
 
-def _age(since: str | None, now: str, *, ahead_s: float = 0.0) -> float | None:
+def _age(since: str | None, now: str) -> float | None:
     """Return the age in seconds, never negative: a server's clock may be a little ahead."""
     passed = seconds_between(since, now)
-    return None if passed is None else max(0.0, passed + ahead_s)
+    return None if passed is None else max(0.0, passed)
+
+
+def _run_age(created: str | None, seen: Observation, evidence_age_s: float | None) -> float | None:
+    """Return the seconds since the run was created: up to the observation by the server's clock, and from then on by
+    this machine's."""
+    age_s = _age(created, seen.observed_at)
+    return None if age_s is None else age_s + (evidence_age_s or 0.0)
 
 
 def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | None:
@@ -290,3 +299,66 @@ def state_line(row: Row) -> str:
     step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
     loss = "" if row.loss is None else f"  loss {row.loss:.4g}"
     return f"{printable(row.run_name)}  {row.state}{printable(reason)}{step}{loss}"
+
+
+ENOUGH = 3
+"""Minimum number of such steps: one or two may be an unusual batch. If a run has fewer steps, all of them."""
+
+Worthless = Literal["no-target-tokens", "loss-not-finite"]
+"""Reason for which a run has failed, whatever its exit status; a running one will fail."""
+
+
+def is_worthless(reason: str | None) -> TypeGuard[Worthless]:
+    """Return whether it is such a reason."""
+    return reason in get_args(Worthless)
+
+
+def worthless(progress: Progress | None, *, asked: int | None) -> Worthless | None:
+    """Return such a reason; None if nothing shows one. `asked`: requested steps."""
+    if progress is None:
+        return None
+    least = min(ENOUGH, _all_of_them(progress, asked) or ENOUGH)
+    if progress.no_target_steps >= least:
+        return "no-target-tokens"
+    return "loss-not-finite" if progress.not_finite_steps >= least else None
+
+
+def text_of(progress: Progress | ProgressRead, reason: Worthless) -> str:
+    """Return the explanation, one clause."""
+    match reason:
+        case "no-target-tokens":
+            count = progress.no_target_steps
+            return f"{count} steps in a row had no target token (total_weights: 0) and taught the model nothing"
+        case "loss-not-finite":
+            count = progress.not_finite_steps
+            return f"the loss of {count} steps was NaN or infinite, and MaxText was configured to continue"
+
+
+def doubts(row: Row) -> tuple[Problem, ...]:
+    """Return warnings if the run's losses are not comparable."""
+    if not is_worthless(row.reason):
+        return zero_loss(row)
+    fix = f"Omit it from the comparison; see xsft why {row.run_name}."
+    return (
+        warning(row.reason, row.run_name, f"Its losses are not comparable: {text_of(row.progress, row.reason)}.", fix),
+    )
+
+
+def zero_loss(row: Row) -> tuple[Problem, ...]:
+    """Return a warning if the loss is 0.000 repeatedly although the steps have target tokens."""
+    steps = row.progress.zero_loss_steps
+    return (zero_loss_warning(row.run_name, steps),) if steps >= ENOUGH else ()
+
+
+def zero_loss_warning(run_name: str, steps: int) -> Problem:
+    message = f"The loss was printed as 0.000 at {steps} steps in a row, although they had target tokens."
+    fix = "Check the data: a loss of zero is usual if rows repeat, or contain no answer."
+    return warning("loss-zero", run_name, message, fix)
+
+
+def _all_of_them(progress: Progress, asked: int | None) -> int:
+    """Return the steps of this process if it has completed its last step; else 0."""
+    over = progress.data_ended or progress.phase == "ended" or (asked is not None and (progress.step or 0) >= asked)
+    return (
+        max(0, (progress.step or 0) - (progress.resumed_from or 0)) if over else 0
+    )  # 0 if it resumed from the last checkpoint

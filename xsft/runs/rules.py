@@ -12,7 +12,7 @@ import msgspec
 
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Status
-from xsft.runs import clues, clues_restart
+from xsft.runs import clues
 from xsft.runs.cause_rule import Clue, Rule
 
 CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
@@ -32,7 +32,7 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "ended-in-place": clues.ended_in_place,
     "jobset": clues.jobset,
     "said": clues.said,
-    "restart": clues_restart.restart,
+    "restart": clues.restart,
     "server": clues.server,
     "meaning": clues.meaning,
     "reason": clues.reason,

@@ -16,15 +16,13 @@ from xsft.base.state_names import ENDED
 from xsft.cluster.observation import Observation, RunObject
 from xsft.machine import clock
 from xsft.machine.retries import Retries
-from xsft.runs.attempts import attempt_of, no_attempt
 from xsft.runs.classify import classify
 from xsft.runs.folding import FoldedRun
-from xsft.runs.log_request import LogRequest
-from xsft.runs.log_roles import chosen_roles, role_text
+from xsft.runs.log_roles import LogRequest, chosen_roles, role_text
 from xsft.runs.logstream import LogLine, ProcessRole
-from xsft.runs.lookup import one_run, silent
+from xsft.runs.lookup import attempt_of, no_attempt, one_run, silent
+from xsft.runs.read_all import RunAccess
 from xsft.runs.rows import Row, row_of, state_line
-from xsft.runs.run_access import RunAccess
 
 SILENT = Reporter()
 
@@ -127,7 +125,7 @@ def roles_for(jobset: RunObject, request: LogRequest) -> tuple[ProcessRole, ...]
 
 
 def _refuse_slices(request: LogRequest) -> None:
-    if request.slice_index is not None or request.host is not None or request.since is not None:
+    if request.slice_index is not None or request.host is not None or request.since_s is not None:
         raise UsageError(
             "A run on this machine is one process, and its lines have no timestamps.",
             fix="Omit --slice, --host and --since; --tail N shows the last lines.",
@@ -171,7 +169,7 @@ def _current_row(seen: Observation, runs: RunAccess) -> Row | None:
         return None
     now = runs.now()
     found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
-    return next((row_of(one, classify(one, now=now), now=now) for one in found), None)
+    return next((row_of(one, classify(one), now=now) for one in found), None)
 
 
 def _is_it(one: Observation, seen: Observation) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from math import isfinite
 
-from xsft.base.moments import earliest, latest
+from xsft.base.moments import earliest, latest, seconds_between
 from xsft.base.state_names import State
-from xsft.cluster.observation import Observation, seconds_since
+from xsft.cluster.observation import Observation
 from xsft.runs.pod_reasons import current, started_at
-from xsft.runs.worth import worthless
+from xsft.runs.rows import worthless
 from xsft.trainer.progress import Progress
 
 STALL_FACTOR = 10.0
@@ -38,7 +38,7 @@ DescribedState = tuple[State, str]
 """State and reason."""
 
 
-def trainer_state(seen: Observation, *, now: str) -> DescribedState:
+def trainer_state(seen: Observation) -> DescribedState:
     """Return the state by the trainer's lines; without any, `training` with a reason."""
     progress = seen.progress
     if is_work(seen):
@@ -50,7 +50,7 @@ def trainer_state(seen: Observation, *, now: str) -> DescribedState:
     doing = _printed_state(progress)
     if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
-    stalled = _stall_reason(seen, progress, doing[0], now=now)
+    stalled = _stall_reason(seen, progress, doing[0])
     if stalled:
         return "stalled", stalled
     nothing = worthless(progress, asked=seen.steps_asked) if doing[0] in {"training", "saving"} else None
@@ -77,7 +77,7 @@ def _printed_state(progress: Progress) -> DescribedState:
     return "starting", "trainer-starting"
 
 
-def _stall_reason(seen: Observation, progress: Progress, state: State, *, now: str) -> str | None:
+def _stall_reason(seen: Observation, progress: Progress, state: State) -> str | None:
     """Return the reason if the trainer has been silent for too long, else None.
 
     Silence ends when the log was read, because later lines are unknown. A line from the future shows a wrong clock, not
@@ -86,7 +86,7 @@ def _stall_reason(seen: Observation, progress: Progress, state: State, *, now: s
     if progress.source != "log":
         return None
     heard = progress.said_at or progress.began_at or latest(*started_at(current(seen)))
-    silence = seconds_since(heard, seen, earliest(now, seen.observed_at, progress.read_at))
+    silence = seconds_between(heard, earliest(seen.observed_at, progress.read_at))
     if silence is None or silence <= _silence_limit_s(progress, state):
         return None
     if state == "training" and progress.phase == "evaluating":

@@ -18,16 +18,14 @@ from xsft.runs.cause_rule import Explanation
 from xsft.runs.compare import curves_of
 from xsft.runs.explain import explain_run
 from xsft.runs.folding import RowFilter
-from xsft.runs.log_request import LogRequest
+from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.losses import LossCurve
-from xsft.runs.read_all import runs_of
+from xsft.runs.read_all import read_status, runs_of
+from xsft.runs.read_evidence import evidence_of, forgotten_attempt
 from xsft.runs.rows import Row
-from xsft.runs.run_access import read_status
-from xsft.runs.run_evidence import evidence_of, forgotten_attempt
 from xsft.runs.run_logs import found_lines
-from xsft.runs.wait_goals import parse_goal
-from xsft.runs.waiting import POLL_S, Clock, WaitLimits, row_of_waited, wait_for
+from xsft.runs.waiting import POLL_S, Clock, WaitLimits, parse_goal, row_of_waited, wait_for
 
 
 class Statuses(Struct, frozen=True, kw_only=True):

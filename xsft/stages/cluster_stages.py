@@ -26,10 +26,8 @@ from xsft.planning.api import LoadedWorkload
 from xsft.planning.steps import Intent, JobPlan, Plan, Planned
 from xsft.records.record_files import record_store
 from xsft.runs.record_end import record_job_end
-from xsft.runs.rows import state_line
-from xsft.runs.wait_goals import DONE
-from xsft.runs.waiting import WaitLimits, error_of
-from xsft.runs.worth import is_worthless
+from xsft.runs.rows import is_worthless, state_line
+from xsft.runs.waiting import DONE, WaitLimits, error_of
 from xsft.stages import jobs
 from xsft.stages.claims import read_claim, take_claim, under_claim
 from xsft.stages.convert import conversion_found

@@ -17,7 +17,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.serving import check, token_problems
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.create import CreatedObject, ExistingObject, is_refusal
-from xsft.cluster.jobset_fields import server_of
+from xsft.cluster.jobset_fields import parse_server
 from xsft.cluster.observation import RunObject
 from xsft.launcher.audit import audit_problems
 from xsft.launcher.readback import missing_values
@@ -67,7 +67,7 @@ def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
 def find_server(cluster: Cluster, plan: ServingPlan) -> StageFound:
     """Return the state of the server with these inputs. Raises as `Cluster` does."""
     deployment = cluster.servers.get(plan.manifest)
-    server = server_of(deployment) if deployment else None
+    server = parse_server(deployment) if deployment else None
     if server is None or server.deleting_at:
         return StageFound(state="missing", why=f"there is no Deployment {plan.run_name} in {plan.namespace}")
     if server.spec_digest != plan.digest:
@@ -101,7 +101,7 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     outcome = _create(cluster, plan, begun, record=record)
     if isinstance(outcome, ExistingObject):  # another caller was first
         return _adopt_server(cluster, plan, outcome.object, record=record)
-    uid = server_of(outcome.object).uid
+    uid = parse_server(outcome.object).uid
     _create_owned(cluster, plan, uid=uid)
     action: ServerAction = "created" if begun.record.last.number == 1 else "attempt"
     return BegunServer(action=action, uid=uid, problems=record.finish(begun, uid=uid))
@@ -124,7 +124,7 @@ def _create(
 
 
 def _adopt_server(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> BegunServer:
-    server = server_of(deployment)
+    server = parse_server(deployment)
     _refuse_other(cluster, plan, server, deployment)
     _create_owned(cluster, plan, uid=server.uid)
     return BegunServer(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))

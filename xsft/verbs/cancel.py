@@ -15,8 +15,7 @@ from xsft.base.state_names import State
 from xsft.cluster.sources import PlaceQuery
 from xsft.machine.interrupts import when_interrupted
 from xsft.runs.cancel import CancelResult, cancel_run
-from xsft.runs.read_all import runs_for
-from xsft.runs.run_access import RunAccess
+from xsft.runs.read_all import RunAccess, runs_for
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents
 from xsft.verbs.failure import print_problems

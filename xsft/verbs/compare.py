@@ -14,8 +14,7 @@ from xsft.cluster.sources import PlaceQuery
 from xsft.runs.compare import ReadCurves, RunComparison, compare_runs, differing_keys, resumptions
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.losses import LossCurve
-from xsft.runs.read_all import runs_for
-from xsft.runs.run_access import RunAccess
+from xsft.runs.read_all import RunAccess, runs_for
 from xsft.spec.keypath import printable
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import Document, VerbDocument, print_document, problem_documents

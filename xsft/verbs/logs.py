@@ -6,16 +6,14 @@ import argparse
 import sys
 from typing import TextIO
 
-from xsft.base.moments import before
+from xsft.base.amounts import duration_text
 from xsft.base.reporting import Reporter
 from xsft.cluster.sources import PlaceQuery
-from xsft.machine import clock
 from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.machine.streams import with_controls
-from xsft.runs.log_request import LogRequest
+from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs
-from xsft.runs.read_all import runs_for
-from xsft.runs.run_access import RunAccess
+from xsft.runs.read_all import RunAccess, runs_for
 from xsft.runs.run_logs import LogReader, end_text, found_lines
 from xsft.verbs.arguments import request_of
 from xsft.verbs.progress import print_to_stderr, show_spinner
@@ -26,15 +24,15 @@ LISTENER = Reporter(waiting=show_spinner, say=print_to_stderr)
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
-    request = log_request(args, now=clock.now())
+    request = log_request(args)
     logs = RunLogs(runs=runs, trouble=print_to_stderr)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         stdout = with_controls(sys.stdout) if args.raw else sys.stdout
         return print_log(args.run, asked=request, runs=runs, logs=logs, timestamps=args.timestamps, stdout=stdout)
 
 
-def log_request(args: argparse.Namespace, *, now: str) -> LogRequest:
-    return request_of(args, LogRequest, since=None if args.since is None else before(now, args.since))
+def log_request(args: argparse.Namespace) -> LogRequest:
+    return request_of(args, LogRequest, since_s=args.since)
 
 
 def print_log(
@@ -58,6 +56,7 @@ def _why_nothing(request: LogRequest) -> str:
     """Return the reason for an empty log; one that was requested in part may have no lines in that part."""
     if request.tail == 0:
         return ": --tail 0 requests no lines"
-    if request.since is not None:
-        return f" since {request.since}: it has printed nothing since, or its log was deleted with its pod"
+    if request.since_s is not None:
+        lately = duration_text(request.since_s)
+        return f" in the last {lately}: it has printed nothing since, or its log was deleted with its pod"
     return ": it has not started, or its log was deleted with its pod"

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from xsft.base.errors import UsageError
+from xsft.cluster.api import FOR_READS
 from xsft.cluster.cluster import connect
 from xsft.cluster.errors import last_net
-from xsft.cluster.lists import PATIENCE
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.cluster.supply import SliceUser, TpuSupply
 from xsft.launcher.audit import AuditRow
@@ -124,7 +124,7 @@ def _show_place(args: argparse.Namespace) -> None:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _find_source(request_of(args, PlaceQuery, place=args.name))
     with show_spinner("place", f"reading {source.name}"), last_net(source.name):
-        cluster = connect(source.where, patience=PATIENCE).by(Deadline.after(LOOKS_S))
+        cluster = connect(source.where, patience=FOR_READS).by(Deadline.after(LOOKS_S))
         view = view_place(cluster, namespace=source.namespace)
     if args.json:
         slices = tuple(map(_supply_fields, view.slices))

@@ -14,10 +14,9 @@ from xsft.cluster.sources import PlaceQuery
 from xsft.records.record import Receipt
 from xsft.runs.folding import FoldedRun
 from xsft.runs.lookup import one_run
-from xsft.runs.read_all import runs_for
+from xsft.runs.read_all import RunAccess, runs_for
 from xsft.runs.receipt import SPENT
 from xsft.runs.rows import Row
-from xsft.runs.run_access import RunAccess
 from xsft.runs.run_receipts import read_receipt
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import Document, VerbDocument, print_document, print_lines

@@ -9,9 +9,8 @@ import shlex
 
 from xsft.base.names import MODES
 from xsft.base.state_names import WORDS
-from xsft.runs.log_request import STREAMS
-from xsft.runs.wait_goals import Goal, parse_goal
-from xsft.runs.waiting import POLL_S
+from xsft.runs.log_roles import STREAMS
+from xsft.runs.waiting import POLL_S, Goal, parse_goal
 from xsft.verbs.arguments import a_name, add_json, duration, whole_number
 
 
@@ -37,6 +36,9 @@ def status_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"show only these states (repeatable): {', '.join(WORDS)}",
     )
     parser.add_argument("--mode", choices=MODES, help="show only this mode")
+    parser.add_argument(
+        "--forget", action="store_true", help="remove what this machine knows of RUN; the run is not touched"
+    )
     parser.add_argument("--watch", action="store_true", help="refresh in place until Ctrl-C")
     parser.add_argument("--every", type=duration, metavar="TIME", help="interval of --watch (default: 5s)")
     add_where(parser)

@@ -13,9 +13,8 @@ from xsft.base.errors import UsageError
 from xsft.cluster.sources import PlaceQuery
 from xsft.machine.clock import pause
 from xsft.runs.folding import RowFilter, chosen
-from xsft.runs.read_all import runs_for
+from xsft.runs.read_all import RunAccess, StatusRead, forget_runs, read_status, runs_for
 from xsft.runs.rows import Row
-from xsft.runs.run_access import RunAccess, StatusRead, read_status
 from xsft.spec.keypath import printable
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import VerbDocument, finite, print_document, problem_documents
@@ -37,12 +36,23 @@ def run(args: argparse.Namespace) -> int:
     if args.every is not None and not args.watch:
         raise UsageError("--every needs --watch.", fix="Add --watch, or omit --every.")
     wanted = request_of(args, RowFilter)
+    if args.forget:
+        return _forget(wanted.runs, json=args.json)
     runs = runs_for(request_of(args, PlaceQuery), names=wanted.runs, everything=wanted.everything)
     if args.watch:
         from xsft.verbs.status_screen import EVERY_S, watch
 
         return watch(runs, wanted, every_s=args.every or EVERY_S, pause=pause)
     return report_status(runs, wanted, json=args.json, stdout=sys.stdout)
+
+
+def _forget(names: Sequence[str], *, json: bool) -> int:
+    if json or not names:
+        raise UsageError("--forget needs the names of runs, and prints no document.", fix="xsft status --forget RUN")
+    forget_runs(names)
+    for name in names:
+        print_to_stderr(f"{printable(name)} is forgotten on this machine; the run and its output are not touched.")
+    return 0
 
 
 def report_status(runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: TextIO) -> int:

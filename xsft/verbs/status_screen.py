@@ -21,10 +21,11 @@ from rich.text import Text
 from xsft.base.aliases import Pause
 from xsft.base.amounts import duration_text
 from xsft.base.errors import Unreachable
+from xsft.base.moments import seconds_between
 from xsft.base.problems import Problem
 from xsft.runs.folding import RowFilter
+from xsft.runs.read_all import RunAccess, read_status
 from xsft.runs.rows import Row, aged, state_line
-from xsft.runs.run_access import RunAccess, read_status
 from xsft.spec.keypath import printable
 from xsft.verbs.console import console
 from xsft.verbs.failure import problem_lines
@@ -69,6 +70,8 @@ class StatusView(Struct, frozen=True, kw_only=True):
     """The result of one read."""
 
     rows: tuple[Row, ...]
+    at: str
+    """Time of the read; UTC, ISO 8601."""
     said: tuple[str, ...] = ()
     """What could not be read, one line each."""
     stale: bool = False
@@ -110,19 +113,20 @@ def _looks(
 def next_look(runs: RunAccess, wanted: RowFilter, before: StatusView | None) -> StatusView:
     """Read the runs. The first read raises if nothing can be read, or a name is missing; later ones keep the earlier
     rows with their age."""
+    now = runs.now()
     try:
         status = read_status(runs, wanted)
     except Unreachable as silent:
         if before is None:
             raise
-        return StatusView(rows=_older(before.rows, runs.now()), said=lines_of(silent.problems), stale=True)
+        return StatusView(rows=_older(before, now), at=now, said=lines_of(silent.problems), stale=True)
     if before is None and status.missing:
         raise status.missing
     rows = status.rows
     if before is not None and not status.found.whole:  # a run missing from an incomplete answer may still exist
         read_keys = {_row_key(one.row) for one in status.found.rows}
-        rows = (*rows, *_older((row for row in before.rows if _row_key(row) not in read_keys), runs.now()))
-    return StatusView(rows=rows, said=lines_of(status.problems))
+        rows = (*rows, *(row for row in _older(before, now) if _row_key(row) not in read_keys))
+    return StatusView(rows=rows, at=now, said=lines_of(status.problems))
 
 
 def changes(before: StatusView | None, after: StatusView) -> tuple[str, ...]:
@@ -166,8 +170,9 @@ def lines_of(problems: Iterable[Problem]) -> tuple[str, ...]:
     return tuple(line for problem in problems for line in problem_lines(problem))
 
 
-def _older(rows: Iterable[Row], now: str) -> tuple[Row, ...]:
-    return tuple(aged(row, now=now) for row in rows)
+def _older(before: StatusView, now: str) -> tuple[Row, ...]:
+    seconds = max(0.0, seconds_between(before.at, now) or 0.0)
+    return tuple(aged(row, seconds=seconds) for row in before.rows)
 
 
 def _row_key(row: Row) -> tuple[str, ...]:

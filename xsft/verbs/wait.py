@@ -15,9 +15,9 @@ from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.runs.read_all import runs_for
 from xsft.runs.rows import Row, state_line
 from xsft.runs.run_receipts import record_wait_end
-from xsft.runs.wait_goals import Goal
 from xsft.runs.waiting import (
     Clock,
+    Goal,
     LookAtRuns,
     RecordWait,
     WaitLimits,

@@ -16,9 +16,9 @@ from xsft.checks.admission import UnreadFact
 from xsft.checks.place_needs import ModeNeed, PlaceFacts, place_needs
 from xsft.checks.pod_identity import google_account
 from xsft.cluster import resources as kinds
+from xsft.cluster.api import FOR_READS
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.errors import last_net
-from xsft.cluster.lists import PATIENCE
 from xsft.cluster.sources import known_places, names_a_cluster
 from xsft.launch.admission import unless_forbidden
 from xsft.machine import clock
@@ -46,7 +46,7 @@ def _lacking_permissions(email: str, bucket: str) -> tuple[str, ...] | None:
 class PlaceProbe(Struct, frozen=True, kw_only=True):
     """The functions that query a place; a test passes others."""
 
-    connect: Callable[[Place], Cluster] = lambda place: connect(place, patience=PATIENCE)
+    connect: Callable[[Place], Cluster] = lambda place: connect(place, patience=FOR_READS)
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     lacking: Callable[[str, str], tuple[str, ...] | None] = _lacking_permissions
     """Return the permissions that an account lacks on a bucket; None if this login may not impersonate it."""
@@ -101,7 +101,7 @@ def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
     """
     namespace = place.namespace
     controllers = {
-        "JobSet": start(partial(_why_absent, partial(cluster.reads.jobset, name=NO_JOBSET, namespace=namespace))),
+        "JobSet": start(partial(_why_absent, partial(cluster.get_jobset, name=NO_JOBSET, namespace=namespace))),
         "Kueue": start(partial(_why_absent, partial(cluster.local_queues, namespace=namespace))),
     }
     asked: dict[str, StartedCall[Any]] = {
@@ -159,7 +159,7 @@ def _check_place(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
     try:
         with last_net(name):
             cluster = world.connect(place)
-            cluster.reads.jobset(name=NO_JOBSET, namespace=place.namespace)
+            cluster.get_jobset(name=NO_JOBSET, namespace=place.namespace)
             who, may = cluster.whoami(), cluster.may("create", kinds.JOBSETS, namespace=place.namespace)
     except XsftError as failed:
         return _failed_check(row, failed.problems[0])

@@ -10,7 +10,7 @@ from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
 from xsft.base.moments import before
 from xsft.cluster.observation import Condition, KueueWorkload, Observation, Unread
 from xsft.records.record import Receipt
-from xsft.runs.cluster_receipt import cluster_receipt
+from xsft.runs.receipt import cluster_receipt
 from xsft.trainer.progress import LoggedLine
 
 BEGAN = "2026-11-21T10:00:00Z"

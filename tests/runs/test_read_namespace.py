@@ -16,7 +16,8 @@ from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.observation import Observation, Unread
 from xsft.records.run_cluster import ClusterAddress
-from xsft.runs.list_runs import MAX_QUEUES, unread_of
+from xsft.runs.read_namespace import MAX_QUEUES
+from xsft.runs.read_progress import unread_of
 
 pytestmark = pytest.mark.loopback
 
@@ -113,9 +114,9 @@ def test_a_failed_list_is_unread_and_loses_nothing_else(
     api.server.fail(path, times=99, **fault)
     rows = seen(api)
     assert set(rows) == {"going", "starts", "waits"}
-    assert whats(rows["waits"]) == {what}
-    assert whats(rows["going"]) == ({what} if what != "queue" else set())
-    assert all("\n" not in unread.why and unread.why for unread in rows["waits"].unread)
+    assert whats(rows["starts" if what == "pods" else "waits"]) == {what}
+    assert whats(rows["going"]) == ({what} if what == "workloads" else set())
+    assert all("\n" not in unread.why and unread.why for row in rows.values() for unread in row.unread)
 
 
 def test_a_truncated_list_is_requested_again(api: ClusterApi, runs: Runs) -> None:
@@ -126,7 +127,7 @@ def test_a_truncated_list_is_requested_again(api: ClusterApi, runs: Runs) -> Non
 
 
 def test_a_slow_list_is_unread_after_its_deadline(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.runs.list_runs.LATE_S", 1.0)
+    monkeypatch.setattr("xsft.runs.read_namespace.LATE_S", 1.0)
     runs.admitted("going", status=STARTS)
     api.server.fail("/pods", code=0, delay_s=60.0, times=9)
     assert whats(seen(api)["going"]) == {"pods"}

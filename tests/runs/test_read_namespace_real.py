@@ -22,7 +22,7 @@ from xsft.records.index import IndexEntry, keep_entry
 from xsft.records.record import ClusterAddress as Where
 from xsft.records.record_files import RecordStore
 from xsft.runs.causes import explain_state
-from xsft.runs.classify import BROKEN_AFTER_S, classify
+from xsft.runs.classify import classify
 from xsft.runs.folding import FoldedRun
 from xsft.runs.lastknown import remember
 from xsft.runs.lookup import RunsRead
@@ -121,7 +121,7 @@ def test_one_failed_process_ends_the_run_and_is_found(staged: Staged) -> None:
     staged.until("gemma", ("failed", "trainer-failed"))
     found = staged.evidence("gemma")
     assert [(log.slice_index, log.host) for log in found.logs or ()] == [(1, 2)]
-    cause = explain_state(found, now=NOW).cause
+    cause = explain_state(found).cause
     assert "stepz" in cause.message
     staged.wait(lambda: "FailJobSetFailurePolicyAction" in events(staged), "JobSet's event")
 
@@ -185,7 +185,7 @@ def test_the_reason_of_a_restarted_run_is_why_its_pods_do_not_start(staged: Stag
         staged.ends("gemma", code=42, host=1)
         staged.until("gemma", ("starting", "not-scheduled"))
         (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=clock.now())
-        assert classify(one, now=clock.now()).reason == "not-scheduled"  # by what `status` reads, too
+        assert classify(one).reason == "not-scheduled"  # by what `status` reads, too
     finally:
         staged.cordon("4x4", unschedulable=False)
     staged.runs("gemma", restarts=1)
@@ -231,7 +231,7 @@ def test_the_last_known_state_outlives_the_jobset_and_its_pods(staged: Staged, t
 
     def look() -> dict[str, tuple[Observation, Status]]:
         found = read_staged(staged, store).observations
-        judged = {one.run_name: (one, classify(one, now=clock.now())) for one in found}
+        judged = {one.run_name: (one, classify(one)) for one in found}
         remember(tmp_path, judged.values(), now=clock.now())
         return judged
 
@@ -322,10 +322,7 @@ def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
     assert [(one.name, one.holds) for one in found.holders or () if one.name == "holder"] == [
         ("holder", f"{CHIPS} google.com/tpu")
     ]
-    assert (
-        "first" in explain_state(found, now=NOW).cause.message
-        or "holder" in explain_state(found, now=NOW).cause.message
-    )
+    assert "first" in explain_state(found).cause.message or "holder" in explain_state(found).cause.message
 
 
 def behind_first(queued: Staged) -> Evidence | None:
@@ -344,7 +341,7 @@ def test_a_request_over_the_capacity_of_the_queue_is_explained_as_never_fitting(
         staged.submit("gemma", queue="own")
         staged.until("gemma", ("queued", "waiting-for-quota"))
         staged.wait(lambda: "maximum capacity" in words(staged, "gemma"), "Kueue to say why")
-        assert "never" in explain_state(staged.evidence("gemma"), now=NOW).cause.message.lower()
+        assert "never" in explain_state(staged.evidence("gemma")).cause.message.lower()
     finally:
         staged.real.delete_queue(staged.namespace)
 
@@ -389,8 +386,8 @@ def test_a_jobset_created_again_from_its_own_yaml_has_failed(queued: Staged) -> 
     body = {key: made[key] for key in ("apiVersion", "kind", "spec")}
     queued.real.api("POST", JOBSETS.format(queued.namespace), {**body, "metadata": metadata})
     uid = queued.until("gemma", ("failed", "kueue-finished")).uid
-    (owned,) = queued.cluster.reads.workloads(namespace=queued.namespace, labels=f"{JOB_UID_LABEL}={uid}")
-    assert owned.owner == uid
+    (owned,) = queued.cluster.reads.workloads(namespace=queued.namespace, labels=f"{JOB_UID_LABEL}={uid}").objects
+    assert owned.owner_uid == uid
     assert "FailedToStart" in queued.explained("gemma", "kueue-finished").cause.message
 
 
@@ -407,7 +404,6 @@ def test_a_stopped_queue_evicts_its_run(queued: Staged) -> None:
 
 def test_a_jobset_without_valid_jobs_has_failed_with_broken_spec(staged: Staged) -> None:
     """The JobSet is admitted and has no condition, event or status: only a dry run of its Jobs shows the error."""
-    staged.later_s = BROKEN_AFTER_S
     staged.submit("gemma", image="")
     staged.until("gemma", ("failed", "broken-spec"))
     found = staged.evidence("gemma")

@@ -19,7 +19,7 @@ from xsft.runs.failures import diagnose
 from xsft.runs.folding import FoldedRun, fold
 from xsft.runs.lastknown import remember
 from xsft.runs.read_all import Runs
-from xsft.runs.run_evidence import evidence_of, forgotten_attempt
+from xsft.runs.read_evidence import evidence_of, forgotten_attempt
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import pytest
 
 from tests.observations import NOW, observed, said
 from xsft.cluster.observation import Status
-from xsft.runs.rows import Row, row_of
-from xsft.runs.worth import doubts, text_of, zero_loss
+from xsft.runs.rows import Row, doubts, row_of, text_of, zero_loss
 
 
 def row(reason: str = "", **counts: int) -> Row:

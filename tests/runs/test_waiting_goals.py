@@ -10,9 +10,8 @@ from tests.observations import NOW, observed
 from tests.replacing import replace
 from xsft.base.state_names import ENDED, RUNNING, STATES, State
 from xsft.cluster.observation import Status
-from xsft.runs.rows import Row, row_of
-from xsft.runs.wait_goals import DONE, Goal, beyond, parse_goal, verdict
-from xsft.runs.worth import Worthless
+from xsft.runs.rows import Row, Worthless, row_of
+from xsft.runs.waiting import DONE, Goal, beyond, parse_goal, verdict
 
 RUNNING_GOAL = Goal(kind="running")
 

@@ -22,8 +22,8 @@ from xsft.cluster.sources import RunSource
 from xsft.machine.objects import LocalObjects
 from xsft.records.record_files import RecordStore
 from xsft.records.run_cluster import ClusterAddress
-from xsft.runs.first_pods import printer_of
 from xsft.runs.read_all import Runs
+from xsft.runs.read_progress import printer_of
 from xsft.runs.read_scope import ReadLimits
 
 DEFAULTS = ReadLimits()
