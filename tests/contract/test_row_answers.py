@@ -115,7 +115,7 @@ DATA_SETS: Mapping[str, DataSet] = {
         {"data-columns": "--from-sharegpt --columns conversations --rename conversations=messages"},
     ),
     "Alpaca": DataSet(
-        [{"instruction": "Add.", "input": "1 2", "output": "3"}] * ROWS, {"data-columns": "--from-alpaca"}
+        [{"instruction": "Add.", "input": "1 2", "output": "3"}] * ROWS, {"data-columns": "--rename output=answer"}
     ),
     "rows of the evaluation that are trained": DataSet(
         GOOD, {"data-leak": "5 of 60 examples are also in the other split"}, evaluated=[*GOOD[:5], talk(99)]

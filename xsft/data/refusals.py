@@ -11,7 +11,10 @@ from xsft.data.passes import PassRead, RowFault
 SHAREGPT_LINE = (
     "`xsft data prepare FILE --from-sharegpt --columns conversations --rename conversations=messages` writes them so."
 )
-ALPACA_LINE = "`xsft data prepare FILE --from-alpaca` writes instruction, input and output as question and answer."
+ALPACA_LINE = (
+    "`xsft data prepare FILE --columns instruction,output --rename instruction=question --rename output=answer`; where "
+    "input has text, first write it at the end of the instruction."
+)
 FIXES: Mapping[str, str] = {
     "data-columns": "Set data.columns to the columns of the rows, or rename them: `xsft data prepare FILE`.",
     "data-conversation": (
