@@ -90,7 +90,7 @@ def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent]
         if folder.latest_step() >= plan.run.spec.train.steps:
             return _finished_result(plan, folder, record)
         found = containment_of(machine, folder)
-        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
+        return _run_attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
 
 
 def already_done(plan: Plan) -> LocalResult | None:
@@ -145,7 +145,7 @@ def _finished_result(plan: Plan, folder: RunFolder, record: Record) -> LocalResu
     )
 
 
-def _attempt(
+def _run_attempt(
     plan: Plan,
     folder: RunFolder,
     *,

@@ -31,7 +31,7 @@ TAIL = 20
 """Log lines shown of the process that failed first, if a run fails."""
 
 
-Event = SubmissionEvent | UnexpectedEnd | TrainedHere | EvaluationReport
+ShownEvent = SubmissionEvent | UnexpectedEnd | TrainedHere | EvaluationReport
 Activity = TrainingHere | ReadingWeights | ConversionPlan | ConvertingOnCluster
 
 
@@ -49,7 +49,7 @@ def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> Reporter
     )
 
 
-def _show_event(event: Event, *, stream: TextIO, as_json: bool) -> None:
+def _show_event(event: ShownEvent, *, stream: TextIO, as_json: bool) -> None:
     match event:
         case SubmissionBegins(plan=plan):
             sys.stderr.writelines(f"{line}\n" for line in resource_lines(plan))
