@@ -83,6 +83,7 @@ def test_submit_prints_the_chips_and_the_jobset(here: Machine) -> None:
         f"checkpoints  gs://my-bucket/runs/{NAME}/checkpoints",
         f"tensorboard  gs://my-bucket/runs/{NAME}/tensorboard",
         f"record       gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
+        f"next         xsft logs -f {NAME}, or xsft status {NAME}",
     ]
 
 
@@ -118,7 +119,8 @@ QUESTION = "Take 512 chips (2 x v6e-256) from queue multislice-queue? [y/N]"
 def test_a_person_at_a_terminal_is_asked_before_slices_are_taken(here: Machine) -> None:
     status, shown = at_a_terminal(here, "submit", here.workload(), answer="n\n")
     assert (status, QUESTION in shown, here.jobsets) == (4, True, [])
-    assert "[not-confirmed]" in shown
+    assert "Nothing was created." in shown
+    assert "error" not in shown.partition(QUESTION)[2]
     status, shown = at_a_terminal(here, "submit", here.workload(), answer="y\n")
     assert (status, QUESTION in shown, len(here.jobsets)) == (0, True, 1)
     assert QUESTION not in at_a_terminal(here, "submit", here.workload())[1]  # adopted

@@ -35,7 +35,7 @@ def test_cancel_deletes_the_jobset_by_uid_and_prints_what_is_lost(capsys: pytest
     ]
     assert shown.out.splitlines() == [
         "gemma: cancelled: JobSet gemma, uid uid-gemma, is deleted; 512 chips are freed",
-        "checkpoints  gs://my-bucket/runs/gemma/checkpoints (kept; submitting again resumes)",
+        "checkpoints  gs://my-bucket/runs/gemma/checkpoints (kept; submitting again resumes from step 100)",
     ]
 
 
@@ -68,7 +68,7 @@ def test_cancel_deletes_nothing_after_a_no_or_without_a_terminal(answer: bool | 
     with pytest.raises(Refused, match="Nothing was cancelled") as raised:
         cancel_run(told, "gemma")
     assert raised.value.exit_status == 4
-    assert "--yes" in raised.value.fix
+    assert ("--yes" in raised.value.fix) == (answer is None)
     assert told.deleted == []
     assert told.questions == ([] if answer is None else ["Cancel it? [y/N] "])
 

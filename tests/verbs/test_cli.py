@@ -17,7 +17,7 @@ from tests.inprocess import xsft
 from xsft.base.errors import Unreachable
 from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.verbs.cli import main
-from xsft.verbs.table import VERBS
+from xsft.verbs.table import GROUPS, VERBS
 
 GOOD = """\
 name: good
@@ -185,6 +185,22 @@ def test_usage_errors_name_the_help_of_the_verb(arguments: tuple[str, ...], help
     assert done.returncode == 2
     assert "error: " in done.stderr
     assert f"see `{helps} --help`" in done.stderr
+
+
+def test_the_help_has_each_verb_once_in_six_groups_with_at_most_eight_words() -> None:
+    whole = xsft("--help")
+    assert whole.stdout == xsft("help").stdout
+    lines = whole.stdout.splitlines()
+    assert [line.rstrip(":") for line in lines if line.rstrip(":") in GROUPS] == list(GROUPS)
+    shown = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("  ")}
+    assert shown.keys() == VERBS.keys()
+    assert [verb for verb, words in shown.items() if len(words) > 8] == []
+    assert xsft("help", "wait").stdout == xsft("wait", "--help").stdout
+
+
+def test_a_misspelt_verb_is_asked_about_first() -> None:
+    assert xsft("statsu").stderr.splitlines()[0].startswith("error: Did you mean status? 'statsu' is not a verb")
+    assert "Did you mean" not in xsft("qqqqqq").stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])

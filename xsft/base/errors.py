@@ -7,7 +7,8 @@ XsftError                    1  a bug in xsft, unless a subclass says otherwise
 ├── EnvironmentMissing       3  xpk, MaxText, a tool or disk space is missing
 │   └── RepositoryMissing    3  the registry has no such repository
 ├── Refused                  4  refused: it already exists, or something would be lost
-│   └── AlreadyRunning       4  another xsft process runs it
+│   ├── AlreadyRunning       4  another xsft process runs it
+│   └── UserRefusal          4  the user answered no
 ├── Unreachable              5  a cluster, registry or bucket did not answer
 │   └── Forbidden            5  the login may not do this
 ├── RunFailed                6  the run failed or ended too early
@@ -116,6 +117,12 @@ class AlreadyRunning(Refused):
     """A run, or a conversion, that another xsft process executes on this machine now."""
 
     id = "run-running"
+
+
+class UserRefusal(Refused):
+    """The user's answer to a question, which is no error."""
+
+    id = "not-confirmed"
 
 
 class Unreachable(XsftError):

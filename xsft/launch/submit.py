@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from xsft.base.acceptance import for_submission
 from xsft.base.aliases import ShowLine
 from xsft.base.amounts import counted_text, duration_text
-from xsft.base.errors import Refused, UsageError, XsftError
+from xsft.base.errors import Refused, UsageError, UserRefusal, XsftError
 from xsft.base.problems import Problem
 from xsft.base.reporting import AskUser, PlainView, ProgressView, Reporter
 from xsft.checks.demand import Demand
@@ -144,7 +144,7 @@ def _confirm(
     reporter: _WarningReporter,
     warnings: tuple[Problem, ...],
 ) -> None:
-    """Report what would be created and ask. Raises Refused if the answer is no, and for an attempt that must end as the
+    """Report what would be created and ask. Raises UserRefusal if the answer is no, and for an attempt that must end as the
     last one did, if nobody is asked.
     """
     if ask is None:
@@ -158,7 +158,7 @@ def _confirm(
     with when_interrupted(NOTHING_CREATED):
         agreed = ask(f"{_takes(proposal.plan)}? [y/N] ")
     if not agreed:
-        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+        raise UserRefusal("Nothing was created.")
 
 
 def _ends_again(plan: Planned, end: LastEnd) -> Refused:

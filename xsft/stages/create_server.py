@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.base.aliases import JsonObject, ShowLine
 from xsft.base.amounts import duration_text
-from xsft.base.errors import Refused, RunFailed, SpecError, TimedOut, XsftError
+from xsft.base.errors import Refused, RunFailed, SpecError, TimedOut, UserRefusal, XsftError
 from xsft.base.problems import Problem, errors_in
 from xsft.base.reporting import AskUser
 from xsft.base.stage import StageFound
@@ -175,11 +175,11 @@ def _with_log(cluster: Cluster, plan: ServingPlan, seen: ServerState) -> str:
 
 
 def confirm_server(plan: ServingPlan, *, ask: AskUser | None) -> None:
-    """Ask before accelerators are taken; None: do not ask. Raises Refused for any answer but yes."""
+    """Ask before accelerators are taken; None: do not ask. Raises UserRefusal for any answer but yes."""
     shape = plan.inputs.shape
     question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
     if ask is not None and not ask(question):
-        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+        raise UserRefusal("Nothing was created.")
 
 
 def wait_for_server(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
-from xsft.base.errors import Refused
+from xsft.base.errors import Refused, UserRefusal
 from xsft.base.reporting import AskUser
 from xsft.base.state_names import State
 from xsft.cluster.sources import PlaceQuery
@@ -76,7 +76,7 @@ def _ask_to_cancel(about: tuple[str, ...], *, confirm: AskUser | None, yes: bool
     with when_interrupted("Nothing was cancelled."):
         meant = confirm("Cancel it? [y/N] ")
     if not meant:
-        raise Refused("Nothing was cancelled.", fix="Answer y, or pass --yes.")
+        raise UserRefusal("Nothing was cancelled.")
 
 
 def _report_cancelled(done: CancelResult) -> Iterator[str]:
@@ -90,7 +90,9 @@ def _report_cancelled(done: CancelResult) -> Iterator[str]:
     freed = f"; {done.loss.chips} chips are freed" if done.loss and done.loss.chips else ""
     yield f"{row.run_name}: cancelled: {done.jobset.kind} {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
     if row.output and done.jobset.ours and not done.jobset.serves:
-        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
+        saved = done.loss.saved_step if done.loss else None
+        resumes = "" if saved is None else f"; submitting again resumes from step {saved}"
+        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept{resumes})"
 
 
 def _cancel_document(done: CancelResult) -> CancelDocument:

@@ -41,6 +41,8 @@ def _run_reported(arguments: tuple[str, ...]) -> int:
 
 
 def _run_verb(arguments: tuple[str, ...]) -> int:
+    if arguments[:1] == ("help",):
+        arguments = (*arguments[1:], "--help")
     verb = next((a for a in arguments if not a.startswith("-")), "")
     top = parser(only=verb, alone=arguments[:1] == (verb,))  # an option before the verb may print them all
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from xsft.base.amounts import counted_text
-from xsft.base.errors import EnvironmentMissing, UsageError, XsftError
+from xsft.base.errors import EnvironmentMissing, UsageError, UserRefusal, XsftError
 from xsft.base.problems import Problem, Severity, error
 from xsft.machine.streams import silence_stdout
 from xsft.spec.keypath import printable
@@ -25,6 +25,9 @@ def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
         problem = _known_failure(problem) or problem
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
+    if isinstance(problem, UserRefusal):
+        sys.stderr.write(f"{problem.message}\n")
+        return problem.exit_status
     _print_error(problem.problems, arguments, exit_status=problem.exit_status)
     return problem.exit_status
 

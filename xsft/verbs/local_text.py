@@ -53,6 +53,8 @@ def local_lines(plan: Plan, result: LocalResult, *, picture: Path | None) -> Ite
     if picture:
         yield f"loss curve   {picture}"
     yield f"record       {result.record}"
+    if result.checkpoints:
+        yield f"next         xsft sample {plan.run_name} --prompt TEXT, which asks the new weights"
 
 
 def trace_lines(folder: Path) -> Iterator[str]:

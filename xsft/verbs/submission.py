@@ -172,6 +172,8 @@ def submission_lines(done: Submission) -> Iterator[str]:
     yield from _makes(plan)
     if done.record:
         yield f"record       {done.record}"
+    if done.action != "finished":
+        yield f"next         xsft logs -f {plan.run_name}, or xsft status {plan.run_name}"
 
 
 def _complete_text(done: Submission) -> str:

@@ -16,34 +16,48 @@ from typing import NoReturn, Protocol
 
 from xsft.base.errors import UsageError
 
-VERBS: dict[str, str] = {
-    "plan": "show exactly what submit would create: mode, xpk command, trainer command, checks, audit, manifest",
-    "fit": "compile a workload for its TPUs, without a TPU, and report whether it fits in memory",
-    "check": "validate workloads: print all problems of all files",
-    "submit": "create a run on its cluster, or train on this machine",
-    "run": "run the stages of a workload, each once: convert, train, evaluate, export, serve",
-    "status": "show the state of every run: step, loss, step time, and the age of the information",
-    "why": "explain a run's state: the most likely cause first, then the next step",
-    "receipt": "show how long a run's chips were in each state, and the number of tokens trained",
-    "logs": "show a run's training log, or the logs of its other processes",
-    "wait": "wait until a run is done, running or at a step; the exit status says which",
-    "cancel": "end a run: show how many steps would be lost, then delete its JobSet",
-    "compare": "plot the losses of several runs, in the terminal and as a picture",
-    "diff": "show the differences between two workloads: keys, arguments, manifest",
-    "init": "write a commented workload to start from",
-    "import": "convert a pasted xpk command into a workload, and list the differences",
-    "secret": "create the Kubernetes Secret that a workload names, from stdin or a file",
-    "data": "show or count training examples, or write them as files for many hosts",
-    "image": "build, push or show the image in which runs train",
-    "sample": "print the answer of a run's weights to a prompt, on this machine",
-    "serve": "start an OpenAI-compatible server for a model, on this machine or on a cluster",
-    "checkpoint": "inspect a checkpoint, convert Hugging Face weights, or export a run's weights",
-    "place": "show a cluster, add one to places.yaml, or print the command that creates one",
-    "doctor": "check the installation, places and buckets, and print the command that fixes each problem",
-    "setup": "install the environments of xpk, MaxText, the engine and the TPU compiler",
-    "completion": "print the shell completion script",
+GROUPS: dict[str, dict[str, str]] = {
+    "start": {
+        "init": "write a commented workload to start from",
+        "import": "convert a pasted xpk command into a workload",
+    },
+    "before": {
+        "check": "validate workloads: print all problems of all files",
+        "plan": "show exactly what submit would create",
+        "diff": "show the differences between two workloads",
+        "fit": "compile for TPUs: does it fit in memory?",
+        "data": "show, count or prepare training examples",
+        "image": "build, push or show the image of runs",
+    },
+    "run": {
+        "submit": "create a run on its cluster, or here",
+        "run": "run the stages of a workload, each once",
+        "cancel": "end a run; show first what is lost",
+    },
+    "watch": {
+        "status": "show the state and progress of every run",
+        "why": "explain a run's state, and the next step",
+        "logs": "show the log of a run",
+        "wait": "wait until a run is done or running",
+        "receipt": "show how long chips were in each state",
+    },
+    "afterwards": {
+        "compare": "plot the losses of several runs",
+        "sample": "print a run's answer to a prompt, here",
+        "checkpoint": "inspect, convert or export weights",
+        "serve": "start an OpenAI-compatible server for a model",
+    },
+    "this machine": {
+        "doctor": "check the installation, places and buckets",
+        "setup": "install the environments of xpk and MaxText",
+        "place": "show, add or create a cluster",
+        "secret": "create the Kubernetes Secret that a workload names",
+        "completion": "print the shell completion script",
+    },
 }
-"""Verb -> one line of help; its module is `<verb>`, or `<verb>_` where Python keeps the word."""
+"""Group -> verb -> one line of help; the verb's module is `<verb>`, or `<verb>_` where Python keeps the word."""
+
+VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
 ARGUMENTS: dict[str, frozenset[str]] = {
     "workloads": frozenset({"plan", "fit", "check", "submit", "run", "diff", "init", "import"}),
@@ -62,7 +76,8 @@ DISCREET = frozenset({"secret"})
 INTERMIXED = frozenset({"place"})
 """Verbs whose last positional argument may be missing, or stand after options."""
 
-EPILOG = """\
+EPILOG = """
+`xsft help VERB` shows the options of a verb, `xsft --version` the version.
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
 6 run failed or ended short · 7 timed out · 8 unknown · 130 interrupted
 """
@@ -100,9 +115,19 @@ class _Parser(argparse.ArgumentParser):
         finally:
             self.intermixed = True
 
+    whole_help = ""
+    """The help, if it is not argparse's."""
+
+    def format_help(self) -> str:
+        return self.whole_help or super().format_help()
+
     def error(self, message: str) -> NoReturn:
-        text = _without_values(message) if self.discreet else message
-        raise UsageError(f"{text}{_did_you_mean(message)}", fix=f"see `{self.helps or self.prog} --help`")
+        fix = f"see `{self.helps or self.prog} --help`"
+        if unknown := re.match(r"argument VERB: invalid choice: '([^']*)'", message):
+            near = difflib.get_close_matches(unknown[1], VERBS, n=1)
+            question = f"Did you mean {near[0]}? " if near else ""
+            raise UsageError(f"{question}{unknown[1]!r} is not a verb of xsft.", fix=fix)
+        raise UsageError(_without_values(message) if self.discreet else message, fix=fix)
 
 
 def _without_values(message: str) -> str:
@@ -110,21 +135,21 @@ def _without_values(message: str) -> str:
     return re.sub(r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL)
 
 
-def _did_you_mean(message: str) -> str:
-    """Return "Did you mean …?" for an unknown verb, or nothing."""
-    given = re.match(r"argument VERB: invalid choice: '([^']*)'", message)
-    near = difflib.get_close_matches(given[1], VERBS, n=1) if given else []
-    return f". Did you mean {near[0]}?" if near else ""
+def _help_by_group() -> str:
+    lines = ["usage: xsft VERB …", "", "LLM fine-tuning runs on Cloud TPU slices."]
+    for group, verbs in GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {verb:<12}{line}" for verb, line in verbs.items())]
+    return "\n".join((*lines, EPILOG))
 
 
 def parser(*, only: str | None = None, alone: bool = False) -> argparse.ArgumentParser:
     """Return the parser of the command line. With `only`, only that verb gets its arguments. With `alone`, the parser
     has no other verb: creating their parsers takes half of the start-up time.
     """
-    top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
+    top = _Parser(prog="xsft")
+    top.whole_help = _help_by_group()
     top.discreet = only in DISCREET
     top.helps = f"xsft {only}" if only in VERBS else ""
-    top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="store_true", help="print the version")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
     known = {only: VERBS[only]} if alone and only in VERBS else VERBS
