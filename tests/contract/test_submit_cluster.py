@@ -41,7 +41,7 @@ def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Mac
     notes = document.pop("problems")
     late = {"maxtext-not-asked"}  # on a busy machine its parser takes longer than a submission waits
     assert {note["id"] for note in notes} - late == {"image-not-read"}, "no registry is asked without a login"
-    assert document == {
+    assert {key: value for key, value in document.items() if value not in (None, [], 0)} == {
         "schema": "xsft.submit/1",
         "run_name": NAME,
         "jobset": NAME,
@@ -49,7 +49,6 @@ def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Mac
         "uid": held["metadata"]["uid"],
         "spec_digest": shown["spec_digest"],
         "record": f"gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
-        "result": None,
     }
     again = json.loads(here.xsft("submit", file, "--json").stdout)
     assert again == {**document, "action": "adopted", "problems": []}

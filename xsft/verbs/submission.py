@@ -69,7 +69,7 @@ class SubmitDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
 
 def print_created(done: Submission) -> None:
     """Print the submission, before the wait for its end."""
-    print_lines(submission_lines(done))
+    print_lines(tuple(submission_lines(done)))
 
 
 def submission_document(end: SubmissionEnd) -> SubmitDocument:
