@@ -109,7 +109,11 @@ def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest
         ),
         (RowFilter(states=("saving",)), ["4 more do not match --state or --mode"]),
         (RowFilter(runs=("old",), states=("queued",)), ["no runs"]),
-        (RowFilter(runs=("old",)), ["tensorboard  gs://my-bucket/runs/old/tensorboard"]),
+        (RowFilter(runs=("old",)), []),
+        (
+            RowFilter(runs=("old", "next")),
+            ["tensorboard  gs://my-bucket/runs/next/tensorboard", "tensorboard  gs://my-bucket/runs/old/tensorboard"],
+        ),
     ],
 )
 def test_omitted_output_is_named_with_the_option_that_shows_it(
@@ -117,6 +121,19 @@ def test_omitted_output_is_named_with_the_option_that_shows_it(
 ) -> None:
     told(runs_read(STORY), wanted)
     assert capsys.readouterr().err.splitlines() == hints
+
+
+def test_one_named_run_is_shown_as_a_card() -> None:
+    lines = told(runs_read(STORY), RowFilter(runs=("gemma",))).splitlines()
+    assert lines[0].startswith("gemma is training, read ")
+    card = {line[:15].strip(): line[15:] for line in lines[1:]}
+    assert card["step"].startswith("120/1000, loss 2.346")
+    assert card["output"] == "gs://my-bucket/runs"
+    assert card["tensorboard"] == "tensorboard --logdir gs://my-bucket/runs/gemma/tensorboard"
+    assert card["next"] == "xsft logs -f gemma, or xsft cancel gemma"
+    queued = told(runs_read(STORY), RowFilter(runs=("next",)))
+    assert "; a queued run holds none" in queued
+    assert queued.splitlines()[-1].split() == ["next", "xsft", "why", "next,", "or", "xsft", "logs", "next"]
 
 
 def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:

@@ -16,7 +16,7 @@ from xsft.records.record_files import record_store
 from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import Document, VerbDocument, print_document
-from xsft.verbs.progress import show_progress
+from xsft.verbs.progress import print_to_stderr, show_progress
 from xsft.verbs.terminal import terminal
 
 
@@ -54,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         print_document(_sample_document(run, measured))
     else:
         sys.stdout.writelines(f"{safe_text(line)}\n" for line in sample_lines(measured))
+        if not all(answer.text.strip() for answer in measured.tuned.answers):
+            print_to_stderr("An answer is empty: the first token of it was the end.")
     return 0
 
 

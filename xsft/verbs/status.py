@@ -20,7 +20,7 @@ from xsft.verbs.arguments import request_of
 from xsft.verbs.document import VerbDocument, finite, print_document, problem_documents
 from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import print_to_stderr, show_spinner
-from xsft.verbs.status_table import one_line_each, plain_lines
+from xsft.verbs.status_table import card_lines, one_line_each, plain_lines
 
 
 class StatusDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
@@ -76,16 +76,19 @@ def report_status(runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: Tex
         lines = status.rows
         if not wanted.runs:
             lines = one_line_each(lines)
-        _show(lines, stdout)
+        _show(lines, stdout, card=len(wanted.runs) == 1)
         for line in _hints(wanted, status):
             print_to_stderr(line)
     print_problems(unknown)
     return exit_status
 
 
-def _show(lines: Sequence[Row], stdout: TextIO) -> None:
-    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs."""
-    if lines and stdout.isatty():
+def _show(lines: Sequence[Row], stdout: TextIO, *, card: bool) -> None:
+    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs. `card`: the only run
+    that was named gets a card."""
+    if card and len(lines) == 1:
+        stdout.writelines([f"{line}\n" for line in card_lines(lines[0])])
+    elif lines and stdout.isatty():
         from xsft.verbs.status_screen import draw
 
         draw(lines, stdout)
@@ -94,7 +97,7 @@ def _show(lines: Sequence[Row], stdout: TextIO) -> None:
 
 
 def _hints(wanted: RowFilter, status: StatusRead) -> Iterator[str]:
-    """Yield the number of hidden runs, and the folder of TensorBoard files of each named run."""
+    """Yield the number of hidden runs, and the folder of TensorBoard files of each of several named runs."""
     shown = len(status.rows)
     filtered = bool(wanted.states or wanted.mode)
     matching = len(chosen(status.found.rows, replace(wanted, everything=True)))
@@ -105,5 +108,5 @@ def _hints(wanted: RowFilter, status: StatusRead) -> Iterator[str]:
     elif not matching:
         yield "no runs"
     for row in status.rows:
-        if wanted.runs and row.tensorboard:
+        if len(wanted.runs) > 1 and row.tensorboard:
             yield f"tensorboard  {printable(row.tensorboard)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -158,3 +158,43 @@ COLUMNS: tuple[Column, ...] = (
     Column(head="EVIDENCE", text=_seen_cell, drop=5),
     Column(head="CLUSTER", text=_cluster_cell, drop=13),
 )
+
+
+def card_lines(row: Row) -> Iterator[str]:
+    """Yield the card of one run: its state, a line for each thing that is known of it, and the next commands."""
+    reason = f" ({printable(row.reason)})" if row.reason else ""
+    yield f"{printable(row.run_name)} is {row.state}{reason}, read {_seen_cell(row)}"
+    yield from (f"  {label:<13}{text}" for label, text in _card_rows(row) if text not in ("", NOTHING))
+
+
+def _card_rows(row: Row) -> Iterator[tuple[str, str]]:
+    cells = {column.head: column.text(row) for column in COLUMNS}
+    figures = (f"{head.lower()} {cells[head]}" for head in ("LOSS", "STEP TIME", "MFU") if cells[head] != NOTHING)
+    yield "step", ", ".join((cells["STEP"], *figures))
+    yield "queue/eta", cells["QUEUE/ETA"]
+    if row.chips:
+        held = "; a queued run holds none" if row.state == "queued" else ""
+        yield "chips", f"{row.chips}, {row.num_slices or 1} x {_safe_cell(row.tpu)}, mode {cells['MODE']}{held}"
+    yield "age", cells["AGE"]
+    yield "restarts", cells["RESTARTS"]
+    yield "resumed", cells["RESUMED"]
+    if row.attempts > 1:
+        yield "attempts", str(row.attempts)
+    yield "where", cells["CLUSTER"]
+    yield "output", _safe_cell(row.output)
+    if row.progress.saved_step is not None:
+        yield "checkpoint", f"step {row.progress.saved_step}"
+    if row.tensorboard:
+        yield "tensorboard", f"tensorboard --logdir {printable(row.tensorboard)}"
+    yield from (("not read", printable(unread)) for unread in row.unread)
+    yield "next", ", or ".join(f"xsft {verb} {printable(row.run_name)}" for verb in _next_verbs(row))
+
+
+def _next_verbs(row: Row) -> tuple[str, ...]:
+    match row.state:
+        case "failed" | "stalled" | "unknown" | "evicted" | "queued":
+            return ("why", "logs")
+        case "succeeded" | "cancelled":
+            return ("receipt",)
+        case _:
+            return ("logs -f", "cancel")
