@@ -144,8 +144,8 @@ def _confirm(
     reporter: _WarningReporter,
     warnings: tuple[Problem, ...],
 ) -> None:
-    """Report what would be created and ask. Raises UserRefusal if the answer is no, and for an attempt that must end as the
-    last one did, if nobody is asked.
+    """Report what would be created and ask. Raises UserRefusal if the answer is no, Refused for an attempt that must
+    end as the last one did, if nobody is asked.
     """
     if ask is None:
         end = proposal.world.last_end
