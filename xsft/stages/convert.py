@@ -29,7 +29,7 @@ from xsft.planning.tries import OWN
 from xsft.records import CONVERSION_KEY
 from xsft.records.record import Record
 from xsft.spec.conversion_record import FILE, ConversionRecord
-from xsft.stages.once import Attempt, JobEnd, JobResult, shortages
+from xsft.stages.once import JobEnd, JobResult, StartedJob, shortages
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import BytesDone, ConversionEvent, conversion_event
 from xsft.weights.estimates import ConversionEstimate
@@ -122,7 +122,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
         private_folder(beside.parent)
         write_atomic(beside, to_json(ConversionRecord(**beside_fields(record), inputs=inputs, verified=verified)))
 
-    def work(self, plan: ConversionPlan, attempt: Attempt) -> JobEnd:
+    def work(self, plan: ConversionPlan, attempt: StartedJob) -> JobEnd:
         converter = _run_converter(self, plan, attempt)
         reason = _why_unmade(plan, self.look(), converter)
         if reason:
@@ -172,7 +172,7 @@ def _why_whole(record: ConversionRecord | None) -> str:
     return text
 
 
-def _run_converter(conversion: Conversion, plan: ConversionPlan, attempt: Attempt) -> ProgramEnd:
+def _run_converter(conversion: Conversion, plan: ConversionPlan, attempt: StartedJob) -> ProgramEnd:
     machine = attempt.machine
 
     def on_line(line: str) -> None:

@@ -32,7 +32,7 @@ from xsft.machine.regular import read_bytes
 from xsft.machine.scratch import scratch_folder
 from xsft.records import EVALUATION_KEY
 from xsft.records.record import Record
-from xsft.stages.once import Attempt, JobEnd, shortages
+from xsft.stages.once import JobEnd, StartedJob, shortages
 from xsft.workers.delivery import programs_digest
 from xsft.workers.evaluation_container import evaluation_document, judged
 from xsft.workers.evaluation_verdict import Judgement
@@ -100,7 +100,7 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
     def save_beside(self, plan: EvaluationPlan, record: Record, end: JobEnd | None) -> None:
         """Write nothing."""
 
-    def work(self, plan: EvaluationPlan, attempt: Attempt) -> JobEnd:
+    def work(self, plan: EvaluationPlan, attempt: StartedJob) -> JobEnd:
         directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
         private_folder(directory)
         measured = measure(

@@ -41,7 +41,7 @@ from xsft.records.record import Record
 from xsft.records.record_files import record_store
 from xsft.spec.export_inputs import ExportSource, destination
 from xsft.stages.exported import plan_export
-from xsft.stages.once import Attempt, JobEnd, JobResult, do_once, shortages
+from xsft.stages.once import JobEnd, JobResult, StartedJob, do_once, shortages
 from xsft.stages.served_model import refuse_unreadable
 from xsft.stages.verify import ExportShop, environment, logits_notes, reads_bucket, verify_logits, with_logits
 from xsft.weights.export_plan import ExportPlan
@@ -115,7 +115,7 @@ class ExportWork(Struct, frozen=True, kw_only=True):
     def save_beside(self, plan: ExportPlan, record: Record, end: JobEnd | None) -> None:
         """Write nothing: the program writes the record."""
 
-    def work(self, plan: ExportPlan, attempt: Attempt) -> JobEnd:
+    def work(self, plan: ExportPlan, attempt: StartedJob) -> JobEnd:
         self.say(f"exporting step {plan.inputs.step} as {plan.inputs.form}")
         machine = attempt.machine
         Path(plan.folder).mkdir(parents=True, exist_ok=True)

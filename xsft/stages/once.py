@@ -72,7 +72,7 @@ class JobResult(Struct, Generic[P], frozen=True, kw_only=True):
     log: Path | None = None
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class StartedJob(Struct, frozen=True, kw_only=True):
     """The attempt that runs now."""
 
     argv: tuple[str, ...]
@@ -133,7 +133,7 @@ class LocalJob(Protocol[P]):
         """Write the record beside the result. `end`: None while the job runs."""
         ...
 
-    def work(self, plan: P, attempt: Attempt) -> JobEnd:
+    def work(self, plan: P, attempt: StartedJob) -> JobEnd:
         """Do the job, and return how it ended, judged by the files."""
         ...
 
@@ -154,7 +154,7 @@ def do_once(job: LocalJob[P]) -> JobResult[P]:
         end = job.whole(plan)
         if end:
             return JobResult(action="finished", plan=plan, end=_close(job, plan, end))
-        return _attempt(job, plan, warnings)
+        return _begin_job(job, plan, warnings)
 
 
 def find_job(job: LocalJob[P]) -> StageFound:
@@ -199,7 +199,7 @@ def end_of_stage(done: JobResult[Any], fix: str) -> StageEnd:
     )
 
 
-def _attempt(job: LocalJob[P], plan: P, warnings: tuple[Problem, ...]) -> JobResult[P]:
+def _begin_job(job: LocalJob[P], plan: P, warnings: tuple[Problem, ...]) -> JobResult[P]:
     run = job.run_of(plan)
     before = stage_record(run)
     machine = job.machine()
@@ -212,7 +212,7 @@ def _attempt(job: LocalJob[P], plan: P, warnings: tuple[Problem, ...]) -> JobRes
         save_record(record, run.folder)
 
     record = begin_attempt(before, job.command(plan), folder=run.folder, machine=machine, save=save)
-    attempt = Attempt(argv=record.last.argv, machine=machine, log=Path(record.last.log))
+    attempt = StartedJob(argv=record.last.argv, machine=machine, log=Path(record.last.log))
 
     def ended(end: JobEnd) -> JobResult[P]:
         save(with_end(record, outcome=end.outcome, reason=end.reason, status=end.status, at=clock.now()), end)
