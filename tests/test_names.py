@@ -52,7 +52,6 @@ INTERFACES: Mapping[str, str] = {
     "from_json": "each kind of record is read from its file",
     "main": "each program starts there",
     "run": "each verb is run by it",
-    "stage_run": "each stage on this machine names its run",
     "to_json": "each kind of record is written to its file",
 }
 """Name of a function -> what the modules that have it implement."""

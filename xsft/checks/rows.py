@@ -13,7 +13,7 @@ from xsft.checks.special_tokens import reads_texts
 from xsft.checks.values import is_on
 from xsft.data.facts import CountedData, DataFacts
 from xsft.data.findings import findings
-from xsft.data.passes import PassAnswers, RowFault, Split, inspection_of, reading_of
+from xsft.data.passes import FaultyRow, PassAnswers, Split, inspection_of, reading_of
 from xsft.data.refusals import refused_rows_problem
 from xsft.data.summary import summarize
 from xsft.spec.base import Keys
@@ -78,7 +78,7 @@ def _check_files(run: Run, keys: Keys, data: DataFacts, *, where: str, split: Sp
         columns = run.spec.data.eval_columns
     texts = keys.get("dataset_type") == "grain"
     faults = [
-        RowFault(row=row, at=sampled.at, id=fault.id, fault=fault.why)
+        FaultyRow(row=row, at=sampled.at, id=fault.id, fault=fault.why)
         for row, sampled in enumerate(data.rows)
         if (fault := shape_fault(sampled.row, columns, texts=texts))
     ]

@@ -74,7 +74,7 @@ class GivenRow(Struct, frozen=True, kw_only=True):
         return tuple((message.role, message.text) for message in self.messages)
 
 
-class RowFault(Struct, frozen=True, kw_only=True):
+class FaultyRow(Struct, frozen=True, kw_only=True):
     """A row whose columns do not have the shape that MaxText needs."""
 
     row: int
@@ -94,7 +94,7 @@ class PassRead(Struct, frozen=True, kw_only=True):
     """Whether the data ended."""
     error: str = ""
     """The error that ended the pass; it is not of one row."""
-    faults: tuple[RowFault, ...] = ()
+    faults: tuple[FaultyRow, ...] = ()
     columns: Mapping[str, tuple[int, ...]] = {}
     """Columns that MaxText does not read -> the rows in which they have a value."""
     keys: tuple[tuple[str, ...], ...] = ()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, error
-from xsft.data.passes import PassRead, RowFault
+from xsft.data.passes import FaultyRow, PassRead
 
 SHAREGPT_LINE = (
     "`xsft data prepare FILE --from-sharegpt --columns conversations --rename conversations=messages` writes them so."
@@ -54,27 +54,27 @@ def check_refused_rows(sample: PassRead, *, where: str) -> Iterator[Problem]:
         yield _uneven_keys(sample, where) or data_refused(sample.error)
 
 
-def refused_rows(sample: PassRead) -> tuple[RowFault, ...]:
+def refused_rows(sample: PassRead) -> tuple[FaultyRow, ...]:
     """Return the rows on which MaxText stops. If it formatted none, those whose shape is wrong are the reason."""
     if sample.error and not sample.good:
         return sample.faults
     shapes = {fault.row: fault for fault in sample.faults}
     formatted = (
-        shapes.pop(row, RowFault(row=row, id="data-template", fault=given.fault))
+        shapes.pop(row, FaultyRow(row=row, id="data-template", fault=given.fault))
         for row, given in enumerate(sample.given)
         if given.fault
     )
     return (*formatted, *(fault for row, fault in shapes.items() if row >= len(sample.given)))
 
 
-def refused_rows_problem(faults: list[RowFault], *, count: int, where: str) -> Problem:
+def refused_rows_problem(faults: list[FaultyRow], *, count: int, where: str) -> Problem:
     """Return the problem of rows of one class. `count`: rows that were read."""
     first = faults[0]
     message = f"{len(faults):,} of {count:,} rows stop MaxText: {first.at or f'row {first.row}'} {first.fault}."
     return error(first.id, where, message, fix_of(first), kind="disputable")
 
 
-def fix_of(fault: RowFault) -> str:
+def fix_of(fault: FaultyRow) -> str:
     if "ShareGPT" in fault.fault:
         return SHAREGPT_LINE
     if "Alpaca" in fault.fault:

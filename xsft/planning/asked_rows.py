@@ -31,7 +31,7 @@ FIX = "Build it: `xsft setup maxtext`; each check then asks MaxText's own pipeli
 def ask_rows(made: Intent | Plan, *, offline: bool = False, say: ShowLine = lambda _line: None) -> tuple[Problem, ...]:
     """Return what MaxText's pipeline says of the first rows, besides the problems of the plan; nothing if the rows are
     not in files that this machine can read, or the plan has errors in them."""
-    if not _has_readable_rows(made.run, offline=offline) or _is_broken(made.problems):
+    if not _has_readable_rows(made.run, offline=offline) or _would_stop_first(made.problems):
         return ()
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
@@ -85,6 +85,6 @@ def _has_readable_rows(run: Run, *, offline: bool) -> bool:
     return all(files) and (all(in_bucket) or run.spec.on_this_machine)
 
 
-def _is_broken(problems: Sequence[Problem]) -> bool:
+def _would_stop_first(problems: Sequence[Problem]) -> bool:
     """Return whether MaxText would stop before its first row."""
     return any(one.severity == "error" and one.where.startswith(("data", "model.tokenizer")) for one in problems)
