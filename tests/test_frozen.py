@@ -47,7 +47,6 @@ POSITIONAL = {
     "workers.stored_weights.ExpectedSlice",
     "workers.stored_weights.Weights",
     # private, and built in one place
-    "data.read_rows._FileRows",
 }
 
 
