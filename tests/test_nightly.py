@@ -160,7 +160,7 @@ def test_the_limit_of_a_night_is_shorter_than_that_of_its_runner() -> None:
 def test_all_tries_together_take_no_longer_than_the_limit(host: Host) -> None:
     run = step("Run")["run"].replace("name=", "SECONDS=18000; name=", 1)
     host.run(run, 5, 0, WORKLOAD="w.yaml", MINUTES="330", ASKED="a")
-    assert [parser().parse_args(call).timeout for call in host.calls] == [30 * 60, 30 * 60]
+    assert [parser().parse_args(call).timeout_s for call in host.calls] == [30 * 60, 30 * 60]
 
 
 def test_the_dated_run_name_fits_the_limit() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import tensorstore
+
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
 from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
 from tests.checks.test_admission import facts as cluster_facts
@@ -144,11 +146,17 @@ def a_torn_save(_folder: Path) -> Raised:
 
 
 def an_ocdbt_checkpoint(_folder: Path) -> Raised:
-    files = {
-        **CONVERTED,
-        "0/items/_METADATA": CONVERTED["0/items/_METADATA"].replace(b'ocdbt": false', b'ocdbt": true'),
-    }
-    return stored({**files, "0/items/manifest.ocdbt": b"x"}, "0/items", FLAGSHIP)(_folder)
+    context = tensorstore.Context()
+    base = {"driver": "memory"}
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}, context=context).result()
+    arrays = {name: content for name, content in CONVERTED.items() if name.endswith(".zarray")}
+    for name, content in arrays.items():
+        store.write(name.removeprefix("0/items/"), content).result()
+    written = tensorstore.KvStore.open(base, context=context).result()
+    files = {f"0/items/{key.decode()}": written.read(key).result().value for key in written.list().result()}
+    metadata = CONVERTED["0/items/_METADATA"].replace(b'ocdbt": false', b'ocdbt": true')
+    others = {name: content for name, content in CONVERTED.items() if name not in arrays}
+    return stored({**others, **files, "0/items/_METADATA": metadata}, "0/items", FLAGSHIP)(_folder)
 
 
 def a_refused_checkpoint(_folder: Path) -> Raised:

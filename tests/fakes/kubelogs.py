@@ -10,7 +10,7 @@ from tests.faults.answer import Answer, status
 from tests.faults.server import Unanswered
 from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import trainer_job
-from xsft.runs.logstream import ProcessRole
+from xsft.runs.log_roles import ProcessRole
 
 PLAIN = {"Content-Type": "text/plain"}
 

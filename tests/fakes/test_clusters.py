@@ -17,7 +17,7 @@ COUNTED = {
     "before-server": 1,
     "xpk": 3,
     "silence": 3,
-    "tls": 37,
+    "tls": 34,
     "walked": 2,
     "prompt": 2,
     "held": 2,

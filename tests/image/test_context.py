@@ -116,11 +116,16 @@ def test_rules_in_any_order_match_as_the_docker_sdk_matches_them() -> None:
         assert [path for path in paths if ours(path)] == [path for path in paths if theirs.matches(path)], rules
 
 
-@given(st.lists(st.sampled_from([*RULES, "**", "!**/c", "b*", "!a", "x.z"]), max_size=5), PATHS)
+@given(st.lists(st.sampled_from([*RULES, "**", "b*", "!a", "x.z"]), max_size=5), PATHS)
 def test_any_path_is_ignored_as_the_docker_sdk_ignores_it(rules: list[str], path: str) -> None:
     if path in {".", ".."} or "." in path.split("/") or ".." in path.split("/"):
         return
     assert ignore_matcher("\n".join(rules))(path) == bool(PatternMatcher(rules).matches(path))
+
+
+def test_a_folder_that_is_included_again_is_included_with_its_files() -> None:
+    """As the engine does it; the SDK forgets the files."""
+    assert not ignore_matcher("*\n!**/c")("c/a")
 
 
 def test_comments_blanks_and_a_byte_order_mark_are_no_rules() -> None:

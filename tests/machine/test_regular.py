@@ -22,7 +22,6 @@ OURS_ALONE = {
     "environments": "folders that xsft itself made, and files that it just asked for",
     "fit/": "files that ship with xsft, and files of a temporary folder that xsft just made",
     "data/pipeline.py": "files of a temporary folder that xsft just made",
-    "launch/prepare_w": "files of a temporary folder that xsft just made",
     "machine/filelock.py": "reservations in a private folder",
     "machine/google_files.py": "the kernel's",
     "machine/lock_holder.py": "the kernel's",
@@ -33,10 +32,9 @@ OURS_ALONE = {
     "runs/reasons.py": "a file that ships with xsft",
     "runs/rules.py": "a file that ships with xsft",
     "stages/engine_server.py": "the log of the process that xsft just started",
-    "stages/evaluate.py": "the program that xsft ships, and files of a temporary folder that xsft just made",
-    "stages/export_work.py": "files of a temporary folder that xsft just made",
     "stages/served_model.py": "source in an environment that xsft itself built",
     "verbs/init.py": "files that ship with xsft",
+    "weights/ocdbt.py": "a store in memory",
     "workers/": "a program for another interpreter, with the files that xsft or its pod gave it",
 }
 """Modules that read by themselves, and why no other user can have put a pipe there."""

@@ -74,7 +74,7 @@ def test_sweep_scratch_keeps_all_other_files(temporary: Path) -> None:
 
 def test_temporary_folders_are_made_only_by_the_listed_modules() -> None:
     """`make setup` runs before xsft is installed; a pod has its own disk."""
-    others = {"boot.py", "bootstrap.py", "work.py", "scratch.py"}
+    others = {"bootstrap.py", "entry.py", "work.py", "scratch.py"}
     makes = re.compile(r"TemporaryDirectory\(|mkdtemp\(|NamedTemporaryFile\([^)]*delete=False")
     found = {f.name for f in (ROOT / "xsft").rglob("*.py") if makes.search(f.read_text())}
     assert found == others

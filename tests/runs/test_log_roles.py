@@ -9,8 +9,7 @@ from tests.replacing import replace
 from tests.runs.test_run_logs import MCJAX, PATHWAYS
 from xsft.base.errors import UsageError
 from xsft.cluster.observation import ReplicatedJob, RunObject
-from xsft.runs.log_roles import all_roles, chosen_roles, role_text
-from xsft.runs.logstream import ProcessRole
+from xsft.runs.log_roles import ProcessRole, all_roles, chosen_roles, role_text
 
 
 @given(st.sampled_from([MCJAX, PATHWAYS, jobset(jobs=()), jobset(mode=None, tpu=None, jobs=MCJAX.jobs)]))

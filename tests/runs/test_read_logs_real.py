@@ -11,7 +11,8 @@ from tests.control_plane.api import Cluster as Real
 from tests.fakes.kubelogs import printer
 from tests.runs.test_read_logs import Reporter
 from xsft.cluster.observation import RunObject
-from xsft.runs.logstream import Pace, ProcessRole
+from xsft.runs.log_roles import ProcessRole
+from xsft.runs.logstream import Pace
 from xsft.runs.read_logs import follow_logs, read_logs
 
 pytestmark = pytest.mark.cluster

@@ -11,8 +11,8 @@ from xsft.base.errors import Unknown, Unreachable, UsageError
 from xsft.base.reporting import Reporter
 from xsft.cluster.observation import Condition, Observation, Recorded, ReplicatedJob, RunObject, Unread
 from xsft.runs.classify import classify
-from xsft.runs.log_roles import LogRequest
-from xsft.runs.logstream import LogLine, ProcessRole
+from xsft.runs.log_roles import LogRequest, ProcessRole
+from xsft.runs.logstream import LogLine
 from xsft.runs.lookup import RunsRead
 from xsft.runs.run_logs import AGAIN_S, end_text, found_lines
 

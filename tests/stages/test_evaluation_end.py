@@ -13,7 +13,7 @@ from tests.slicejobs import STAGES, evaluation
 from tests.stories import intent_of, spec_of, varied
 from xsft.base.errors import Refused
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import pod_argv
+from xsft.evaluation.program import evaluation_argv
 from xsft.records.record_files import RecordStore, record_store
 from xsft.stages.evaluation_end import is_measured, read_report
 from xsft.workers.evaluation_container import end_of, evaluation_document, judged
@@ -36,7 +36,7 @@ def measured(plan: EvaluationPlan, *, says: str, loss: float | None = None, **ch
     weights = {"answers": [answer], "loss": loss, "targets": 1, "rows": 1}
     prompts = [[{"role": "user", "content": "What is 1 plus 1?"}]]
     found = {"prompts": prompts, "models": {"base": weights, "tuned": weights}}
-    job = json.loads(pod_argv(plan, end={}, carried=None)[3])["notes"]
+    job = json.loads(evaluation_argv(plan, end={}, carried=None)[3])["notes"]
     judgement = judged(found, job["rules"])
     Path(plan.result).parent.mkdir(parents=True, exist_ok=True)
     Path(plan.result).write_text(

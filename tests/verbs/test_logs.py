@@ -9,8 +9,7 @@ import pytest
 from tests.observations import FakeRuns, runs_read
 from tests.runs.test_run_logs import FAILED, opened
 from xsft.runs.classify import classify
-from xsft.runs.log_roles import LogRequest
-from xsft.runs.logstream import ProcessRole
+from xsft.runs.log_roles import LogRequest, ProcessRole
 from xsft.verbs.logs import log_request, print_log
 from xsft.verbs.table import parser
 

@@ -71,7 +71,7 @@ def test_control_codes_are_removed_from_the_table() -> None:
 
 @given(st.lists(observations(), max_size=3), st.sampled_from(STATES), st.integers(0, 200))
 def test_every_row_is_printed_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
-    shown = tuple(one.row for one in fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW))
+    shown = tuple(one.row for one in fold(seen, classify=lambda _seen: Status(state=state), now=NOW))
     lines = plain_lines(shown)
     assert len(lines) == len(shown) + 1
     assert all(line.isprintable() for line in lines)

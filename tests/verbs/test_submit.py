@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import read_document
-from tests.launch.test_train_here import plan
+from tests.launch.test_local_run_here import plan
 from tests.launch.test_wait_for_end import submit
 from tests.localruns import FakeTrainer
 from tests.runs.test_waiting import EMPTY, at

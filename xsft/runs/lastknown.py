@@ -26,7 +26,7 @@ from xsft.base.moments import seconds_between
 from xsft.base.state_names import ENDED, RUNNING
 from xsft.cluster.observation import Before, Observation, Recorded, RunObject, Status, Unread
 from xsft.machine.files import write_private
-from xsft.machine.regular import open_regular
+from xsft.machine.regular import open_regular, read_text
 from xsft.records.index import IndexEntry, entry_of
 from xsft.runs.classify import admitted_at
 from xsft.runs.read_scope import may_have_progress, was_passed_over
@@ -201,7 +201,7 @@ def forget_run(state: Path, run_name: str, *, now: str) -> bool:
         others = [last for last in states.values() if last.jobset.run_name != run_name]
         if len(others) < len(states):
             was_seen = True
-            header = json.loads(path.read_text(encoding="utf-8").partition("\n")[0])
+            header = json.loads(read_text(path).partition("\n")[0])
             _write_states(path, others, cluster=header["cluster"], namespace=header["namespace"], now=now)
     return was_seen or bool(entries)
 

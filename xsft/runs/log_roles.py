@@ -7,11 +7,28 @@ from msgspec import Struct
 from xsft.base.errors import UsageError
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.cluster.observation import RunObject
-from xsft.cluster.pod_fields import slice_job, trainer_job
-from xsft.runs.logstream import ProcessRole
+from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB, selector_of, slice_job, trainer_job
+from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME
 
 STREAMS = 8
 """Maximum logs that --all opens by default: two slices of v6e-256 have 128."""
+
+
+class ProcessRole(Struct, frozen=True, kw_only=True):
+    """A process, identified by its place in the JobSet; its pod may be replaced."""
+
+    replicated_job: str
+    slice_index: int
+    host: int
+
+    def selector(self, jobset: RunObject) -> str:
+        """Return the label selector of the process's pods."""
+        if jobset.serves:
+            return selector_of(jobset)
+        return (
+            f"{JOBSET_NAME}={jobset.name},{REPLICATED_JOB}={self.replicated_job},"
+            f"{JOB_INDEX}={self.slice_index},{COMPLETION_INDEX}={self.host}"
+        )
 
 
 class LogRequest(Struct, frozen=True, kw_only=True):

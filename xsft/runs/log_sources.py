@@ -17,8 +17,8 @@ from xsft.machine.lock_holder import is_held
 from xsft.records.record import Record
 from xsft.runs.folding import FoldedRun, folder
 from xsft.runs.local_runs import lock_of
-from xsft.runs.log_roles import LogRequest, chosen_roles
-from xsft.runs.logstream import LogLine, ProcessRole
+from xsft.runs.log_roles import LogRequest, ProcessRole, chosen_roles
+from xsft.runs.logstream import LogLine
 from xsft.runs.losses import LossCurve, read_curve
 from xsft.runs.read_all import Runs
 from xsft.runs.read_logs import follow_logs, read_logs

@@ -14,34 +14,17 @@ from xsft.cluster.answers import LostAnswer
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.logs import ContainerLogRequest, open_log
 from xsft.cluster.observation import Pod, RunObject
-from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
+from xsft.cluster.pod_fields import trainer_container
 from xsft.cluster.stream import Stream
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER
 from xsft.machine.retries import Retries, doubling_pauses
-from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME
+from xsft.runs.log_roles import ProcessRole
 from xsft.trainer.progress import LoggedLine, parse_logged_line, sortable
 
 AT_A_RESTART, AT_THE_END = 2, 5
 """Maximum number of reads of a process's last lines, with growing waits between them; its node may be gone for good."""
 _FRACTION = re.compile(r"\.\d+")
-
-
-class ProcessRole(Struct, frozen=True, kw_only=True):
-    """A process, identified by its place in the JobSet; its pod may be replaced."""
-
-    replicated_job: str
-    slice_index: int
-    host: int
-
-    def selector(self, jobset: RunObject) -> str:
-        """Return the label selector of the process's pods."""
-        if jobset.serves:
-            return selector_of(jobset)
-        return (
-            f"{JOBSET_NAME}={jobset.name},{REPLICATED_JOB}={self.replicated_job},"
-            f"{JOB_INDEX}={self.slice_index},{COMPLETION_INDEX}={self.host}"
-        )
 
 
 class LogLine(Struct, frozen=True, kw_only=True):

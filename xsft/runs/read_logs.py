@@ -19,7 +19,8 @@ from xsft.cluster.observation import RunObject
 from xsft.machine import clock
 from xsft.machine.parallel import start
 from xsft.machine.retries import Retries
-from xsft.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole
+from xsft.runs.log_roles import ProcessRole
+from xsft.runs.logstream import LogFollower, LogLine, Mark, Over, Pace
 from xsft.trainer.progress import sortable
 
 WINDOW_S = 0.25
