@@ -101,7 +101,7 @@ import os, sys
 argv = sys.argv[1:]
 if "-c" in argv:
     main = argv.index("-c") + 1
-    argv[main] = "import time; time.sleep = lambda _s, sleep=time.sleep: sleep(0.01); " + argv[main]
+    argv[main] = "import time; time.sleep = lambda _s, sleep=time.sleep: sleep(0.01); exec(" + repr(argv[main]) + ")"
 os.execv("{real}", ["{real}", *argv])
 """
 

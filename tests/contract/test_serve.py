@@ -127,7 +127,7 @@ def test_a_run_is_served_from_its_export(trained: Lab, inference_engine: BuiltEn
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=300) == 130
     assert text
-    assert document["folder"] == exported.folder
+    assert document["folder"] == exported.plan.folder
 
 
 def test_serve_refuses_a_name_that_no_training_has(trained: Lab, inference_engine: BuiltEnvironment) -> None:

@@ -162,7 +162,14 @@ def imported(tutorial: Tutorial) -> dict[str, Any]:
 
 
 FAULTY = {"answer-end-masked", "does-not-fit", "repeated-per-round", "steps-beyond-data", "hub-streaming"}
-FAULTY_LORA = {"chat-template-path", "lora-float32", "lora-module-path", "answer-end-masked", "learning-rate-low"}
+FAULTY_LORA = {
+    "chat-template-path",
+    "lora-float32",
+    "lora-module-path",
+    "answer-end-masked",
+    "learning-rate-low",
+    "fit-unknown",
+}
 """What is wrong with the tutorials' commands themselves; tests/contract/ holds MaxText to most of it."""
 
 
