@@ -10,13 +10,12 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 from xsft.base.errors import EnvironmentMissing, Unreachable, XsftError
 from xsft.image.build import Build
-from xsft.image.code_layer import RECORD, ImageDocuments, digest_of
+from xsft.image.code_layer import RECORD, ImageDocuments, Manifest, digest_of
 from xsft.image.engine import EngineImage
-from xsft.image.registry import Manifest
 
 OCI = "application/vnd.oci.image.manifest.v1+json"
 
@@ -89,12 +88,10 @@ class FakeRepository:
         if self.refuses:
             raise self.refuses
 
-    def add_blob(self, content: IO[bytes], *, digest: str) -> int:
-        content.seek(0)
-        data = content.read()
-        assert digest_of(data) == digest
-        sent = 0 if digest in self.blobs else len(data)
-        self.blobs[digest] = data
+    def add_blob(self, content: bytes) -> int:
+        digest = digest_of(content)
+        sent = 0 if digest in self.blobs else len(content)
+        self.blobs[digest] = content
         return sent
 
     def put_manifest(self, image: ImageDocuments, *, tag: str) -> None:

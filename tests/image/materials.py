@@ -8,7 +8,7 @@ from typing import Any
 from tests.replacing import replace
 from xsft.image.context import ContextFile
 from xsft.image.options import BuildOptions
-from xsft.image.recipe import Recipe, make_recipe
+from xsft.image.recipe import ImageFiles, Recipe, make_recipe
 
 DIGEST = "sha256:" + "ab" * 32
 REGISTRY = "127.0.0.1:5000/team"
@@ -27,13 +27,8 @@ DECLARED = {"BASE_IMAGE": "python:3.12-slim", "BASE_DIGEST": None, "LOCK_SHA256"
 
 
 def recipe(options: BuildOptions = OPTIONS, **changes: Any) -> Recipe:
-    inputs: dict[str, Any] = {
-        "image": "post_training",
-        "registry": REGISTRY,
-        "context": CONTEXT,
-        "declared": DECLARED,
-        "packages": {},
-        "code": CODE,
-        "base": BASE,
-    }
-    return make_recipe(options, **{**inputs, **changes})
+    """`changes`: of the files, the registry, the image's name or the base."""
+    files = ImageFiles(context=CONTEXT, arguments=DECLARED, packages={}, code=CODE)
+    names = {name: changes.pop(name) for name in ImageFiles.__struct_fields__ if name in changes}
+    inputs: dict[str, Any] = {"image": "post_training", "registry": REGISTRY, "base": BASE}
+    return make_recipe(options, replace(files, **names), **{**inputs, **changes})

@@ -50,8 +50,7 @@ def test_the_archive_contains_folders_files_and_links_with_fixed_metadata(tmp_pa
 
 def test_a_layer_has_the_digests_of_its_tar_and_of_its_bytes(tmp_path: Path) -> None:
     files = context(tmp_path, {"a/b": "x" * 1000})
-    with layer_archive(files) as (layer, archive):
-        content = archive.read()
+    layer, content = layer_archive(files)
     assert gzip.decompress(content) == tar(files)
     assert layer.diff_id == f"sha256:{hashlib.sha256(tar(files)).hexdigest()}"
     assert (layer.digest, layer.size) == (f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))

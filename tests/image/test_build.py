@@ -219,7 +219,7 @@ def test_a_private_base_is_pulled_with_the_users_login_before_the_build(
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY deps.json /usr/share/xsft/deps.json\n"
     ))  # fmt: skip
     done = build_image(
-        recipe(context=made.files, declared={"BASE_IMAGE": None}, base=base, code=()),
+        recipe(context=made.files, arguments={"BASE_IMAGE": None}, base=base, code=()),
         ImageMaker(images=tmp_path / "images", env=env),
     )
     assert done.deps.outcome == "built"

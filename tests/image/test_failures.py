@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,7 @@ from xsft.base.errors import XsftError
 from xsft.image.build import Build, _build_failure
 from xsft.image.failures import NO_CLIENT, FailedRequest, explain_failure
 
-PUSH = FailedRequest(
-    what="push h/r:t", host="us-docker.pkg.dev", repository="us-docker.pkg.dev/p/r", google=True, pushes=True
-)
+PUSH = FailedRequest(what="push h/r:t", host="us-docker.pkg.dev", repository="us-docker.pkg.dev/p/r", pushes=True)
 BUILD = Build(what="the deps image", name="x:1", files=())
 
 
@@ -34,12 +33,12 @@ def test_a_failing_registry_is_told_with_its_status() -> None:
     ("said", "changes", "id", "words"),
     [
         ("unauthorized", {"anonymous": True}, "registry-login-missing", "gcloud auth configure-docker"),
-        ("unauthorized", {"anonymous": True, "google": False}, "registry-login-missing", "docker login us-docker"),
+        ("unauthorized", {"anonymous": True, "host": "h.dev"}, "registry-login-missing", "docker login h.dev"),
         ("denied: no", {"anonymous": True, "pushes": False}, "registry-login-missing", "Log in"),
         ("denied: no", {"pushes": False}, "registry-forbidden", "artifactregistry.reader"),
-        ("denied: no", {"google": False}, "registry-forbidden", "permission to push"),
-        ("HTTP 405", {"google": False}, "registry-forbidden", "permission to push"),
-        ("name unknown", {"google": False}, "repository-missing", "in that registry"),
+        ("denied: no", {"host": "h.dev"}, "registry-forbidden", "permission to push"),
+        ("HTTP 405", {"host": "h.dev"}, "registry-forbidden", "permission to push"),
+        ("name unknown", {"host": "h.dev"}, "repository-missing", "in that registry"),
         ("manifest unknown", {"pushes": False}, "image-absent", "push the image first"),
         ("HTTP 403 Permission 'artifactregistry.repositories.create' denied", {}, "registry-forbidden",
          "artifactregistry.admin"),
@@ -49,7 +48,7 @@ def test_a_failing_registry_is_told_with_its_status() -> None:
     ],
 )  # fmt: skip
 def test_the_fix_is_for_the_registry_the_login_and_the_request(
-    said: str, changes: dict[str, bool], id: str, words: str
+    said: str, changes: dict[str, Any], id: str, words: str
 ) -> None:
     error = explain_failure(said, replace(PUSH, **changes))
     assert (error.problem_id, words in error.fix) == (id, True), error.fix

@@ -17,21 +17,16 @@ from xsft.image.folders import (
     find_images,
     image_names,
     images_folder,
-    locked_versions,
-    read_arguments,
     read_code,
     read_context,
+    read_image_files,
     refuse_content,
 )
+from xsft.image.options import BuildOptions
 from xsft.workers.delivery import programs_archive, programs_digest
 
 NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
 PRIVATE_KEY = "-----BEGIN PRIVATE" + " KEY-----\n" + "A" * 64
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -68,9 +63,9 @@ def code(*folders: Path, **trees: Path) -> tuple[ContextFile, ...]:
 
 
 def test_the_context_is_what_the_ignore_file_allows(folder: Path) -> None:
-    assert paths(read_context(folder)) == ["Dockerfile", "requirements.txt"]
-    assert read_arguments(folder) == {"BASE_IMAGE": "base"}
-    assert locked_versions(folder) == {"jax": "0.11.0"}
+    files = read_image_files(folder.parent, "mine", BuildOptions(), {})
+    assert paths(files.context) == ["Dockerfile", "requirements.txt"]
+    assert (files.arguments, files.packages) == ({"BASE_IMAGE": "base"}, {"jax": "0.11.0"})
     tree(folder, **{"Dockerfile.dockerignore": "requirements.txt\n"})
     assert paths(read_context(folder)) == ["Dockerfile", "README.md"]
 
@@ -113,14 +108,7 @@ def test_code_is_the_users_folders_the_packages_of_forks_and_xsfts_programs(tmp_
         "xsft/evaluate.zip",
     ]
     assert files[-1].sha256 == programs_digest()
-    assert Path(files[-1].source).read_bytes() == programs_archive()
-
-
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("in its place")
-    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.raises(EnvironmentMissing, match=f"cannot write {tmp_path}/file/cache/"):
-        code()
+    assert files[-1].content == programs_archive()
 
 
 def test_sources_that_do_not_fit_are_reported(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from tests.replacing import replace
 from xsft.base.errors import Refused, UsageError
 from xsft.image.lock import LockedImage, update_lock
 from xsft.image.lock_file import (
-    _current_tag,
     _guard,
+    current_tag,
     image_facts,
     is_stale,
     keep_lock,
@@ -46,7 +46,7 @@ def images(tmp_path: Path) -> Path:
 
 def locked(images: Path, **changes: object) -> LockedImage:
     held = replace(LOCKED, image="mine", repository=REPOSITORY, base="", options=OPTIONS)
-    return replace(held, code=_current_tag(images, held), **changes)  # type: ignore[arg-type]
+    return replace(held, code=current_tag(images, held), **changes)  # type: ignore[arg-type]
 
 
 def test_keep_lock_writes_an_image_once_and_it_is_read_back(images: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_fork_needs_the_record_of_what_it_replaces(lab: Lab) -> None:
 
 def removing(lines: list[str]) -> Callable[..., None]:
     def build(build: Any, **_: Any) -> None:
-        lines[:] = Path(build.files[0].source).read_text().splitlines()
+        lines[:] = build.files[0].content.decode().splitlines()
 
     return build
 

@@ -41,10 +41,10 @@ def test_recipe_has_the_arguments_and_labels_of_the_dependencies() -> None:
 def test_dockerfile_gets_only_the_arguments_that_it_declares() -> None:
     options = replace(OPTIONS, vllm="vllm==0.11.0", args={"APT_PACKAGES": "git", "RUN_AS": "1:2"})
     declared = dict.fromkeys(("VLLM_REQUIREMENT", "APT_PACKAGES", "BASE_DIGEST"))
-    made = recipe(options, declared=declared, base="")
+    made = recipe(options, arguments=declared, base="")
     assert made.deps.args == {"VLLM_REQUIREMENT": "vllm==0.11.0", "APT_PACKAGES": "git"}
     assert made.code.user == "1:2"
-    assert made.code.tag != recipe(replace(options, args={"APT_PACKAGES": "git"}), declared=declared, base="").code.tag
+    assert made.code.tag != recipe(replace(options, args={"APT_PACKAGES": "git"}), arguments=declared, base="").code.tag
 
 
 def test_packages_label_lists_locked_packages_that_no_argument_replaces() -> None:
@@ -54,7 +54,7 @@ def test_packages_label_lists_locked_packages_that_no_argument_replaces() -> Non
     assert recipe(packages=packages).deps.labels[label] == "google-tunix==0.1.6 jax==0.11.0 maxtext==0.2.5"
     for name, left in zip(names, ("google-tunix==0.1.6 jax==0.11.0", "jax==0.11.0 maxtext==0.2.5"), strict=True):
         options = replace(OPTIONS, args={name: "x @ https://example.com/x.whl"})
-        assert recipe(options, declared=dict.fromkeys(names), packages=packages).deps.labels[label] == left
+        assert recipe(options, arguments=dict.fromkeys(names), packages=packages).deps.labels[label] == left
     unlocked = recipe(context=(file("Dockerfile"),))
     assert {label, "dev.xsft.lock.sha256"} & unlocked.deps.labels.keys() == set()
     assert "LOCK_SHA256" not in unlocked.deps.args
@@ -131,6 +131,6 @@ def test_content_tag_changes_with_kind_mode_target_base_and_labels() -> None:
         content_tag("code", (), args={}),
         recipe().deps.tag,
         recipe(packages={"jax": "0.11.0"}).deps.tag,
-        recipe(declared={**DECLARED, "MAXTEXT_VERSION": None, "BASE_IMAGE": None}, base="").deps.tag,
+        recipe(arguments={**DECLARED, "MAXTEXT_VERSION": None, "BASE_IMAGE": None}, base="").deps.tag,
     }
     assert len(tags) == 11

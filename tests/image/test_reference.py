@@ -1,4 +1,4 @@
-"""Image references: parsing, formatting, and refusals with the reason."""
+"""Image references and repository names: parsing, refusals with the reason, and hosts that may receive a login."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xsft.base.errors import UsageError
+from xsft.base.network_words import is_loopback
 from xsft.image.reference import (
     Reference,
+    Repository,
+    base_url,
+    is_google,
     is_untagged,
     legacy_warning,
+    may_receive_login,
+    parse_image_name,
     parse_reference,
     parse_repository,
     replacement,
+    repository_of,
     tag_of,
 )
 
@@ -94,3 +102,118 @@ def test_gcr_address_is_replaced_by_its_artifact_registry_address(old: str, new:
     assert found is None or (
         found.id == "image-legacy-registry" and found.severity == "warning" and str(new) in found.fix
     )
+
+
+@pytest.mark.parametrize(
+    ("ref", "host", "path", "reference"),
+    [
+        ("us-docker.pkg.dev/p/r/i:1", "us-docker.pkg.dev", "p/r/i", "1"),
+        (f"h.dev:5000/i:1@{DIGEST}", "h.dev:5000", "i", DIGEST),
+        ("localhost/i", "localhost", "i", "latest"),
+        ("python:3.12-slim", "docker.io", "library/python", "3.12-slim"),
+        ("bitnami/redis", "docker.io", "bitnami/redis", "latest"),
+    ],
+)
+def test_image_name_is_parsed_to_host_path_and_reference(ref: str, host: str, path: str, reference: str) -> None:
+    parsed = parse_image_name(ref)
+    assert (parsed.host, parsed.repository, parsed.identifier) == (host, path, reference)
+
+
+@pytest.mark.parametrize("ref", ["a b", "h.dev/x;rm", "h.dev/UPPER", "", "h.dev/i@sha256:12"])
+def test_invalid_image_name_is_refused(ref: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_image_name(ref)
+    assert refused.value.problem_id == "image-reference"
+
+
+def test_registry_addresses_use_http_only_on_loopback() -> None:
+    assert base_url("docker.io") == "https://registry-1.docker.io"
+    assert base_url("127.0.0.1:5000") == "http://127.0.0.1:5000"
+    assert base_url("10.0.0.1:5000") == "https://10.0.0.1:5000"
+    assert base_url("[::1]:5000") == "http://[::1]:5000"
+    assert is_loopback("::1")
+    assert not is_loopback("127.0.0.1.example.com")
+
+
+@pytest.mark.parametrize(
+    ("host", "google"),
+    [
+        ("us-docker.pkg.dev", True),
+        ("gcr.io", True),
+        ("eu.gcr.io", True),
+        ("xgcr.io", False),
+        ("my-pkg.dev", False),
+        ("pkg.dev", False),
+        ("gcr.io.example.com", False),
+        ("gcr.io:5000", False),
+    ],
+)
+def test_only_registries_of_google_get_the_google_login(host: str, google: bool) -> None:
+    assert is_google(host) is google
+
+
+@pytest.mark.parametrize(
+    ("realm", "host", "receives"),
+    [
+        ("https://auth.docker.io/token", "docker.io", True),
+        ("https://us-docker.pkg.dev/v2/token", "us-docker.pkg.dev", True),
+        ("https://login.example.net/token", "registry.example.com", True),
+        ("http://auth.docker.io/token", "docker.io", False),
+        ("http://127.0.0.1:9/token", "127.0.0.1:5000", True),
+        ("http://[::1]:9/token", "[::1]:5000", True),
+        ("http://elsewhere.example/token", "127.0.0.1:5000", False),
+        ("http://127.0.0.1:9/token", "docker.io", False),
+        ("https://127.0.0.1:9/token", "docker.io", False),
+        ("", "docker.io", False),
+    ],
+)
+def test_a_login_goes_to_a_token_service_only_over_tls_or_from_loopback_to_loopback(
+    realm: str, host: str, receives: bool
+) -> None:
+    assert may_receive_login(realm, host) is receives
+
+
+@pytest.mark.parametrize(
+    ("name", "project", "location", "repository"),
+    [
+        ("us-docker.pkg.dev/my-project/xsft", "my-project", "us", "xsft"),
+        ("europe-west4-docker.pkg.dev/my-project/xsft/post-training", "my-project", "europe-west4", "xsft"),
+        ("us-docker.pkg.dev/my-project/xsft/a/b:tag", "my-project", "us", "xsft"),
+        ("northamerica-northeast1-docker.pkg.dev/my-project/xsft", "my-project", "northamerica-northeast1", "xsft"),
+        ("us-docker.pkg.dev/example.com/my-project/xsft/i", "example.com:my-project", "us", "xsft"),
+        ("gcr.io/my-project/image", "my-project", "us", "gcr.io"),
+        ("eu.gcr.io/my-project/image", "my-project", "europe", "eu.gcr.io"),
+    ],
+)
+def test_repository_of_reads_names_of_artifact_registry(
+    name: str, project: str, location: str, repository: str
+) -> None:
+    found = repository_of(name)
+    assert found == Repository(project=project, location=location, name=repository)
+    assert found.parent == f"projects/{project}/locations/{location}"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:5000/xsft/image", "ghcr.io/me/image", "pkg.dev/a/b", "my-image"])
+def test_names_of_other_registries_are_none(name: str) -> None:
+    assert repository_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("us-docker.pkg.dev/my-project", "it has no repository"),
+        ("us-docker.pkg.dev", "it has no repository"),
+        ("moon-docker.pkg.dev/my-project/xsft", "'moon' is not a valid location"),
+        ("us-docker.pkg.dev/My/xsft", "'My' is not a valid project"),
+        ("us-docker.pkg.dev/my-project/1xsft", "'1xsft' is not a valid repository"),
+        ("us-docker.pkg.dev/my-project/xsft-/i", "'xsft-' is not a valid repository"),
+    ],
+)
+def test_refusal_quotes_the_wrong_part_of_a_repository_name(name: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what) as refused:
+        repository_of(name)
+    assert refused.value.problem_id == "artifact-repository"
+
+
+def test_repository_has_its_docker_name() -> None:
+    assert Repository(project="example.com:p", location="us", name="r").docker == "us-docker.pkg.dev/example.com/p/r"

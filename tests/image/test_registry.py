@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 import secrets
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from tests.fakes.loopback import serving_http
 from tests.until import until
 from xsft.base.errors import Unknown, Unreachable, XsftError
 from xsft.image.code_layer import ImageDocuments
-from xsft.image.registry import MAX_BYTES, PAUSES_S, RegistryClient
+from xsft.image.registry import PAUSES_S, RegistryClient
 
 
 @dataclass
@@ -164,16 +163,6 @@ def test_content_that_does_not_match_its_digest_is_refused(served: Served, repos
         with pytest.raises(Unknown) as unknown:
             look()
         assert unknown.value.problem_id == "registry-contradicts"
-
-
-def test_a_response_over_8_mib_is_reported_as_too_large(served: Served, repository: RegistryClient) -> None:
-    """The added spaces keep the JSON valid."""
-    served.answer(V1, Answer(body=MANIFEST.ljust(MAX_BYTES)))
-    assert repository.manifest("v1")
-    served.answer(V1, Answer(body=MANIFEST.ljust(MAX_BYTES + 1)))
-    with pytest.raises(Unknown, match=r"too large \(over 8 MiB\)") as large:
-        repository.manifest("v1")
-    assert large.value.problem_id == "registry-answer-large"
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -366,7 +355,7 @@ def test_a_push_requests_a_token_for_pull_and_push(served: Served, repository: R
 
 def test_a_blob_that_is_there_is_not_sent(served: Served, repository: RegistryClient) -> None:
     with_image(served)
-    assert repository.add_blob(io.BytesIO(CONFIG), digest=digest(CONFIG)) == 0
+    assert repository.add_blob(CONFIG) == 0
     assert served.bodies == []
 
 
@@ -390,7 +379,7 @@ def test_an_upload_that_broke_is_begun_again(
     )
     bad_proxy.faults += [fault] if fault else []
     content = b"some bytes"
-    assert client.add_blob(io.BytesIO(content), digest=digest(content)) == len(content)
+    assert client.add_blob(content) == len(content)
     until(
         lambda: len(bad_proxy.seen) == len(requests) and bad_proxy.seen[-1].code,
         what="the proxy to note its last answer",
@@ -410,7 +399,7 @@ def test_an_upload_that_is_refused_for_ever_ends_soon(
     )
     bad_proxy.faults.append(Fault(on="^PUT", code=status, times=999))
     with pytest.raises(Unreachable) as failed:
-        client.add_blob(io.BytesIO(b"x"), digest=digest(b"x"))
+        client.add_blob(b"x")
     ids = {401: "registry-login-missing", 403: "registry-forbidden", 500: "registry-unreachable"}
     assert failed.value.problem_id == ids[status]
     assert waits == ([*PAUSES_S] if status == 500 else [])

@@ -22,13 +22,9 @@ def fork(tmp_path: Path) -> Path:
     return made
 
 
-def found(text: str, tmp_path: Path, said: list[str] | None = None) -> SourceTree | None:
+def found(text: str, tmp_path: Path, said: list[str] | None = None) -> SourceTree:
     progress = (said if said is not None else []).append
     return source_of(text, project=tmp_path, env=own_environment(), cache=tmp_path / "cache", progress=progress)
-
-
-def test_the_package_index_has_no_source_folder(tmp_path: Path) -> None:
-    assert found("pypi", tmp_path) is None
 
 
 def test_a_folder_is_described_by_its_commit_and_changes(fork: Path, tmp_path: Path) -> None:
@@ -43,7 +39,6 @@ def test_a_git_source_is_fetched_and_a_full_commit_only_once(fork: Path, tmp_pat
     head = git(fork, "rev-parse", "HEAD")
     text = f"git+file://{fork}@{head if ref == 'COMMIT' else ref}"
     first = found(text, tmp_path)
-    assert first is not None
     assert first.label == f"git {head}"
     assert (first.folder / "a.py").read_text() == "1"
     said: list[str] = []
@@ -57,14 +52,12 @@ def test_a_branch_that_moved_is_fetched_again(fork: Path, tmp_path: Path) -> Non
     (fork / "a.py").write_text("2")
     git(fork, "commit", "-q", "-a", "-m", "second")
     after = found(text, tmp_path)
-    assert before is not None
-    assert after is not None
     assert ((before.folder / "a.py").read_text(), (after.folder / "a.py").read_text()) == ("1", "2")
 
 
 def test_a_source_that_cannot_be_fetched_is_reported(fork: Path, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"nowhere of file://.* could not be fetched"):
         found(f"git+file://{fork}@nowhere", tmp_path)
-    assert found(f"git+file://{fork}@main", tmp_path) is not None
+    assert found(f"git+file://{fork}@main", tmp_path)
     with pytest.raises(Unreachable, match="could not be fetched"):
         found(f"git+file://{fork}@--upload-pack=x", tmp_path)

@@ -18,7 +18,7 @@ from tests.engine.daemon import Engine
 from tests.engine.steps import context
 from tests.image.materials import recipe
 from tests.images.tiny import BUILD, PACKAGES, Index, index, uv_wheel
-from xsft.image.code_layer import RECORD, RECORD_DECODER, DepsRecord
+from xsft.image.code_layer import RECORD, DepsRecord, decode_record
 from xsft.image.engine import connect_engine
 from xsft.image.failures import FailedRequest, explain_failure
 from xsft.image.push import ImageMaker, _build_code
@@ -218,7 +218,9 @@ def build_code(engine: Engine, folder: Path, deps: str, files: dict[str, str]) -
 
 
 def record_of(engine: Engine, image: str) -> DepsRecord:
-    return RECORD_DECODER.decode(connect_engine(engine.env).read_file(image, f"/{RECORD}") or b"")
+    record = decode_record(connect_engine(engine.env).read_file(image, f"/{RECORD}") or b"")
+    assert record
+    return record
 
 
 def last_layer_bytes(engine: Engine, image: str) -> int:

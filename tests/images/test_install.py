@@ -18,7 +18,7 @@ from uv import find_uv_bin
 
 from tests.fakes.loopback import serving_http
 from tests.images.tiny import BUILD, install_script, python_with_pip
-from xsft.image.code_layer import RECORD_DECODER
+from xsft.image.code_layer import decode_record
 from xsft.image.failures import FailedRequest, explain_failure
 
 
@@ -141,7 +141,8 @@ def test_the_record_names_the_lock_and_every_installed_file(
     (tmp_path / "lock.txt").write_text("jax==1\n")
     monkeypatch.syspath_prepend(str(site))
     install.record(str(tmp_path / "lock.txt"), str(tmp_path / "deps.json"))
-    record = RECORD_DECODER.decode((tmp_path / "deps.json").read_bytes())
+    record = decode_record((tmp_path / "deps.json").read_bytes())
+    assert record
     assert record.lock_sha256 == hashlib.sha256(b"jax==1\n").hexdigest()
     assert record.cache_tag == sys.implementation.cache_tag
     assert record.packages == {

@@ -10,7 +10,8 @@ from msgspec import Struct
 from xsft.base.problems import Problem, error, note, warning
 
 WITHDRAWN = frozenset(
-    {"image-base-differs", "pod-permission", "quota-in-use", "repository-not-docker", "topology-labels"}
+    {"image-base-differs", "pod-permission", "quota-in-use", "registry-answer-large"}
+    | {"repository-not-docker", "topology-labels"}
 )
 """Ids that no check raises any more; docs/checks.md says what became of them."""
 

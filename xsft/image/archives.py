@@ -5,25 +5,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import shutil
 import tarfile
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO
 
 from xsft.base.errors import Refused
-from xsft.image.code_layer import Layer
+from xsft.image.code_layer import Layer, digest_of
 from xsft.image.context import ContextFile
 
 MTIME_S = 315_619_200
 """1980-01-02T00:00:00Z. Not 0: a zip (so a wheel, if one is built from the context) cannot hold a time before 1980, in
 any time zone.
 """
-IN_MEMORY = 16 << 20
-"""Bytes; a larger archive is written to a temporary file."""
-CHUNK = 1 << 20
 
 
 def write_tar(files: Sequence[ContextFile], into: IO[bytes]) -> None:
@@ -37,34 +31,16 @@ def write_tar(files: Sequence[ContextFile], into: IO[bytes]) -> None:
             _add(tar, file)
 
 
-@contextmanager
-def context_archive(files: Sequence[ContextFile]) -> Iterator[IO[bytes]]:
-    """Yield the files as a tar that no other process sees. Raises Refused if a file has changed since it was hashed."""
-    with _temporary_file() as archive:
-        write_tar(files, archive)
-        archive.seek(0)
-        yield archive
-
-
-@contextmanager
-def layer_archive(files: Sequence[ContextFile]) -> Iterator[tuple[Layer, IO[bytes]]]:
-    """Yield the files as a layer, with its digests. Raises as `context_archive` does."""
-    with context_archive(files) as tar, _temporary_file() as archive:
-        # filename and time are in gzip's header; empty, they differ between no two machines
-        with gzip.GzipFile(filename="", mode="wb", fileobj=archive, mtime=0) as packing:
-            shutil.copyfileobj(tar, packing)
-        layer = Layer(digest=_digest_of_file(archive), diff_id=_digest_of_file(tar), size=archive.tell())
-        archive.seek(0)
-        yield layer, archive
-
-
-def _temporary_file() -> AbstractContextManager[IO[bytes]]:
-    return cast("IO[bytes]", tempfile.SpooledTemporaryFile(max_size=IN_MEMORY))
-
-
-def _digest_of_file(archive: IO[bytes]) -> str:
-    archive.seek(0)
-    return f"sha256:{hashlib.file_digest(cast('io.BufferedReader', archive), 'sha256').hexdigest()}"
+def layer_archive(files: Sequence[ContextFile]) -> tuple[Layer, bytes]:
+    """Return the files as a layer, in memory, with its digests. Raises as `write_tar` does."""
+    tar = io.BytesIO()
+    write_tar(files, tar)
+    archive = io.BytesIO()
+    # filename and time are in gzip's header; empty, they differ between no two machines
+    with gzip.GzipFile(filename="", mode="wb", fileobj=archive, mtime=0) as packing:
+        packing.write(tar.getbuffer())
+    content = archive.getvalue()
+    return Layer(digest=digest_of(content), diff_id=digest_of(tar.getvalue()), size=len(content)), content
 
 
 def _parents(files: Sequence[ContextFile]) -> list[str]:
@@ -90,9 +66,10 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
         entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, file.target or ""
         tar.addfile(entry)
         return
-    entry.size, entry.mode = file.size, 0o755 if file.executable else 0o644
+    entry.size = file.size
+    entry.mode = 0o755 if file.executable else 0o644
     if not file.source:
-        tar.addfile(entry)
+        tar.addfile(entry, io.BytesIO(file.content))
         return
     try:
         with Path(file.source).open("rb") as source:

@@ -7,14 +7,16 @@ source: artifactregistry.googleapis.com v1 REST reference, projects.locations.re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from msgspec import convert
 from requests import RequestException
 
-from xsft.base.errors import UsageError, XsftError
-from xsft.image.artifact_names import Repository, repository_of
+from xsft.base.errors import UsageError
 from xsft.image.failures import FailedRequest, explain_failure
 from xsft.image.login import Login, login_for
+from xsft.image.reference import repository_of
 from xsft.machine.clock import pause
 from xsft.machine.http_session import Session
 
@@ -44,10 +46,19 @@ def create_repository(
             fix="Create it in that registry, and push without --create.",
             id="artifact-repository",
         )
+    host = repository.docker.partition("/")[0]
+    login = find_login(host, env=env)
+    request = FailedRequest(
+        what=f"create {repository.docker}",
+        host=host,
+        repository=repository.docker,
+        pushes=True,
+        anonymous=login is None,
+    )
+
+    ask = partial(_ask, api, login=login, request=request)
     say(f"creating {repository.docker}")
-    login = find_login(repository.docker.partition("/")[0], env=env)
-    client = _Client(repository, api=api, login=login)
-    operation = client.ask(
+    operation = ask(
         "POST",
         f"{repository.parent}/repositories?repositoryId={repository.name}",
         json={"format": "DOCKER", "description": DESCRIPTION},
@@ -56,47 +67,29 @@ def create_repository(
         if operation.get("done"):
             break
         sleep(pause_s)
-        operation = client.ask("GET", str(operation.get("name")))
+        operation = ask("GET", str(operation.get("name")))
     if problem := operation.get("error"):
-        raise client.explain(str(problem.get("message")))
+        raise explain_failure(str(problem.get("message")), request)
     if not operation.get("done"):
-        raise client.explain(f"timed out after {sum(POLLS_S):g} s creating the repository")
+        raise explain_failure(f"timed out after {sum(POLLS_S):g} s creating the repository", request)
 
 
-class _Client:
-    """Asks Artifact Registry's API with an access token, which `gcloud auth configure-docker` gives, too."""
-
-    def __init__(self, repository: Repository, *, api: str, login: Login | None) -> None:
-        self._repository, self._api, self._login = repository, api, login
-
-    def ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {self._login.secret}"} if self._login else {}
-        url = f"{self._api}/{path}"
-        try:
-            with Session() as session:
-                answer = session.request(method, url, headers=headers, timeout=TIMEOUT_S, **options)
-            document = answer.json()
-        except (RequestException, ValueError) as failed:
-            raise self.explain(f"connection broken: {failed}") from None
-        if not isinstance(document, dict):
-            raise self.explain("connection broken: the answer is not Artifact Registry's JSON")
-        if answer.status_code == 409:  # another user was faster
-            return {"done": True}
-        if answer.status_code >= 300:
-            raise self.explain(f"HTTP {answer.status_code} {_google_message(document)}")
-        return document
-
-    def explain(self, text: str) -> XsftError:
-        repository = self._repository.docker
-        request = FailedRequest(
-            what=f"create {repository}",
-            host=repository.partition("/")[0],
-            repository=repository,
-            google=True,
-            pushes=True,
-            anonymous=self._login is None,
-        )
-        return explain_failure(text, request)
+def _ask(
+    api: str, method: str, path: str, *, login: Login | None, request: FailedRequest, **options: Any
+) -> dict[str, Any]:
+    """Ask with an access token, which `gcloud auth configure-docker` gives, too."""
+    headers = {"Authorization": f"Bearer {login.secret}"} if login else {}
+    try:
+        with Session() as session:
+            answer = session.request(method, f"{api}/{path}", headers=headers, timeout=TIMEOUT_S, **options)
+        document: dict[str, Any] = convert(answer.json(), dict[str, Any])
+    except (RequestException, ValueError) as failed:
+        raise explain_failure(f"connection broken: {failed}", request) from None
+    if answer.status_code == 409:  # another user was faster
+        return {"done": True}
+    if answer.status_code >= 300:
+        raise explain_failure(f"HTTP {answer.status_code} {_google_message(document)}", request)
+    return document
 
 
 def _google_message(document: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import csv
 import io
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from xsft.base.errors import EnvironmentMissing, TimedOut, Unknown, XsftError
-from xsft.image.archives import context_archive
+from xsft.image.archives import write_tar
 from xsft.image.context import ContextFile
 from xsft.image.engine import Engine
 from xsft.image.failures import FailedRequest, explain_failure
@@ -102,7 +103,9 @@ def run_build(build: Build, *, engine: Engine, on_line: Callable[[str], None]) -
     client = find_client(engine.env)
     env = _build_environment(engine, client)
     argv = (*_command(client, engine), *build_arguments(build), "-")
-    with context_archive(build.files) as context:
+    with tempfile.TemporaryFile() as context:
+        write_tar(build.files, context)
+        context.seek(0)
         done = process.follow(argv, env=env, on_line=on_line, stdin=context)
     if not done.ok:
         raise _build_failure(done.stdout, build)

@@ -74,6 +74,35 @@ class ImageDocuments(Struct, frozen=True, kw_only=True):
         return digest_of(self.manifest)
 
 
+class _Descriptor(Struct, frozen=True, kw_only=True):
+    digest: str = ""
+    size: int = 0
+    media_type: str = msgspec.field(default="", name="mediaType")
+    platform: Mapping[str, Any] | None = None
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """A manifest or an index. source: OCI image-spec v1.1 manifest.md, image-index.md."""
+
+    media_type: str = msgspec.field(default="", name="mediaType")
+    config: _Descriptor | None = None
+    layers: tuple[_Descriptor, ...] | None = ()
+    manifests: tuple[_Descriptor, ...] | None = ()
+
+    @property
+    def platforms(self) -> dict[str, str]:
+        """For an index: `linux/amd64` -> digest of the manifest. Attestations, of platform `unknown`, are left out."""
+        named = ((descriptor.platform or {}, descriptor.digest) for descriptor in self.manifests or ())
+        pairs = ((f"{platform.get('os')}/{platform.get('architecture')}", digest) for platform, digest in named)
+        return {name: digest for name, digest in pairs if "unknown" not in name and "None" not in name}
+
+    @property
+    def size(self) -> int:
+        """Bytes stored: configuration and layers, compressed."""
+        parts = [self.config, *(self.layers or ())]
+        return sum(part.size for part in parts if part)
+
+
 class _RootFilesystem(Struct, frozen=True, kw_only=True):
     diff_ids: tuple[str, ...] | None = ()
 
@@ -82,8 +111,18 @@ class _LayeredConfiguration(Struct, frozen=True, kw_only=True):
     rootfs: _RootFilesystem | None = None
 
 
+# Created at import: msgspec@0.22.0 crashes if two threads do this for one type.
+MANIFEST = msgspec.json.Decoder(Manifest)
 _CONFIGURATION = msgspec.json.Decoder(_LayeredConfiguration)
-RECORD_DECODER = msgspec.json.Decoder(DepsRecord)
+_RECORD = msgspec.json.Decoder(DepsRecord)
+
+
+def decode_record(content: bytes) -> DepsRecord | None:
+    """Return the content of RECORD; None if it is not what install.py writes."""
+    try:
+        return _RECORD.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def overlaid_packages(files: Iterable[ContextFile]) -> frozenset[str]:
@@ -138,8 +177,7 @@ def is_same_image(first: ImageDocuments, other: ImageDocuments) -> bool:
     """Return whether two images have the same content, though another zlib may have compressed a layer: the
     configuration names every layer by the digest of its tar, which engines verify when they unpack it.
     """
-    configurations = [json.loads(image.manifest)["config"]["digest"] for image in (first, other)]
-    return bool(configurations[0] == configurations[1])
+    return first.configuration == other.configuration
 
 
 def has_code(image: ImageDocuments, layers: Iterable[Layer]) -> bool:

@@ -57,7 +57,9 @@ class ContextFile(Struct, frozen=True, kw_only=True):
     dangling: bool = False
     """A link whose target is missing or outside the context."""
     source: str = ""
-    """Absolute path of the file on this machine; empty for an empty file."""
+    """Absolute path of the file on this machine; empty: its content is `content`."""
+    content: bytes = b""
+    """Of a file that xsft makes."""
 
 
 def ignore_matcher(rules: str) -> Callable[[str], bool]:

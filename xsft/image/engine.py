@@ -25,7 +25,7 @@ from xsft.base.amounts import size_text
 from xsft.base.errors import Unknown
 from xsft.image.failures import NO_CLIENT, FailedRequest, explain_failure
 from xsft.image.login import Login, login_for, read_docker_config
-from xsft.image.reference import Reference, is_google, parse_image_name
+from xsft.image.reference import Reference, parse_image_name
 from xsft.machine import clock
 from xsft.machine.http_session import Session
 from xsft.machine.sockets import require_listener
@@ -159,7 +159,6 @@ class Engine:
             what=what,
             host=name.host,
             repository=name.name,
-            google=is_google(name.host),
             pushes=pushes,
             anonymous=login is None,
         )

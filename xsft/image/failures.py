@@ -16,6 +16,7 @@ from msgspec import Struct
 from xsft.base.errors import EnvironmentMissing, Forbidden, RepositoryMissing, Unreachable, UsageError, XsftError
 from xsft.base.network_words import plain_words
 from xsft.base.secrets import redact
+from xsft.image.reference import is_google
 
 MAX_QUOTE = 300
 """Longest quotation of an engine's or registry's message, in characters."""
@@ -44,10 +45,13 @@ class FailedRequest(Struct, frozen=True, kw_only=True):
     host: str = ""
     """The registry's host, or the engine's address."""
     repository: str = ""
-    google: bool = False
     pushes: bool = False
     anonymous: bool = False
     """Whether it was sent without a login."""
+
+    @property
+    def google(self) -> bool:
+        return is_google(self.host)
 
 
 class FailureRule(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from xsft.base.errors import EnvironmentMissing, UsageError, refuse_errors
@@ -22,11 +21,10 @@ from xsft.image.context import (
     ignore_matcher,
     secret_in,
 )
-from xsft.image.recipe import DOCKERFILE, LOCK_FILE
-from xsft.machine.files import write_atomic
-from xsft.machine.paths import own_cache, private_folder
-from xsft.machine.regular import read_bytes, read_text
-from xsft.workers.delivery import ARCHIVE, programs_archive
+from xsft.image.options import BuildOptions
+from xsft.image.recipe import DOCKERFILE, LOCK_FILE, ImageFiles
+from xsft.machine.regular import read_text
+from xsft.workers.delivery import ARCHIVE, programs_archive, programs_digest
 
 FOLDER = "images"
 CODE_DOCKERFILE = "code.Dockerfile"
@@ -67,39 +65,40 @@ def find_images(start: Path, name: str) -> Path:
     )
 
 
+def read_image_files(images: Path, image: str, options: BuildOptions, trees: Mapping[str, Path]) -> ImageFiles:
+    """Return what the image is made from. `trees`: by package, the source tree that replaces the installed one. Raises
+    as `read_context` and `read_code` do.
+    """
+    folder = images / image
+    return ImageFiles(
+        context=read_context(folder),
+        arguments=dockerfile_arguments(_dockerfile_text(folder)),
+        packages=dict(PIN.findall(_text_or_empty(folder / LOCK_FILE))),
+        code=read_code([images.parent / path for path in options.code], trees),
+    )
+
+
 def read_context(folder: Path) -> tuple[ContextFile, ...]:
     """Return the context of the dependencies: the files beside the Dockerfile that its ignore file lets through. Raises
     UsageError if there is no Dockerfile, or one that this version cannot use.
     """
-    text = _dockerfile_text(folder)
     if (folder / CODE_DOCKERFILE).exists():
         raise UsageError(
             f"{folder / CODE_DOCKERFILE} is not used any more: xsft adds the code as a layer, without an engine.",
             fix=f"Move what it installs into {DOCKERFILE}, and remove it.",
             id="image-dockerfile",
         )
-    if f"/{RECORD}" not in text:
+    if f"/{RECORD}" not in _dockerfile_text(folder):
         raise UsageError(
             f"{folder / DOCKERFILE} writes no /{RECORD}, by which xsft knows the image and what it has installed.",
             fix="Add its last step from images/post_training/Dockerfile (README.md there, Interface).",
             id="image-dockerfile",
         )
-    rules = _text_or_empty(folder / f"{DOCKERFILE}.dockerignore") or _text_or_empty(folder / ".dockerignore")
-    ignored = ignore_matcher(rules)
     own_rules = f"{DOCKERFILE}.dockerignore"
+    ignored = ignore_matcher(_text_or_empty(folder / own_rules) or _text_or_empty(folder / ".dockerignore"))
     return _read_tree(
         folder, prefix="", ignored=lambda path: path != DOCKERFILE and (path == own_rules or ignored(path))
     )
-
-
-def read_arguments(folder: Path) -> dict[str, str | None]:
-    """Return the Dockerfile's build arguments and their defaults. Raises as `read_context` does."""
-    return dockerfile_arguments(_dockerfile_text(folder))
-
-
-def locked_versions(folder: Path) -> dict[str, str]:
-    """Return the versions that pip's lock pins; empty for an image without one."""
-    return dict(PIN.findall(_text_or_empty(folder / LOCK_FILE)))
 
 
 def read_code(folders: Iterable[Path], trees: Mapping[str, Path]) -> tuple[ContextFile, ...]:
@@ -158,15 +157,11 @@ def _read_package(root: Path, name: str) -> tuple[ContextFile, ...]:
 
 
 def _pod_programs() -> ContextFile:
-    """Return the programs of pods as one file; kept in the cache, because a layer is made from files."""
+    """Return the programs of pods as one file."""
     content = programs_archive()
-    sha256 = hashlib.sha256(content).hexdigest()
-    path = own_cache() / "image-programs" / f"{sha256}.zip"
-    if not path.exists() or read_bytes(path) != content:
-        with suppress(OSError):  # the write below raises the reason
-            private_folder(path.parent)
-        write_atomic(path, content)
-    return ContextFile(path=f"xsft/{ARCHIVE}", kind="file", size=len(content), sha256=sha256, source=str(path))
+    return ContextFile(
+        path=f"xsft/{ARCHIVE}", kind="file", size=len(content), sha256=programs_digest(), content=content
+    )
 
 
 def _read_tree(root: Path, *, prefix: str, ignored: Callable[[str], bool]) -> tuple[ContextFile, ...]:

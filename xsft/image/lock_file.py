@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 
 from xsft.base.errors import Refused, UsageError, XsftError
-from xsft.image.folders import image_names, images_folder, locked_versions, read_arguments, read_code, read_context
+from xsft.image.folders import image_names, images_folder, read_image_files
 from xsft.image.lock import Lock, LockedImage, read_lock, update_lock
-from xsft.image.options import PYPI, BuildOptions
+from xsft.image.options import BuildOptions
 from xsft.image.recipe import make_recipe, repository_in
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
@@ -92,37 +92,22 @@ def is_stale(images: Path, locked: LockedImage) -> bool | None:
     options = locked.options
     if options is None or not (images / locked.image).is_dir():
         return None
-    sources = [source for source in (options.maxtext_source, options.tunix_source) if source and source != PYPI]
     # A lock comes from a repository, so it must not make xsft read anything outside the project.
-    if any(source.startswith(("git+", "/")) or ".." in source.split("/") for source in (*sources, *options.code)):
+    paths = (*options.sources.values(), *options.code)
+    if any(path.startswith(("git+", "/")) or ".." in path.split("/") for path in paths):
         return None
     try:
-        return _current_tag(images, locked) != locked.code
+        return current_tag(images, locked) != locked.code
     except XsftError:
         return None
 
 
-def _current_tag(images: Path, locked: LockedImage) -> str:
-    """Return the tag of the code's image as it would be built now. Raises as `read_context` and `read_code` do."""
-    folder = images / locked.image
+def current_tag(images: Path, locked: LockedImage) -> str:
+    """Return the tag of the code's image as it would be built now. Raises as `read_image_files` does."""
     options = locked.options or BuildOptions()
-    project = images.parent
-    sources = {"maxtext": options.maxtext_source or PYPI, "tunix": options.tunix_source or PYPI}
-    code = read_code(
-        [project / folder for folder in options.code],
-        {package: project / source for package, source in sources.items() if source != PYPI},
-    )
-    recipe = make_recipe(
-        options,
-        image=locked.image,
-        registry=None,
-        context=read_context(folder),
-        declared=read_arguments(folder),
-        packages=locked_versions(folder),
-        code=code,
-        base=locked.base,
-    )
-    return recipe.code.tag
+    trees = {package: images.parent / source for package, source in options.sources.items()}
+    files = read_image_files(images, locked.image, options, trees)
+    return make_recipe(options, files, image=locked.image, registry=None, base=locked.base).code.tag
 
 
 def _guard(file: Path) -> Path:

@@ -14,8 +14,9 @@ from typing import Any
 
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 
+from xsft.base.errors import Unreachable
 from xsft.base.secrets import hold_secret
-from xsft.image.failures import FailedRequest, explain_failure
+from xsft.image.failures import quote
 from xsft.image.reference import HUB, is_google
 from xsft.machine.google_files import may_log_in
 from xsft.machine.regular import read_text
@@ -72,8 +73,11 @@ def google_access_token(env: Mapping[str, str]) -> str | None:
     except DefaultCredentialsError:
         return None
     except (GoogleAuthError, ValueError) as failed:  # ValueError: a GOOGLE_API_… variable has a value it cannot have
-        request = FailedRequest(what="log in", host="Google", google=True)
-        raise explain_failure(f"unauthorized: {failed}", request) from None
+        raise Unreachable(
+            f"Google rejected the login: {quote(str(failed))}",
+            fix="Log in again: gcloud auth application-default login.",
+            id="registry-login-refused",
+        ) from None
 
 
 def login_for(host: str, *, env: Mapping[str, str], token: GoogleToken = google_access_token) -> Login | None:
@@ -87,14 +91,26 @@ def login_for(host: str, *, env: Mapping[str, str], token: GoogleToken = google_
 
 
 def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
-    """Return the login for `host` in the user's Docker configuration, or None."""
-    entry = _resolve_login(host, env) or {}
-    if identity := entry.get("IdentityToken"):
-        return Login(user="", secret=str(identity), is_identity_token=True)
-    secret = entry.get("Password") or entry.get("password")
-    if not secret:
+    """Return the login for `host` that the SDK finds in the user's Docker configuration, or None."""
+    from docker import auth, errors
+
+    config = read_docker_config(env)
+    # Only this host's logins: an entry that is broken, or for a part of a host, makes the SDK fail or take it.
+    of_host = {key: entry for key, entry in (config.get("auths") or {}).items() if _host_of_key(key) == host}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
+        try:
+            logins = auth.load_config(config_dict={**config, "auths": of_host}, credstore_env=dict(env))
+            entry = logins.resolve_authconfig(host) or {}
+        except (errors.DockerException, OSError, ValueError, KeyError):
+            return None
+    if entry.get("IdentityToken"):
+        return Login(user="", secret=str(entry["IdentityToken"]), is_identity_token=True)
+    # The SDK writes the names of an entry in two ways: of a helper, and of the file.
+    fields = {name.lower(): str(text) for name, text in entry.items()}
+    if not fields.get("password"):
         return None
-    return Login(user=str(entry.get("Username") or entry.get("username") or ""), secret=str(secret))
+    return Login(user=fields.get("username", ""), secret=fields["password"])
 
 
 def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
@@ -107,23 +123,6 @@ def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
-
-
-def _resolve_login(host: str, env: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return what the SDK finds. Of the logins in the file only the host's own are passed on: an entry that is broken,
-    or for a part of a host, makes the SDK fail or take another's.
-    """
-    from docker import auth, errors
-
-    config = read_docker_config(env)
-    of_host = {key: value for key, value in (config.get("auths") or {}).items() if _host_of_key(key) == host}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
-        try:
-            logins = auth.load_config(config_dict={**config, "auths": of_host}, credstore_env=dict(env))
-            return dict(logins.resolve_authconfig(host) or {})
-        except (errors.DockerException, OSError, ValueError, KeyError):
-            return None
 
 
 def _host_of_key(key: str) -> str:

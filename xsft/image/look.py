@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.errors import XsftError
+from xsft.image.code_layer import Manifest
 from xsft.image.contents import ENV_NAMES, ImageConfiguration, ImageLook
 from xsft.image.reference import is_google, parse_reference
-from xsft.image.registry import Manifest, RegistryClient
+from xsft.image.registry import RegistryClient
 from xsft.machine.parallel import call_within
 from xsft.machine.process import own_environment
 

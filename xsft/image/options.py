@@ -66,10 +66,15 @@ class BuildOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.maxtext or releases.DEFAULT
 
     @property
+    def sources(self) -> dict[str, str]:
+        """Source by package, of those that the lock's version does not serve."""
+        sources = {"maxtext": self.maxtext_source, "tunix": self.tunix_source}
+        return {package: source for package, source in sources.items() if source and source != PYPI}
+
+    @property
     def is_shareable(self) -> bool:
         """Return whether the lock can keep them: no folder is outside the project."""
-        folders = (*self.code, self.maxtext_source, self.tunix_source)
-        return not any(folder and folder.startswith("/") for folder in folders)
+        return not any(folder.startswith("/") for folder in (*self.code, *self.sources.values()))
 
 
 def given_fields(options: BuildOptions) -> dict[str, Any]:

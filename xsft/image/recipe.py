@@ -47,6 +47,19 @@ DIGITS = 20
 """Number of hex digits of a tag's hash: 80 bits."""
 
 
+class ImageFiles(Struct, frozen=True, kw_only=True):
+    """What an image is made from, as it was read from images/ and from the user's folders."""
+
+    context: tuple[ContextFile, ...]
+    """The build context of the dependencies."""
+    arguments: Mapping[str, str | None]
+    """Build arguments of their Dockerfile, with their defaults."""
+    packages: Mapping[str, str]
+    """Version of each locked package."""
+    code: tuple[ContextFile, ...]
+    """`CodeImage.files`."""
+
+
 class DepsImage(Struct, frozen=True, kw_only=True):
     """The dependencies' image, with all inputs of its build."""
 
@@ -90,30 +103,18 @@ class Recipe(Struct, frozen=True, kw_only=True):
         return f"{LOCAL}/{_dash_name(self.image)}:{tag}"
 
 
-def make_recipe(
-    options: BuildOptions,
-    *,
-    image: str,
-    registry: str | None,
-    context: tuple[ContextFile, ...],
-    declared: Mapping[str, str | None],
-    packages: Mapping[str, str],
-    code: tuple[ContextFile, ...],
-    base: str,
-) -> Recipe:
-    """Return the recipe for options without problems. `context`, `declared`: the dependencies' files, and the
-    arguments of their Dockerfile; `packages`: version of each locked package.
-    """
-    deps = _deps_image(options, image=image, context=context, declared=declared, packages=packages, base=base)
+def make_recipe(options: BuildOptions, files: ImageFiles, *, image: str, registry: str | None, base: str) -> Recipe:
+    """Return the recipe for options without problems."""
+    deps = _deps_image(options, files, image=image, base=base)
     user = options.args.get(RUN_AS, DEFAULT_USER)
-    tag = content_tag("code", code, user=user, deps=deps.tag)
+    tag = content_tag("code", files.code, user=user, deps=deps.tag)
     return Recipe(
         image=image,
         repository=repository_in(registry, image) if registry else None,
         options=options,
         base=base,
         deps=deps,
-        code=CodeImage(tag=tag, files=code, user=user),
+        code=CodeImage(tag=tag, files=files.code, user=user),
     )
 
 
@@ -137,16 +138,8 @@ def content_tag(kind: Literal["deps", "code"], files: Iterable[ContextFile], **i
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
 
 
-def _deps_image(
-    options: BuildOptions,
-    *,
-    image: str,
-    context: tuple[ContextFile, ...],
-    declared: Mapping[str, str | None],
-    packages: Mapping[str, str],
-    base: str,
-) -> DepsImage:
-    lock = next((file.sha256 for file in context if file.path == LOCK_FILE), "")
+def _deps_image(options: BuildOptions, files: ImageFiles, *, image: str, base: str) -> DepsImage:
+    lock = next((file.sha256 for file in files.context if file.path == LOCK_FILE), "")
     values = {
         "BASE_IMAGE": base.partition("#")[0],
         "BASE_DIGEST": base.partition("@")[2],
@@ -156,25 +149,25 @@ def _deps_image(
         **options.args,
     }
     # Only those that the Dockerfile has, because users' own need not have all; an empty one is its default.
-    args = {name: text for name, text in sorted(values.items()) if name in declared and text}
+    args = {name: text for name, text in sorted(values.items()) if name in files.arguments and text}
     labels = {
         IMAGE_LABEL: image,
         KIND_LABEL: "deps",
         MAXTEXT_LABEL: options.release,
         LOCK_LABEL: lock,
-        PACKAGES_LABEL: _package_pins(packages, args),
+        PACKAGES_LABEL: _package_pins(files.packages, args),
     }
     labels = {name: text for name, text in labels.items() if text}
     tag = content_tag(
         "deps",
-        context,
+        files.context,
         dockerfile=DOCKERFILE,
         args=args,
         labels=labels,  # all of them, so that one tag never means two sets of dependencies
         platform=PLATFORM,
         base=base,
     )
-    return DepsImage(tag=tag, files=context, args=args, labels={**labels, TAG_LABEL: tag}, lock_sha256=lock)
+    return DepsImage(tag=tag, files=files.context, args=args, labels={**labels, TAG_LABEL: tag}, lock_sha256=lock)
 
 
 def _package_pins(packages: Mapping[str, str], args: Mapping[str, str]) -> str:

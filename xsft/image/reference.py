@@ -23,6 +23,12 @@ _HOST = re.compile(r"(?:[a-z0-9]|[a-z0-9][-a-z0-9]*[a-z0-9])(?:\.[a-z0-9][-a-z0-
 _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PLAIN = re.compile(r"[-A-Za-z0-9._/:@]+")
+_GOOGLE_HOST = re.compile(r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev")
+_LOCATION = re.compile(r"us|europe|asia|[a-z]+(?:-[a-z]+)?-[a-z]+[0-9]+")
+_GOOGLE_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?|(?:(?:us|eu|asia)\.)?gcr\.io")
+_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+"""source: Artifact Registry documentation, "Repository and image names", "Repository locations"; Resource Manager's.
+"""
 MAX_NAME = 255
 """Maximum length of host and repository together, in characters."""
 
@@ -59,6 +65,24 @@ class Reference(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.name}{f':{self.tag}' if self.tag else ''}{f'@{self.digest}' if self.digest else ''}"
+
+
+class Repository(Struct, frozen=True, kw_only=True):
+    """A repository in Artifact Registry: project, location and name."""
+
+    project: str
+    location: str
+    """Region or multi-region: `us`, `europe-west4`."""
+    name: str
+
+    @property
+    def parent(self) -> str:
+        return f"projects/{self.project}/locations/{self.location}"
+
+    @property
+    def docker(self) -> str:
+        """Return its name for Docker, without an image: `us-docker.pkg.dev/my-project/xsft`."""
+        return f"{self.location}-docker.pkg.dev/{self.project.replace(':', '/')}/{self.name}"
 
 
 def parse_reference(text: str) -> Reference:
@@ -157,6 +181,30 @@ def replacement(ref: str) -> str | None:
     return f"{location}-docker.pkg.dev/{project}/{host}{f'/{remainder}' if remainder else ''}"
 
 
+def repository_of(repository: str) -> Repository | None:
+    """Parse `LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE…` or a gcr.io name; return None for any other host.
+
+    Raises UsageError, artifact-repository, when the location, project or repository is invalid.
+    """
+    host, *parts = (replacement(repository) or repository).split("/")
+    match = _GOOGLE_HOST.fullmatch(host)
+    if match is None:
+        return None
+    if parts and "." in parts[0]:  # a domain-scoped project
+        parts = [":".join(parts[:2]), *parts[2:]]
+    if len(parts) < 2:
+        raise _invalid_repository(repository, "it has no repository")
+    parsed = Repository(project=parts[0], location=match["location"], name=parts[1].partition(":")[0].partition("@")[0])
+    for what, value, form in (
+        ("location", parsed.location, _LOCATION),
+        ("project", parsed.project, _PROJECT),
+        ("repository", parsed.name, _GOOGLE_NAME),
+    ):
+        if not form.fullmatch(value):
+            raise _invalid_repository(repository, f"{value!r} is not a valid {what}")
+    return parsed
+
+
 def legacy_warning(ref: str, *, where: str) -> Problem | None:
     """Return `image-legacy-registry` for a gcr.io reference, which redirection may still serve."""
     new = replacement(ref)
@@ -205,3 +253,11 @@ def _refuse_name(text: str, host: str, repository: str) -> None:
 def _hostname(host: str) -> str:
     """Return the host without its port."""
     return urlsplit(f"//{host}").hostname or ""
+
+
+def _invalid_repository(repository: str, why: str) -> UsageError:
+    return UsageError(
+        f"{repository!r} is not an Artifact Registry repository: {why}.",
+        fix="Write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY, e.g. us-docker.pkg.dev/my-project/xsft.",
+        id="artifact-repository",
+    )

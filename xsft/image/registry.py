@@ -7,22 +7,19 @@ Bytes are believed only if they have the digest that was asked for. No login is 
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
-from typing import IO, Any
+from functools import cached_property
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
-from msgspec import Struct
 from requests import RequestException, Response
 from requests.utils import parse_dict_header
 
 from xsft.base.errors import Unknown, XsftError
 from xsft.base.secrets import hold_secret
-from xsft.image.code_layer import ImageDocuments, digest_of
+from xsft.image.code_layer import MANIFEST, ImageDocuments, Manifest, digest_of
 from xsft.image.failures import FailedRequest, explain_failure, quote
 from xsft.image.login import Login, login_for
 from xsft.image.recipe import PLATFORM
@@ -41,67 +38,12 @@ UNANSWERED_TRIES = 2
 """Further tries if no server answers at all: a wrong name stays wrong."""
 BUSY = frozenset({429, 500, 502, 503, 504})
 OTHER_REGISTRY = "Check that this is a registry, with no proxy in between; try another network. Nothing was recorded."
-MAX_BYTES = 8 << 20
-"""Maximum bytes of a manifest, a configuration or a record; distribution's own limit is 4 MiB."""
 MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-
-
-class _Descriptor(Struct, frozen=True, kw_only=True):
-    digest: str = ""
-    size: int = 0
-    media_type: str = msgspec.field(default="", name="mediaType")
-    platform: Mapping[str, Any] | None = None
-
-
-class Manifest(Struct, frozen=True, kw_only=True):
-    """A manifest or an index. source: OCI image-spec v1.1 manifest.md, image-index.md."""
-
-    media_type: str = msgspec.field(default="", name="mediaType")
-    config: _Descriptor | None = None
-    layers: tuple[_Descriptor, ...] | None = ()
-    manifests: tuple[_Descriptor, ...] | None = ()
-
-    @property
-    def platforms(self) -> dict[str, str]:
-        """For an index: `linux/amd64` -> digest of the manifest. Attestations, of platform `unknown`, are left out."""
-        named = ((descriptor.platform or {}, descriptor.digest) for descriptor in self.manifests or ())
-        pairs = ((f"{platform.get('os')}/{platform.get('architecture')}", digest) for platform, digest in named)
-        return {name: digest for name, digest in pairs if "unknown" not in name and "None" not in name}
-
-    @property
-    def size(self) -> int:
-        """Bytes stored: configuration and layers, compressed."""
-        parts = [self.config, *(self.layers or ())]
-        return sum(part.size for part in parts if part)
-
-
-class Answer(Struct, frozen=True, kw_only=True):
-    """An answer that was read to its end."""
-
-    status: int
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    content: bytes
-
-    @property
-    def message(self) -> str:
-        """The status and the registry's own message, `errors[].message`; an HTML page has none."""
-        try:
-            problems = json.loads(self.content).get("errors") or ()
-            text = "; ".join(str(problem.get("message") or problem.get("code")) for problem in problems)
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            text = ""
-        return f"HTTP {self.status} {quote(text)}".strip()
-
-
-_MANIFEST = msgspec.json.Decoder(Manifest)
-"""Created at import: msgspec@0.22.0 crashes if two threads do this for one type."""
 
 
 class RegistryClient:
@@ -118,16 +60,14 @@ class RegistryClient:
     ) -> None:
         """Raises UsageError, image-reference, for an invalid name."""
         self.at = parse_image_name(name)
+        self.name = self.at.name
+        self._url = f"{base_url(self.at.host)}/v2/{self.at.repository}/"
         self._env = env
         self._find_login = find_login
         self._sleep = sleep
         self._budget_s = budget_s
         self._authorization: dict[str, str] = {}
         self._session = Session()
-
-    @property
-    def name(self) -> str:
-        return self.at.name
 
     @cached_property
     def login(self) -> Login | None:
@@ -138,16 +78,15 @@ class RegistryClient:
         """Return the manifest or index under a tag or digest, and its bytes; None if there is none. Raises Unreachable
         and Unknown.
         """
-        answer = self._ask("GET", self._address(f"manifests/{reference}"), headers={"Accept": ", ".join(MANIFESTS)})
+        answer = self._ask("GET", f"manifests/{reference}", headers={"Accept": ", ".join(MANIFESTS)})
         if answer is None:
             return None
-        content = answer.content
-        announced = answer.headers.get("Docker-Content-Digest") or digest_of(content)
-        for digest in (announced, reference):
-            if digest.startswith("sha256:") and digest != digest_of(content):
-                raise self._contradiction(f"it sends content with the digest {digest_of(content)} for {digest}")
+        digest = digest_of(answer.content)
+        for announced in (answer.headers.get("Docker-Content-Digest", digest), reference):
+            if announced.startswith("sha256:") and announced != digest:
+                raise self._contradiction(f"it sends content with the digest {digest} for {announced}")
         try:
-            return content, _MANIFEST.decode(content)
+            return answer.content, MANIFEST.decode(answer.content)
         except (msgspec.DecodeError, RecursionError) as wrong:
             raise self._contradiction(f"it is not a manifest ({wrong})") from None
 
@@ -171,95 +110,81 @@ class RegistryClient:
 
     def blob(self, digest: str) -> bytes:
         """Return a small blob. Raises Unknown if the registry has none, or other bytes, under this digest."""
-        answer = self._ask("GET", self._address(f"blobs/{digest}"), allow_redirects=True)
-        content = answer.content if answer else b""
-        if digest_of(content) != digest:
+        answer = self._ask("GET", f"blobs/{digest}", allow_redirects=True)
+        if answer is None or digest_of(answer.content) != digest:
             raise self._contradiction(f"the blob {digest} is missing or has another digest")
-        return content
+        return answer.content
 
     def refuse_unless_pushable(self) -> None:
         """Begin an upload and cancel it: raises as a push would (login, permission, repository, limit), before minutes
         of building. source: OCI distribution-spec v1.1, "Pushing a blob in chunks".
         """
         address = self._begin_upload()
-        with suppress(XsftError):  # an upload that is not cancelled expires by itself
-            self._ask("DELETE", lambda: address, pushes=True)
+        with suppress(XsftError, RequestException):  # an upload that is not cancelled expires by itself
+            self._send("DELETE", address, pushes=True)
 
-    def add_blob(self, content: IO[bytes], *, digest: str) -> int:
+    def add_blob(self, content: bytes) -> int:
         """Upload the content unless the registry has it; return the number of bytes sent."""
-        if self._ask("HEAD", self._address(f"blobs/{digest}")) is not None:
+        digest = digest_of(content)
+        if self._ask("HEAD", f"blobs/{digest}") is not None:
             return 0
-        size = content.seek(0, os.SEEK_END)
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        # An upload that broke, or that the registry forgot, is begun again, not continued.
-        begin = partial(self._begin_upload, digest=digest)
-        self._ask("PUT", begin, again_on=BUSY | {404}, pushes=True, headers=headers, data=content)
-        return size
+
+        def upload() -> Response:
+            # An upload that broke, or that the registry forgot, is begun again, not continued.
+            address = self._begin_upload()
+            separator = "&" if urlsplit(address).query else "?"
+            headers = {"Content-Type": "application/octet-stream"}
+            return self._send("PUT", f"{address}{separator}digest={digest}", pushes=True, headers=headers, data=content)
+
+        self._repeat(upload, pushes=True, again_on=BUSY | {404})
+        return len(content)
 
     def put_manifest(self, image: ImageDocuments, *, tag: str) -> None:
         headers = {"Content-Type": image.media_type}
-        self._ask("PUT", self._address(f"manifests/{tag}"), pushes=True, headers=headers, data=image.manifest)
+        self._ask("PUT", f"manifests/{tag}", pushes=True, headers=headers, data=image.manifest)
 
-    def _begin_upload(self, *, digest: str | None = None) -> str:
-        """Return the address of an upload that the registry has started; with `digest`: for all bytes at once."""
-        answer = self._ask("POST", self._address("blobs/uploads/"), pushes=True)
+    def _begin_upload(self) -> str:
+        """Return the address of an upload that the registry has started."""
+        answer = self._ask("POST", "blobs/uploads/", pushes=True)
         if answer is None:  # a 404
-            raise explain_failure("HTTP 404 name unknown", self._request(pushes=True))
-        address = urljoin(answer.url, answer.headers.get("Location", ""))
-        if digest is None:
-            return address
-        return f"{address}{'&' if urlsplit(address).query else '?'}digest={digest}"
+            raise self._failure("HTTP 404 name unknown", pushes=True)
+        return urljoin(answer.url, answer.headers.get("Location", ""))
 
-    def _url(self, resource: str) -> str:
-        return f"{base_url(self.at.host)}/v2/{self.at.repository}/{resource}"
+    def _ask(self, method: str, resource: str, *, pushes: bool = False, **options: Any) -> Response | None:
+        url = f"{self._url}{resource}"
+        return self._repeat(lambda: self._send(method, url, pushes=pushes, **options), pushes=pushes)
 
-    def _address(self, resource: str) -> Callable[[], str]:
-        return lambda: self._url(resource)
-
-    def _ask(
-        self,
-        method: str,
-        address: Callable[[], str],
-        *,
-        pushes: bool = False,
-        again_on: frozenset[int] = BUSY,
-        **options: Any,
-    ) -> Answer | None:
-        """Return the answer; None for a 404. Repeated while the registry is busy or the connection breaks. `address`:
-        returns the URL, anew for each try.
-        """
+    def _repeat(
+        self, send: Callable[[], Response], *, pushes: bool, again_on: frozenset[int] = BUSY
+    ) -> Response | None:
+        """Return the answer; None for a 404. Sent again while the registry is busy or the connection breaks."""
         retries = Retries(PAUSES_S, deadline=Deadline.after(self._budget_s), sleep=self._sleep)
         while True:
-            url = address()
             try:
-                answer = _read(self._send(method, url, pushes=pushes, **options))
+                answer = send()
             except (RequestException, OSError) as failed:
                 if retries.again(at_most=UNANSWERED_TRIES):
                     continue
-                raise explain_failure(f"connection broken: {failed}", self._request(pushes=pushes)) from None
-            if answer.status not in again_on or not retries.again(retry_after_s(answer.headers)):
+                raise self._failure(f"connection broken: {failed}", pushes=pushes) from None
+            if answer.status_code not in again_on or not retries.again(retry_after_s(answer.headers)):
                 return self._judge(answer, pushes=pushes)
 
     def _send(
         self, method: str, url: str, *, pushes: bool, headers: Mapping[str, str] = {}, **options: Any
     ) -> Response:
         """Send the request; once more with a login if the registry requests one."""
-        options = {"timeout": TIMEOUT_S, "stream": True, "allow_redirects": False, **options}
-        own_host = urlsplit(url).netloc == urlsplit(self._url("")).netloc
+        options = {"timeout": TIMEOUT_S, "allow_redirects": False, **options}
+        if urlsplit(url).netloc != urlsplit(self._url).netloc:
+            return self._session.request(method, url, headers=headers, **options)
         if not self._authorization and is_google(self.at.host) and self.login:
             self._authorization = self.login.bearer
-        authorization = self._authorization if own_host else {}
-        _rewind(options.get("data"))
-        answer = self._session.request(method, url, headers={**headers, **authorization}, **options)
-        if answer.status_code != 401 or not own_host:
-            return answer
-        authorization = self._answer_challenge(answer.headers.get("WWW-Authenticate", ""), pushes=pushes)
-        if not authorization:
-            return answer
-        answer.close()
-        self._authorization = authorization
-        _rewind(options.get("data"))
-        return self._session.request(method, url, headers={**headers, **authorization}, **options)
+        answer = self._session.request(method, url, headers={**headers, **self._authorization}, **options)
+        if answer.status_code == 401:
+            authorization = self._answer_challenge(answer.headers.get("WWW-Authenticate", ""), pushes=pushes)
+            if authorization:
+                self._authorization = authorization
+                return self._session.request(method, url, headers={**headers, **authorization}, **options)
+        return answer
 
     def _answer_challenge(self, challenge: str, *, pushes: bool) -> dict[str, str]:
         """Return the header for a 401's `WWW-Authenticate`; empty if there is no suitable login. source:
@@ -268,12 +193,13 @@ class RegistryClient:
         kind, _, parameters = challenge.partition(" ")
         if kind.lower() == "basic":
             return self.login.basic if self.login else {}
-        realm = parse_dict_header(parameters).get("realm") or ""
+        fields = parse_dict_header(parameters)
+        realm = fields.get("realm") or ""
         if kind.lower() != "bearer" or not may_receive_login(realm, self.at.host):
             return {}
         actions = "pull,push" if pushes else "pull"
         query = {"scope": f"repository:{self.at.repository}:{actions}"}
-        if service := parse_dict_header(parameters).get("service"):
+        if service := fields.get("service"):
             query["service"] = service
         return self._fetch_token(realm, query)
 
@@ -286,64 +212,50 @@ class RegistryClient:
         else:
             headers = self.login.basic if self.login else {}
             answer = self._session.get(realm, params=query, headers=headers, **options)
-        try:
-            document = answer.json() if answer.status_code == 200 else {}
-        except ValueError:
-            return {}
-        token = document.get("token") or document.get("access_token") if isinstance(document, dict) else None
+        document = _json_object(answer) if answer.status_code == 200 else {}
+        token = document.get("token") or document.get("access_token")
         return {"Authorization": f"Bearer {hold_secret(str(token))}"} if token else {}
 
-    def _judge(self, answer: Answer, *, pushes: bool) -> Answer | None:
-        if 200 <= answer.status < 300:
-            if len(answer.content) > MAX_BYTES:
-                raise Unknown(
-                    f"{self.name}: the registry's answer is too large (over {MAX_BYTES >> 20} MiB).",
-                    fix=OTHER_REGISTRY,
-                    id="registry-answer-large",
-                )
+    def _judge(self, answer: Response, *, pushes: bool) -> Response | None:
+        if 200 <= answer.status_code < 300:
             return answer
-        if answer.status == 404 and answer.method != "PUT":
-            return None
-        text = answer.message
-        if answer.status == 404:  # of a PUT: the registry has forgotten the upload
-            text = "blob upload unknown"
+        if answer.status_code == 404:
+            if answer.request.method != "PUT":
+                return None
+            raise self._failure("blob upload unknown", pushes=pushes)  # the registry has forgotten it
+        text = _refusal_text(answer)
         if "insufficient_scope" in answer.headers.get("WWW-Authenticate", "") and self.login:
             text = f"denied: {text.replace('401', '')}"  # Docker Hub's 401 for a missing right
-        raise explain_failure(text, self._request(pushes=pushes))
+        raise self._failure(text, pushes=pushes)
 
     def _contradiction(self, why: str) -> Unknown:
         message = f"{self.name}: the registry's answer is invalid: {why}."
         return Unknown(message, fix=OTHER_REGISTRY, id="registry-contradicts")
 
-    def _request(self, *, pushes: bool) -> FailedRequest:
-        return FailedRequest(
-            what=f"{'push to' if pushes else 'read'} {self.name}",
+    def _failure(self, text: str, *, pushes: bool) -> XsftError:
+        verb = "push to" if pushes else "read"
+        request = FailedRequest(
+            what=f"{verb} {self.name}",
             host=self.at.host,
             repository=self.name,
-            google=is_google(self.at.host),
             pushes=pushes,
             anonymous=self.login is None,
         )
+        return explain_failure(text, request)
 
 
-def _rewind(body: IO[bytes] | bytes | None) -> None:
-    """Begin at the first byte, which an earlier try may have sent."""
-    if body is not None and not isinstance(body, bytes):
-        body.seek(0)
+def _refusal_text(answer: Response) -> str:
+    """Return the status and the registry's own message, `errors[].message`; an HTML page has none."""
+    problems = _json_object(answer).get("errors")
+    named = [problem for problem in problems if isinstance(problem, dict)] if isinstance(problems, list) else []
+    text = "; ".join(str(problem.get("message") or problem.get("code")) for problem in named)
+    return f"HTTP {answer.status_code} {quote(text)}".strip()
 
 
-def _read(response: Response) -> Answer:
-    """Read the answer. Of a body that is larger than MAX_BYTES, only enough is read to show that."""
-    content = b""
-    with response:
-        for chunk in response.iter_content(1 << 16):
-            content += chunk
-            if len(content) > MAX_BYTES:
-                break
-    return Answer(
-        status=response.status_code,
-        method=str(response.request.method),
-        url=response.url,
-        headers=response.headers,
-        content=content,
-    )
+def _json_object(answer: Response) -> dict[str, Any]:
+    """Return the JSON object of an answer; empty if it is none."""
+    try:
+        document = answer.json()
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -34,12 +34,10 @@ class SourceTree(Struct, frozen=True, kw_only=True):
 
 def source_of(
     text: str, *, project: Path, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]
-) -> SourceTree | None:
-    """Return the tree; None for `pypi`. Raises Unreachable if the commit cannot be fetched, EnvironmentMissing without
-    git.
+) -> SourceTree:
+    """Return the tree of a folder or a commit. Raises Unreachable if the commit cannot be fetched, EnvironmentMissing
+    without git.
     """
-    if text == "pypi":
-        return None
     if text.startswith("git+"):
         url, _, ref = text.removeprefix("git+").rpartition("@")
         return _checked_out(url, ref, env=env, cache=cache / "image-sources", progress=progress)

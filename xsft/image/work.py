@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, Refused, XsftError, refuse_errors
 from xsft.base.problems import Problem
-from xsft.image.artifact_names import repository_of
 from xsft.image.code_layer import digest_of
-from xsft.image.folders import locked_versions, read_arguments, read_code, read_context, refuse_content
+from xsft.image.folders import read_image_files, refuse_content
 from xsft.image.lock import Lock, LockedImage
 from xsft.image.lock_file import read_lock_file
 from xsft.image.options import (
@@ -23,8 +22,8 @@ from xsft.image.options import (
 )
 from xsft.image.push import ImageMaker
 from xsft.image.recipe import Recipe, make_recipe, repository_in
-from xsft.image.reference import parse_reference
-from xsft.image.sources import SourceTree, source_of
+from xsft.image.reference import parse_reference, repository_of
+from xsft.image.sources import source_of
 from xsft.machine.paths import own_cache
 
 
@@ -59,34 +58,27 @@ def plan_image(request: ImageRequest, maker: ImageMaker) -> PlannedImage:
     the readers do.
     """
     project = maker.images.parent
-    folder = maker.images / request.image
     lock = read_lock_file(maker.images, request.image)
     last = lock.last_push(repository_in(request.registry, request.image) if request.registry else None)
     options = _choose_options(request, last, maker)
     problems = refuse_errors(option_problems(options, image=request.image, registry=request.registry))
     if request.registry:
         repository_of(request.registry)  # the names of Artifact Registry, before anything is built
-    context = read_context(folder)
-    problems += refuse_content(context, accept=maker.accept)
-    declared = read_arguments(folder)
-    maxtext = _source(options.maxtext_source, maker)
-    tunix = _source(options.tunix_source, maker)
-    trees = {name: tree.folder for name, tree in (("maxtext", maxtext), ("tunix", tunix)) if tree}
-    code = read_code([project / path for path in options.code], trees)
+    trees = {
+        package: source_of(source, project=project, env=maker.env, cache=own_cache(), progress=maker.say)
+        for package, source in options.sources.items()
+    }
+    files = read_image_files(maker.images, request.image, options, {name: tree.folder for name, tree in trees.items()})
+    problems += refuse_content(files.context, accept=maker.accept)
     # Of a fork only the files that enter a layer are searched for secrets, once the installed ones are known.
-    problems += refuse_content(code, accept=maker.accept, searched="code/")
-    problems += refuse_errors(argument_problems(options, declared))
-    recipe = make_recipe(
-        options,
-        image=request.image,
-        registry=request.registry,
-        context=context,
-        declared=declared,
-        packages=locked_versions(folder),
-        code=code,
-        base=_choose_base(options.base or declared.get("BASE_IMAGE") or "", request, lock, last, maker),
+    problems += refuse_content(files.code, accept=maker.accept, searched="code/")
+    problems += refuse_errors(argument_problems(options, files.arguments))
+    base = _choose_base(options.base or files.arguments.get("BASE_IMAGE") or "", request, lock, last, maker)
+    return PlannedImage(
+        recipe=make_recipe(options, files, image=request.image, registry=request.registry, base=base),
+        maxtext_label=trees["maxtext"].label if "maxtext" in trees else PYPI,
+        problems=problems,
     )
-    return PlannedImage(recipe=recipe, maxtext_label=maxtext.label if maxtext else PYPI, problems=problems)
 
 
 def within_project(path: str, *, project: Path, cwd: Path) -> str:
@@ -119,10 +111,6 @@ def _choose_options(request: ImageRequest, last: LockedImage | None, maker: Imag
     elif words != "none":
         maker.say(f"options: {words}")
     return options
-
-
-def _source(text: str | None, maker: ImageMaker) -> SourceTree | None:
-    return source_of(text or PYPI, project=maker.images.parent, env=maker.env, cache=own_cache(), progress=maker.say)
 
 
 def _choose_base(name: str, request: ImageRequest, lock: Lock, last: LockedImage | None, maker: ImageMaker) -> str:
