@@ -83,7 +83,18 @@ EVERYTHING: Mapping[str, Any] = {
     "parallelism": {"ici": {"fsdp": 16}, "dcn": {"data": 2}},
     "image": {"name": "mine", "ref": "my.dev/image:1", "maxtext": "0.2.5", "pull_secret": "my-pull-secret"},
     "output": "gs://my-bucket/runs",
-    "secrets": {"hf_token": {"secret": "my-secret", "key": "my-key"}},
+    "secrets": {
+        "hf_token": {"secret": "my-secret", "key": "my-key"},
+        "env": {
+            "WANDB_API_KEY": {"secret": "wandb", "key": "api"},
+            "NETRC": {"secret": "netrc", "key": "file", "as_file": True},
+        },
+    },
+    "pods": {
+        "service_account": "trainer",
+        "labels": {"team": "nlp"},
+        "annotations": {"example.com/owner": "nlp"},
+    },
     "restarts": {"max": 3, "on_exit_codes": [1, 17], "grace_period_s": 120, "data": "repeat"},
     "pathways": {
         "proxy_image": "my.dev/proxy:1",
@@ -199,6 +210,10 @@ OTHER: Mapping[str, Any] = {
     "output": "gs://my-bucket/runs2",
     "secrets.hf_token.secret": "other-secret",
     "secrets.hf_token.key": "other-key",
+    "secrets.env": {"WANDB_API_KEY": {"secret": "other-wandb", "key": "api", "as_file": True}},
+    "pods.service_account": "other-trainer",
+    "pods.labels": {"team": "other"},
+    "pods.annotations": {"example.com/owner": "other"},
     "restarts.max": 4,
     "restarts.on_exit_codes": [1],
     "restarts.grace_period_s": 121,
@@ -294,7 +309,7 @@ def other(path: str, base: Mapping[str, Any] = EVERYTHING) -> WorkloadSpec:
 
 
 def _section(annotation: Any) -> type[Section] | None:
-    if get_origin(annotation) is list:  # of sections: one value
+    if get_origin(annotation) in (list, dict):  # of sections: one value
         return None
     candidates = (annotation, *get_args(annotation))
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)

@@ -144,3 +144,14 @@ def test_offline_run_must_not_need_the_hub() -> None:
     offline = {"env": {"HF_HUB_OFFLINE": "1"}, "model": {"tokenizer": "/opt/tokenizer"}}
     assert ids(check, spec(**offline, data=files)) == set()
     assert ids(check, spec(**offline)) == {"env-offline"}
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("HF_TOKEN", "output"), ("M_HF_ACCESS_TOKEN", "output"), ("NOTE", "twice"), ("JAX_PLATFORMS", "pathways mode")],
+)
+def test_variable_that_would_leak_or_is_set_already_does_not_come_from_a_secret(name: str, word: str):
+    secrets = {"env": {name: {"secret": "mine"}, "WANDB_API_KEY": {"secret": "wandb"}}}
+    (problem,) = problems(check, spec(FLAGSHIP, secrets=secrets, env={"NOTE": "1"}))
+    assert (problem.id, problem.where) == ("env-reserved", f"secrets.env.{name}")
+    assert word in problem.message

@@ -43,6 +43,13 @@ def test_grace_period_must_exceed_10_seconds(seconds: int, expected: set[str]):
     assert ids(check, spec(restarts={"grace_period_s": seconds})) == expected
 
 
+def test_grace_period_beyond_a_spot_nodes_notice_is_said():
+    long = {"max": 1, "grace_period_s": 31}
+    assert ids(check, spec(restarts=long, tpu={"capacity": "spot"})) == {"grace-on-spot"}
+    assert ids(check, spec(restarts=long | {"grace_period_s": 30}, tpu={"capacity": "spot"})) == set()
+    assert ids(check, spec(restarts=long, tpu={"capacity": "on-demand"})) == set()
+
+
 def test_time_to_live_of_0_is_reported():
     assert ids(check, spec(ttl_seconds_after_finished=0)) == {"ttl-zero"}
     assert ids(check, spec(ttl_seconds_after_finished=1)) == set()

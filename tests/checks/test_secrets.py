@@ -94,4 +94,5 @@ def test_wandb_needs_a_login_or_offline_mode() -> None:
     on = {"maxtext": {"enable_wandb": True}}
     assert ids(check, spec(overrides=on)) == {"wandb-login"}
     assert ids(check, spec(overrides=on, env={"WANDB_MODE": "offline"})) == set()
+    assert ids(check, spec(overrides=on, secrets={"env": {"WANDB_API_KEY": {"secret": "wandb"}}})) == set()
     assert ids(check, spec(overrides=on, target="local")) == set()

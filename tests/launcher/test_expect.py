@@ -31,7 +31,8 @@ def _by_field(mode: ModeName, field: str, **fields: Any) -> list[Expectation]:
 @pytest.mark.parametrize("mode", MODES)
 def test_an_expected_field_is_a_key_path_of_the_workload(mode: ModeName) -> None:
     """Or the command, the digest, a variable of the environment, a section: words a user can look up."""
-    known = {*leaves(), *EVERYTHING, "command", "spec_digest", "secrets.hf_token"}
+    variables = {f"secrets.env.{name}" for name in EVERYTHING["secrets"]["env"]}
+    known = {*leaves(), *EVERYTHING, *variables, "command", "spec_digest", "secrets.hf_token"}
     assert {e.field for e in _all(mode)} - known == {"env.NAME", "env.HF_TOKEN_PATH"} | (
         {"env.LIBTPU_INIT_ARGS"} if mode == "mcjax" else set()
     )

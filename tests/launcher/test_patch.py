@@ -9,7 +9,8 @@ from tests.everything import everything
 from xsft.base.names import ModeName
 from xsft.base.pointers import MISSING, NamedEntry, Pointer, find_pointer
 from xsft.checks.facts import Facts
-from xsft.launcher.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
+from xsft.launcher.patch import NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
+from xsft.launcher.pod_settings import HF_VOLUME, SAFE_TO_EVICT
 from xsft.records.jobset_paths import places
 from xsft.records.labels import (
     DATA_ANNOTATION,
@@ -89,6 +90,35 @@ def test_the_token_is_a_file_in_the_trainers_container_only(mode: ModeName) -> N
 @pytest.mark.parametrize("mode", MODES)
 def test_without_a_token_nothing_is_mounted(mode: ModeName) -> None:
     assert not any(HF_VOLUME in str(change) for change in _changes(mode, secrets=None))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_variables_from_secrets_are_references_of_the_process_that_trains(mode: ModeName) -> None:
+    manifest, at = _manifest(mode), places(mode)
+    key = {"secretKeyRef": {"name": "wandb", "key": "api", "optional": False}}
+    assert _at(manifest, (*at.trainer, "env", NamedEntry("WANDB_API_KEY"))) == {
+        "name": "WANDB_API_KEY", "valueFrom": key
+    }  # fmt: skip
+    path = _at(manifest, (*at.trainer, "env", NamedEntry("NETRC"), "value"))
+    assert path == "/etc/xsft/secrets/NETRC/file"
+    mount = next(m for m in _at(manifest, (*at.trainer, "volumeMounts")) if path.startswith(f"{m['mountPath']}/"))
+    assert _at(manifest, (*at.trainer_pod, "volumes", NamedEntry(mount["name"]), "secret", "secretName")) == "netrc"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_account_labels_and_annotations_are_on_every_pod(mode: ModeName) -> None:
+    manifest, at = _manifest(mode), places(mode)
+    for pod in (at.slice_pod, at.trainer_pod):
+        assert _at(manifest, (*pod, "serviceAccountName")) == "trainer"
+        assert _at(manifest, (*pod[:-1], "metadata", "labels", "team")) == "nlp"
+        assert _at(manifest, (*pod[:-1], "metadata", "annotations", "example.com/owner")) == "nlp"
+
+
+def test_an_autoscaler_may_not_move_the_head_and_slices_need_no_word() -> None:
+    at = places("pathways")
+    metadata = (*at.trainer_pod[:-1], "metadata", "annotations", SAFE_TO_EVICT)
+    assert _at(_manifest("pathways"), metadata) == "false"
+    assert SAFE_TO_EVICT not in str(_manifest("mcjax"))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -49,3 +49,10 @@ def test_pydantic_error_gets_a_documented_id() -> None:
     with pytest.raises(SpecError) as caught:
         read_spec(WORKLOAD, settings=("train.steps='1" + "0" * 5000 + "'",))
     assert {p.id for p in caught.value.problems} <= {"not-allowed", "wrong-type", "out-of-range"}
+
+
+def test_variable_beside_env_is_sent_there() -> None:
+    with pytest.raises(SpecError) as caught:
+        read_spec(WORKLOAD, settings=("secrets.WANDB_API_KEY.secret=wandb",))
+    (problem,) = caught.value.problems
+    assert (problem.id, problem.fix) == ("unknown-key", "Write it under secrets.env.")

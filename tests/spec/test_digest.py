@@ -31,7 +31,7 @@ NOT_IDENTITY = {
     "place.registry",
     "place.chip_hour_price",
     "image.name",
-    *(path for path in leaves() if path.startswith("stages.")),
+    *(path for path in leaves() if path.startswith(("stages.", "pods."))),
 }
 
 # Key -> what decides instead of it where EVERYTHING states both.

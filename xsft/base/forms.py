@@ -25,6 +25,9 @@ HUB_ID = r"^[A-Za-z0-9][-._A-Za-z0-9]*(/[-._A-Za-z0-9]+)?$"
 HUB_ID_OR_FOLDER = rf"{HUB_ID}|^(/|\.\.?/)[^\x00-\x1f\x7f]*$"
 RESERVATION = r"^(projects/[-a-z0-9.:]+/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 SECRET_KEY = r"^[-._a-zA-Z0-9]+$"  # noqa: S105 - a pattern
+LABEL_NAME = r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
+LABEL_VALUE = r"^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$"
+"""source: kubernetes.io/docs/concepts/overview/working-with-objects/labels, "Syntax and character set"."""
 
 WORDS: Mapping[str, str] = MappingProxyType(
     {
@@ -44,5 +47,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         HUB_ID_OR_FOLDER: "owner/name as on Hugging Face, or a folder of this machine: /path, ./path or ../path",
         RESERVATION: "the name of a reservation, or projects/PROJECT/reservations/NAME; not a block of a reservation",
         SECRET_KEY: "letters, digits, dashes, dots and underscores",
+        LABEL_NAME: "name or domain/name, the name of at most 63 letters, digits, dashes, dots and underscores",
+        LABEL_VALUE: "letters, digits, dashes, dots and underscores, with a letter or digit at both ends",
     }
 )

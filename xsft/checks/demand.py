@@ -84,7 +84,7 @@ def demand_of(manifest: JsonObject, run: Run) -> Demand:
         jobset=metadata["name"],
         run_name=run.run_name,
         pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
-        secrets=tuple(_needed_secrets(run)),
+        secrets=tuple(_needed_secrets(run, manifest)),
         service_account=_service_account(manifest),
         host_network=any(pod.get("hostNetwork") for pod in _pods(manifest)),
         buckets=tuple(_buckets(run)),
@@ -170,9 +170,14 @@ def _buckets(run: Run) -> Iterator[str]:
     yield from (f"gs://{bucket}" for bucket in dict.fromkeys(names))
 
 
-def _needed_secrets(run: Run) -> Iterator[SecretNeed]:
+def _needed_secrets(run: Run, manifest: JsonObject) -> Iterator[SecretNeed]:
     token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
     if token is not None:
         yield SecretNeed(name=token.secret, key=token.key, where="secrets.hf_token")
+    containers = [container for pod in _pods(manifest) for container in pod["containers"]]
+    variables = {variable["name"] for container in containers for variable in container.get("env") or ()}
+    for variable, secret in run.spec.secrets.env.items():
+        if variable in variables:  # a conversion has none of the training's
+            yield SecretNeed(name=secret.secret, key=secret.key, where=f"secrets.env.{variable}")
     if pull is not None:
         yield SecretNeed(name=pull, key=None, where="image.pull_secret")

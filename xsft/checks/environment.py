@@ -115,6 +115,8 @@ HABITS = (
     ),
 )
 
+HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
+
 LIBTPU_FLAG = re.compile(r"--?((?:no)?(?:xla|megascale)_[a-z0-9_]+)")
 AMOUNT = re.compile(r"--?[a-z0-9_]+_(kib|mib|bytes|ms)")
 """Name of a flag that takes a whole number."""
@@ -155,13 +157,16 @@ def _check_flags_here(run: Run) -> Iterator[Problem]:
 
 def _check_env_names(run: Run) -> Iterator[Problem]:
     reserved = mode_module(run.mode.value).RESERVED_ENV
-    for name in run.spec.env:
-        where = f"env.{name}"
+    given = [(name, f"env.{name}") for name in run.spec.env]
+    given += [(name, f"secrets.env.{name}") for name in run.spec.secrets.env]
+    for name, where in given:
         if (why := env_name_problem(name)) is not None:
             yield error("env-name", where, f"{why}.", "Choose another name.", kind="unrenderable")
         elif name in reserved:
             message = f"{name} is set by {run.mode.value} mode; Kubernetes refuses it twice."
             yield error("env-reserved", where, message, "Remove it; `xsft plan` shows its value.")
+        elif where.startswith("secrets.") and (why := _why_no_secret(run, name)) is not None:
+            yield error("env-reserved", where, why, "Remove it.")
         elif name == "HF_TOKEN_PATH" and run.spec.secrets.hf_token:
             message = "HF_TOKEN_PATH is set by secrets.hf_token, to the mounted file."
             yield error("env-reserved", where, message, "Remove it.")
@@ -180,6 +185,18 @@ def _check_env_names(run: Run) -> Iterator[Problem]:
         elif other := mode_reserving(name):
             message = f"{name} is for {other} mode; in {run.mode.value} mode it prevents JAX from using the TPU."
             yield error("env-other-mode", where, message, f"Remove it, or set mode: {other}, which sets it.")
+
+
+def _why_no_secret(run: Run, name: str) -> str | None:
+    """Return why this variable cannot come from a Secret; None if it can. source: maxtext@0.2.5 configs/pyconfig.py,
+    which reads its keys from variables, and writes its configuration, `HF_TOKEN` included, beside the metrics."""
+    if name in trainer_of(run).container_env(run):
+        return f"{name} is set twice: xsft or env sets it, too."
+    if name.startswith("M_"):
+        return f"MaxText reads {name} into its configuration, which it writes to the output."
+    if name in HUB_TOKENS:
+        return f"MaxText writes {name} to the output with its configuration; secrets.hf_token is read from a file."
+    return None
 
 
 def _habits(run: Run) -> Iterator[Problem]:

@@ -24,6 +24,10 @@ WRAPPER_S = 10
 """Seconds that xpk's wrapper may take: every 5 s it forwards SIGTERM, and checks for the exit; source: xpk@1.16.0
 core/docker_container.py."""
 
+SPOT_NOTICE_S = 30
+"""Seconds from the notice to the end of a spot node; its kubelet keeps half of it for system pods. source:
+cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, "Termination and graceful shutdown"."""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check what restarts mean for a run on a cluster."""
@@ -83,6 +87,13 @@ def _grace(run: Run) -> Iterator[Problem]:
         message = f"A grace period of {grace} s leaves no time to save: xpk's wrapper uses up to {WRAPPER_S} s of it."
         fix = f"Set the seconds of a save plus {WRAPPER_S}, or keep the default of 30."
         yield warning("grace-period", "restarts.grace_period_s", message, fix)
+    if grace is not None and grace > SPOT_NOTICE_S and run.spec.tpu is not None and run.spec.tpu.capacity == "spot":
+        message = (
+            f"A spot node ends {SPOT_NOTICE_S} s after its notice, whatever the grace period of {grace} s; its pods "
+            "get about half of that."
+        )
+        fix = "Save often (train.checkpoint_period): a longer grace period helps only at an eviction by Kueue."
+        yield note("grace-on-spot", "restarts.grace_period_s", message, fix)
 
 
 def _ttl(run: Run) -> Iterator[Problem]:

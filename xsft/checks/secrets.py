@@ -31,11 +31,18 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield _secret_named(name)
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _check_gated_repos(run)
-    if run.spec.on_cluster and is_on(keys.get("enable_wandb", False)) and not WANDB & run.spec.env.keys():
+    if (
+        run.spec.on_cluster
+        and is_on(keys.get("enable_wandb", False))
+        and not WANDB & {*run.spec.env, *run.spec.secrets.env}
+    ):
         message = (
             "enable_wandb: W&B asks for a login at a terminal, and the pods have none: the run stops at its start."
         )
-        fix = "Set env.WANDB_MODE: offline, or remove it; put a login into the image's netrc (env.NETRC)."
+        fix = (
+            "Write secrets.env.WANDB_API_KEY: {secret: NAME, key: KEY}, made by `xsft secret create`; or "
+            "env.WANDB_MODE: offline."
+        )
         yield warning("wandb-login", where_of("enable_wandb", run), message, fix)
 
 
@@ -48,13 +55,16 @@ def _texts_to_search(run: Run) -> Iterator[tuple[str, str]]:
 
 def _literal(where: str) -> Problem:
     message = "This looks like a secret; it would be readable in the manifest, the record and logs."
-    fix = "Remove it, revoke it, and use a Kubernetes Secret (secrets.hf_token) or the path of a mounted file."
+    fix = "Remove it, revoke it, and name a Kubernetes Secret of `xsft secret create`: secrets.hf_token, secrets.env."
     return error("secret-literal", where, message, fix, kind="secret")
 
 
 def _secret_named(name: str) -> Problem:
     message = f"{key_part(name)} is the name of a secret, whose value would be readable in the manifest."
-    fix = "Use a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
+    fix = (
+        f"Write secrets.env.{key_part(name)}: {{secret: NAME, key: KEY}}, and put the value into that Secret with "
+        "`xsft secret create` (a token of the hub: secrets.hf_token)."
+    )
     return error("env-secret", path_below("env", name), message, fix, kind="secret")
 
 

@@ -14,7 +14,12 @@ from xsft.base.pointers import JsonValue, NamedEntry, Pointer
 from xsft.catalog.cpu import GIB, cpu_types
 from xsft.launcher.audit import Expectation
 from xsft.launcher.cpujob import SCRATCH, CpuJob
-from xsft.launcher.expect import process_expectations, secret_expectations, slice_expectations
+from xsft.launcher.expect import (
+    process_expectations,
+    pull_secret_expectations,
+    setting_expectations,
+    slice_expectations,
+)
 from xsft.launcher.launcher import Job
 from xsft.launcher.patch import (
     NODE_TERMS,
@@ -23,8 +28,9 @@ from xsft.launcher.patch import (
     identity_changes,
     identity_labels,
     pull_secret_changes,
-    token_changes,
+    setting_changes,
 )
+from xsft.launcher.pod_settings import PodSetting, protection, shared_settings
 from xsft.records.jobset_paths import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
 from xsft.records.labels import (
     DIGEST_ANNOTATION,
@@ -54,7 +60,12 @@ def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
     paths = places(job.run.mode.value)
     place = _slice_changes(job, paths) if job.on_tpu else _node_changes(job, paths)
-    return (*job_identity(job, paths), *place, *token_changes(job.run, paths), *pull_secret_changes(job.run, paths))
+    return (
+        *job_identity(job, paths),
+        *place,
+        *setting_changes(_job_settings(job, paths)),
+        *pull_secret_changes(job.run, paths),
+    )
 
 
 def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
@@ -66,8 +77,15 @@ def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
         *_expected_scratch(job, paths),
         *(slice_expectations(job.run, paths) if job.on_tpu else _expected_node(job, paths)),
         *_expected_policies(job, paths),
-        *secret_expectations(job.run, paths),
+        *setting_expectations(_job_settings(job, paths)),
+        *pull_secret_expectations(job.run, paths),
     )
+
+
+def _job_settings(job: CpuJob, paths: JobSetPaths) -> Iterator[PodSetting]:
+    yield from shared_settings(job.run, paths)
+    if not job.on_tpu:
+        yield protection(paths)
 
 
 def _job_labels(job: Job) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xsft.base.pointers import Item, NamedEntry, Pointer
 from xsft.launcher.audit import Expectation
 from xsft.launcher.command import command, proxy_args
 from xsft.launcher.encoding import RESTARTS, escape_expansion
-from xsft.launcher.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
+from xsft.launcher.patch import NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
+from xsft.launcher.pod_settings import PodSetting, training_settings
 from xsft.records.jobset_paths import (
     FAIL_JOBSET_RULE,
     ON_DEMAND_TERMS,
@@ -30,7 +31,7 @@ from xsft.records.labels import (
 )
 from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import counted_seeds, reshuffles
-from xsft.trainer.trainer import HF_TOKEN_DIRECTORY, trainer_of
+from xsft.trainer.trainer import trainer_of
 
 
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
@@ -46,7 +47,8 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
             env=trainer_of(run).container_env(run),
         ),
         *_policies(run, paths),
-        *secret_expectations(run, paths),
+        *setting_expectations(training_settings(run, paths)),
+        *pull_secret_expectations(run, paths),
         *(_expect_pathways(run, paths) if run.mode.single_controller else ()),
     )
 
@@ -146,14 +148,12 @@ def _grace(run: Run, pod: Pointer) -> Iterator[Expectation]:
         yield Expectation(field="restarts.grace_period_s", path=path, value=run.spec.restarts.grace_period_s)
 
 
-def secret_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
-    """Yield what the manifest must hold for the Secrets that the workload names."""
-    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
-    if token:
-        volume = (*paths.trainer_pod, "volumes", NamedEntry(HF_VOLUME), "secret", "secretName")
-        mount = (*paths.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "mountPath")
-        yield Expectation(field="secrets.hf_token", path=volume, value=token.secret)
-        yield Expectation(field="secrets.hf_token", path=mount, value=HF_TOKEN_DIRECTORY)
+def setting_expectations(settings: Iterable[PodSetting]) -> Iterator[Expectation]:
+    yield from (Expectation(field=setting.field, path=setting.path, value=setting.value) for setting in settings)
+
+
+def pull_secret_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
+    pull = run.spec.image.pull_secret
     if pull:
         for pod in dict.fromkeys((paths.trainer_pod, paths.slice_pod)):
             yield Expectation(field="image.pull_secret", path=(*pod, "imagePullSecrets"), value=[{"name": pull}])

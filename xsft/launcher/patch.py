@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from xsft.base.pointers import JsonValue, NamedEntry, Pointer, put, remove
 from xsft.launcher.encoding import RESTARTS
+from xsft.launcher.pod_settings import PodSetting, training_settings
 from xsft.records.jobset_paths import (
     FAIL_JOBSET_RULE,
     ON_DEMAND_TERMS,
@@ -32,9 +33,6 @@ from xsft.records.labels import (
 )
 from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import counted_seeds, reshuffles
-from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
-
-HF_VOLUME = "xsft-hf-token"
 
 SPOT_LABEL = "cloud.google.com/gke-spot"
 NODE_TERMS: Pointer = (
@@ -73,7 +71,7 @@ def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
     paths = places(run.mode.value)
     return (
         *_change_identity(run, paths, digest=digest),
-        *token_changes(run, paths),
+        *setting_changes(training_settings(run, paths)),
         *pull_secret_changes(run, paths),
         *capacity_changes(run, paths),
         *_change_restarts_env(run, paths),
@@ -119,17 +117,8 @@ def identity_changes(
     yield Change(path=queue, value=run.queue, why="xpk supports only one queue, multislice-queue")
 
 
-def token_changes(run: Run, paths: JobSetPaths) -> Iterator[Change]:
-    """Yield the changes that give the trainer's container the hub's token."""
-    token = run.spec.secrets.hf_token
-    if token is None:
-        return
-    why = "xpk has no Secret support: the token's Secret is mounted as a file"
-    # Readable by all: root owns the file, the image's user may be another one, and the pod has no other users.
-    volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o444}}
-    mount = {"name": HF_VOLUME, "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True}
-    yield Change(path=(*paths.trainer_pod, "volumes", NamedEntry(HF_VOLUME)), value=volume, why=why)
-    yield Change(path=(*paths.trainer, "volumeMounts", NamedEntry(HF_VOLUME)), value=mount, why=why)
+def setting_changes(settings: Iterable[PodSetting]) -> Iterator[Change]:
+    yield from (Change(path=setting.path, value=setting.value, why=setting.why) for setting in settings)
 
 
 def pull_secret_changes(run: Run, paths: JobSetPaths) -> Iterator[Change]:

@@ -9,7 +9,7 @@ import math
 
 from xsft.base.pointers import JsonValue
 from xsft.launcher.encoding import escape_expansion
-from xsft.launcher.patch import HF_VOLUME
+from xsft.launcher.pod_settings import HF_VOLUME
 from xsft.launcher.server_plan import ServingPlan
 from xsft.records.labels import (
     DIGEST_ANNOTATION,

@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from xsft.base.pointers import Pointer
 from xsft.launcher.audit import Expectation
 from xsft.launcher.cpu_patch import expected_identity, job_identity
-from xsft.launcher.expect import process_expectations, secret_expectations, slice_expectations
-from xsft.launcher.patch import Change, capacity_changes, pull_secret_changes, token_changes
+from xsft.launcher.expect import (
+    process_expectations,
+    pull_secret_expectations,
+    setting_expectations,
+    slice_expectations,
+)
+from xsft.launcher.patch import Change, capacity_changes, pull_secret_changes, setting_changes
+from xsft.launcher.pod_settings import shared_settings
 from xsft.launcher.slicejob import SliceJob
 from xsft.records.jobset_paths import JobSetPaths, places, pod_failure_policy
 
@@ -26,7 +32,7 @@ def slice_changes(job: SliceJob) -> tuple[Change, ...]:
     limit = "xpk has no time limit for a workload"
     return (
         *job_identity(job, paths),
-        *token_changes(run, paths),
+        *setting_changes(shared_settings(run, paths)),
         *pull_secret_changes(run, paths),
         *capacity_changes(run, paths),
         Change(path=(*paths.trainer_job, *DEADLINE), value=job.limit_s, why=limit),
@@ -42,7 +48,8 @@ def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
         *process_expectations(job.run, paths, argv=job.argv, command=job.command, env=job.env),
         *slice_expectations(job.run, paths),
         *_policies(job, paths),
-        *secret_expectations(job.run, paths),
+        *setting_expectations(shared_settings(job.run, paths)),
+        *pull_secret_expectations(job.run, paths),
     )
 
 

@@ -29,6 +29,9 @@ DnsLabel = Annotated[str, StringConstraints(pattern=forms.DNS_LABEL, max_length=
 
 EnvName = Annotated[str, StringConstraints(pattern=forms.ENV_NAME)]
 
+LabelName = Annotated[str, StringConstraints(pattern=forms.LABEL_NAME, max_length=317)]
+"""Name of a Kubernetes label or annotation: `team`, `example.com/team`."""
+
 GcsUri = Annotated[str, StringConstraints(pattern=forms.GCS_URI)]
 """`gs://bucket/path`; a bucket's name has 3 to 222 characters."""
 

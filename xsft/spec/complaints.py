@@ -196,6 +196,8 @@ def _unknown_key(complaint: Complaint, where: str) -> Problem:
     similar = _meant_keys(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
     fix = f"Did you mean {_join_with_or(similar)}?" if similar else "Remove the key."
+    if key.isupper() and "env" in keys:
+        fix = f"Write it under {key_path((*complaint.where.path[:-1], 'env'))}."
     return error("unknown-key", where, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
 
 
@@ -204,7 +206,8 @@ def _meant_keys(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequen
     word = _SYNONYMS.get(key.lower(), key)
     if word in keys:
         return (word,)
-    return get_close_matches(key, keys, n=1) or paths_to(model, word)[:2]
+    similar = get_close_matches(key, keys, n=1) if word == key else []
+    return similar or paths_to(model, word)[:2]
 
 
 def _hint(annotation: Any) -> str:

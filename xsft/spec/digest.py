@@ -28,6 +28,7 @@ NOT_IDENTITY = frozenset(
         "ttl_seconds_after_finished",
         "checks",
         "stages",
+        "pods",
         "data.rows",
         "image.name",
     }
@@ -105,7 +106,12 @@ def stated_values(
 
 
 def as_text(document: JsonMapping) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_section_values)
+
+
+def _section_values(section: Section) -> JsonMapping:
+    """Return the values of a section in a mapping, such as the references of `secrets.env`."""
+    return section.model_dump()
 
 
 def sha256(text: str) -> str:

@@ -15,7 +15,20 @@ from xsft.base.targets import FIRST, LAUNCHERS, TargetProperties, registered_lau
 from xsft.base.training import DEFAULT_TRAINER, trainers
 from xsft.spec.base import DnsLabel, EnvName, Section, StoragePath, Value
 from xsft.spec.place import Place
-from xsft.spec.sections import Data, Eval, Image, Lora, Model, Parallelism, Pathways, Restarts, Secrets, Tpu, Train
+from xsft.spec.sections import (
+    Data,
+    Eval,
+    Image,
+    Lora,
+    Model,
+    Parallelism,
+    Pathways,
+    Pods,
+    Restarts,
+    Secrets,
+    Tpu,
+    Train,
+)
 from xsft.spec.stages import Stages, later_stages
 
 RunName = Annotated[
@@ -109,6 +122,7 @@ class WorkloadSpec(TargetProperties, Section):
     """Folder or bucket for results (base_output_directory); if unset, the place's. Checkpoints are in
     `<output>/<run_name>/checkpoints`."""
     secrets: Secrets = Field(default_factory=Secrets)
+    pods: Pods = Field(default_factory=Pods)
     restarts: Restarts = Field(default_factory=Restarts)
     pathways: Pathways | None = None
     queue: DnsLabel | None = None

@@ -90,7 +90,8 @@ def _sections(root: SchemaNode) -> dict[str, str]:
 def _references(node: SchemaNode) -> Iterator[str]:
     if "$ref" in node:
         yield node["$ref"].rpartition("/")[2]
-    for part in (*node.get("anyOf", ()), *filter(None, (node.get("items"),))):
+    inner = (*node.get("anyOf", ()), node.get("items"), *node.get("patternProperties", {}).values())
+    for part in filter(None, inner):
         yield from _references(part)
 
 

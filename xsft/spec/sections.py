@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from xsft.base import forms
-from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section, StoragePath
+from xsft.spec.base import DnsLabel, EnvName, GcsUri, ImageRef, LabelName, Section, StoragePath
 
 Axis = Literal[
     "data",
@@ -223,7 +223,7 @@ class Image(Section):
 
 
 class SecretKey(Section):
-    """A key of a Kubernetes Secret. It is mounted as a file, never passed as an environment variable."""
+    """A key of a Kubernetes Secret. Of a token of the hub, it is mounted as a file."""
 
     secret: DnsLabel
     """Name of the Secret, in the run's namespace."""
@@ -231,11 +231,38 @@ class SecretKey(Section):
     """Key in the Secret's data."""
 
 
+class SecretVariable(Section):
+    """An environment variable of the trainer, from a key of a Kubernetes Secret."""
+
+    secret: DnsLabel
+    """Name of the Secret, in the run's namespace."""
+    key: Annotated[str, StringConstraints(pattern=forms.SECRET_KEY, max_length=253)] = "token"
+    """Key in the Secret's data."""
+    as_file: bool = False
+    """Mount the key as a file; the variable then holds the file's path, as `NETRC` does."""
+
+
 class Secrets(Section):
     """Kubernetes Secrets that the run needs."""
 
     hf_token: SecretKey | None = None
     """Hugging Face token. It is mounted as a file; in the pod, `HF_TOKEN_PATH` names the file."""
+    env: dict[EnvName, SecretVariable] = Field(default_factory=dict)
+    """Environment variables of the process that trains on a cluster: `{WANDB_API_KEY: {secret: wandb, key: token}}`."""
+
+
+class Pods(Section):
+    """What the pods of all JobSets of this workload carry, for accounts and for the administration of the cluster. No
+    part of the run's identity."""
+
+    service_account: DnsLabel | None = None
+    """Kubernetes ServiceAccount; if unset, the namespace's default."""
+    labels: dict[LabelName, Annotated[str, StringConstraints(pattern=forms.LABEL_VALUE, max_length=63)]] = Field(
+        default_factory=dict
+    )
+    """Labels of the pods, e.g. `{cost-centre: nlp}`."""
+    annotations: dict[LabelName, str] = Field(default_factory=dict)
+    """Annotations of the pods."""
 
 
 class Restarts(Section):

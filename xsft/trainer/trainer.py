@@ -12,6 +12,8 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"  # noqa: S105 - a folder
+SECRET_DIRECTORY = "/etc/xsft/secrets"  # noqa: S105 - a folder
+"""Folder of the mounted Secrets of `secrets.env`, one folder for each variable."""
 """Mount path of the Secret in the trainer's container."""
 
 

@@ -126,6 +126,7 @@ def secrets_text(run: Run) -> str:
     secrets = []
     if token := run.spec.secrets.hf_token:
         secrets.append(f"{token.secret} (Hugging Face token, key {token.key})")
+    secrets += [f"{secret.secret} ({name}, key {secret.key})" for name, secret in run.spec.secrets.env.items()]
     if run.spec.image.pull_secret:
         secrets.append(f"{run.spec.image.pull_secret} (image)")
     return ", ".join(secrets) or "none"

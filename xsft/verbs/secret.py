@@ -59,4 +59,5 @@ def _refuse_values(args: argparse.Namespace) -> None:
 def _secret_lines(created: CreatedSecret) -> Iterator[str]:
     where = f"namespace {created.namespace} (context {created.context})"
     yield f"created the Secret {created.name}, key {created.key}, in {where}"
-    yield f"in a workload: secrets: {{hf_token: {{secret: {created.name}, key: {created.key}}}}}"
+    reference = f"{{secret: {created.name}, key: {created.key}}}"
+    yield f"in a workload: secrets: {{hf_token: {reference}}}, or secrets: {{env: {{WANDB_API_KEY: {reference}}}}}"
