@@ -375,8 +375,20 @@ def test_the_secret_that_is_referred_to_is_made_and_mounted_and_nowhere_else(her
     made = here.xsft("secret", "create", "hf", "--from-file", file, *to(here.api), closed=True)
     assert made.returncode == 0, made.stderr
     here.api.server.seen.clear()  # the request that carries it
-    workload = here.workload(**SECRET)
+    variables = {"WANDB_API_KEY": {"secret": "hf"}, "NETRC": {"secret": "hf", "as_file": True}}
+    pods = {"labels": {"team": "nlp"}, "annotations": {"example.com/owner": "nlp"}}
+    workload = here.workload(secrets={**SECRET["secrets"], "env": variables}, pods=pods)
     done = here.xsft("submit", workload, "--json")
     assert done.returncode == 0, done.stderr
     assert token not in everything(here, made.stdout, made.stderr, done.stdout, done.stderr)
-    assert "HF_TOKEN_PATH" in json.dumps(here.jobsets)
+    held = json.dumps(here.jobsets)
+    assert [word for word in ("HF_TOKEN_PATH", "secretKeyRef", '"team"', "example.com/owner") if word not in held] == []
+
+
+@pytest.mark.standin_only("no-request")
+def test_a_variable_without_its_secret_is_refused_by_name(here: Machine) -> None:
+    workload = here.workload(secrets={"env": {"WANDB_API_KEY": {"secret": "nosuch"}}})
+    done = here.xsft("submit", workload, "--json")
+    assert done.returncode == 2, done.stderr
+    (problem,) = (p for p in json.loads(done.stdout)["problems"] if p["severity"] == "error")
+    assert (problem["id"], problem["where"]) == ("secret-missing", "secrets.env.WANDB_API_KEY")
