@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.kubeobjects import kueue_workload
 from tests.replacing import replace
 from xsft.base.aliases import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.state_names import State
 from xsft.cluster.delete import DeleteOutcome
-from xsft.cluster.observation import Condition, KueueWorkload, Observation, Recorded, RunObject, Status
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Observation, Recorded, RunObject, Status
 from xsft.runs.folding import Classify
 from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
 from xsft.runs.losing import SavedSteps
@@ -82,8 +84,8 @@ def local(name: str = "tiny", **changed: Any) -> Observation:
 
 
 def queued(name: str, *, position: int | None = 0) -> Observation:
-    workload = KueueWorkload(name=f"jobset-{name}", queue="multislice-queue", position=position)
-    return observed(name, workload=workload, progress=None)
+    workload = kueue_workload(f"jobset-{name}", queue_name="multislice-queue")
+    return observed(name, workload=workload, position=position, progress=None)
 
 
 def finished(name: str, *, at: str, **changed: Any) -> Observation:
@@ -113,7 +115,7 @@ def judged(seen: Observation) -> Status:
     if seen.jobset.terminal:
         ended: State = "succeeded" if seen.jobset.terminal == "Completed" else "failed"
         return Status(state=ended, evidence=("jobset",))
-    if seen.workload is not None and seen.workload.position is not None:
+    if seen.position is not None:
         return Status(state="queued", reason="no-quota", evidence=("jobset", "workload"))
     return Status(state="training", evidence=("jobset", "log")) if seen.progress else Status(state="starting")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ids import pytest_make_parametrize_id
-from xsft.cluster.observation import Condition
+from xsft.cluster.objects import Condition
 
 
 @pytest.mark.parametrize(

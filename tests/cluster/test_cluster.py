@@ -112,7 +112,7 @@ def test_queues_flavors_and_priority_classes_are_read(cluster_api: ClusterApi) -
     assert cluster.resource_flavor("cpu-user") is not None
     assert cluster.priority_class("medium") is not None
     assert cluster.namespace("nosuch") is None
-    assert cluster.workloads(namespace=cluster_api.namespace) == ()
+    assert cluster.reads.workloads(namespace=cluster_api.namespace).objects == ()
 
 
 @pytest.mark.standin_only("other-version")

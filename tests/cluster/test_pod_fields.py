@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.kuberules import selected
-from xsft.cluster.observation import Condition, Container, ReplicatedJob, RunObject
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Container, ReplicatedJob, RunObject
 from xsft.cluster.pod_fields import first_hosts_selector, parse_pod, pods_selector, prints_steps, trainer_container
 from xsft.records.labels import FIRST_HOSTS
 

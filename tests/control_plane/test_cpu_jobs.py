@@ -142,9 +142,9 @@ def test_a_queue_without_cpu_is_reported_and_the_named_command_fixes_it(
 
 
 def said_by_kueue(connected: Connected, plan: JobPlan[CpuJob]) -> str:
-    found = connected.workloads(namespace=plan.run.namespace)
-    conditions = [c for one in found for c in one.get("status", {}).get("conditions", ())]
-    return " ".join(c["message"] for c in conditions if c["status"] == "False")
+    found = connected.reads.workloads(namespace=plan.run.namespace).objects
+    conditions = [c for one in found for c in one.conditions]
+    return " ".join(c.message for c in conditions if c.status == "False")
 
 
 def mend(cluster: Cluster, commands: str) -> None:

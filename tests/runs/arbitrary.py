@@ -6,12 +6,12 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from hypothesis import strategies as st
 
+from tests.kubeobjects import kueue_workload
 from xsft.base.state_names import STATES
+from xsft.cluster.objects import Condition
 from xsft.cluster.observation import (
     Before,
-    Condition,
     Container,
-    KueueWorkload,
     Observation,
     Pod,
     Recorded,
@@ -135,7 +135,7 @@ jobsets = st.builds(
     deleting_at=st.none() | times,
 )
 workloads = st.builds(
-    KueueWorkload, name=text, conditions=listed(conditions), active=st.booleans(), cluster_queue=st.none() | text
+    kueue_workload, name=text, conditions=listed(conditions), active=st.booleans(), cluster_queue=st.none() | text
 )
 progresses = st.builds(
     Progress,

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from xsft.cluster.observation import (
-    SERVER_JOB,
-    Condition,
-    Container,
-    KueueWorkload,
-    Observation,
-    Pod,
-    Recorded,
-    ReplicatedJob,
-    RunObject,
-    Unread,
-)
+from tests.kubeobjects import kueue_workload
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import SERVER_JOB, Container, Observation, Pod, Recorded, ReplicatedJob, RunObject, Unread
+from xsft.cluster.queue_fields import Workload
 from xsft.trainer.progress import Progress
 
 CREATED = "2026-11-21T10:00:00Z"
@@ -68,8 +60,8 @@ def jobset(**changes: Any) -> RunObject:
     return RunObject(**(given | changes))
 
 
-def workload(*conditions: Condition, **changes: Any) -> KueueWorkload:
-    return KueueWorkload(name=f"jobset-{RUN}-ab12c", conditions=conditions or (QUOTA, ADMITTED), **changes)
+def workload(*conditions: Condition, **changes: Any) -> Workload:
+    return kueue_workload(f"jobset-{RUN}-ab12c", conditions=conditions or (QUOTA, ADMITTED), **changes)
 
 
 def progress(**changes: Any) -> Progress:

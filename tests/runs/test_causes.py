@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kubeobjects import kube_event
 from tests.replacing import replace
 from tests.runs.arbitrary import containers, listed, observations, statuses, text, times
 from tests.runs.cases import CASES, COMPLETED, HELD, LOCAL, PREEMPTED, STARTING, STATUSLESS, absent, failing
@@ -41,18 +42,10 @@ from tests.runs.seen import (
 from tests.runs.server_cases import SERVERS
 from xsft.base.names import StageWork
 from xsft.base.problems import error, warning
-from xsft.cluster.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour, Quota
-from xsft.cluster.observation import (
-    Before,
-    Condition,
-    Container,
-    Observation,
-    Pod,
-    Recorded,
-    ReplicatedJob,
-    Status,
-    Unread,
-)
+from xsft.cluster.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Before, Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
+from xsft.cluster.queue_fields import Quota
 from xsft.runs.cause_rule import Cause, Explanation
 from xsft.runs.causes import explain_state, found_of, words
 from xsft.runs.classify import classify
@@ -93,7 +86,7 @@ def unplaced(message: str) -> Observation:
 
 
 def event(reason: str, message: str, object: str = "Pod/deepseek-ultrachat-slice-job-1-0-xtx22") -> Event:
-    return Event(reason=reason, message=message, object=object, at="2026-11-21T11:59:00Z")
+    return kube_event(reason, message=message, object=object, at="2026-11-21T11:59:00Z")
 
 
 def log(
@@ -396,20 +389,16 @@ PODS: tuple[Row, ...] = (
 
 POD = "Pod/deepseek-ultrachat-slice-job-0-2-xtx22"
 AGAIN = jobset(jobs=slices(active=2), restarts=2, max_restarts=10, created_at="2026-11-21T11:50:00Z")
-POLICY = Event(
-    reason="RestartJobSetFailurePolicyAction",
+POLICY = kube_event(
+    "RestartJobSetFailurePolicyAction",
     message="applying RestartJobSet failure policy action (first failed job: deepseek-ultrachat-slice-job-0)",
     object="JobSet/deepseek-ultrachat",
     at="2026-11-21T11:58:00Z",
 )
-BACKOFF = Event(
-    reason="BackoffLimitExceeded",
-    message="Job has reached the specified backoff limit",
-    object="Job/deepseek-ultrachat-slice-job-0",
-    at="2026-11-21T11:58:00Z",
-)
-KILLING = Event(
-    reason="OOMKilling",
+_LIMIT = "Job has reached the specified backoff limit"
+BACKOFF = kube_event("BackoffLimitExceeded", message=_LIMIT, object="Job/deepseek-ultrachat-slice-job-0", at=POLICY.at)
+KILLING = kube_event(
+    "OOMKilling",
     message="Memory cgroup out of memory: Killed process 2103 (python3) total-vm:1kB, anon-rss:1kB, file-rss:1kB",
     object="Node/gke-0-2",
     at="2026-11-21T11:57:58Z",
@@ -445,12 +434,14 @@ RESTARTED: tuple[Row, ...] = (
     ),
     (
         "restarted-evicted",
-        ask(again(), events=(POLICY, BACKOFF, replace(KILLING, reason="Evicted", message=POD_DISK, object=POD))),
+        ask(again(), events=(POLICY, BACKOFF, kube_event("Evicted", message=POD_DISK, object=POD, at=KILLING.at))),
         ("a node evicted one of its pods", "100Gi", POD),
     ),
     (
         "restarted-node",
-        ask(again(), events=(POLICY, replace(KILLING, reason="NodeNotReady", message="Node is not ready", object=POD))),
+        ask(
+            again(), events=(POLICY, kube_event("NodeNotReady", message="Node is not ready", object=POD, at=KILLING.at))
+        ),
         ("stopped answering", POD),
     ),
     (
@@ -564,7 +555,7 @@ FAILED: tuple[Row, ...] = (
         ask(
             failing("FailJobSetFailurePolicyAction", pods=()),
             events=(
-                replace(BACKOFF, at="2026-11-21T11:50:00Z"),
+                replace(BACKOFF, last_timestamp="2026-11-21T11:50:00Z"),
                 event("DeadlineExceeded", "Job was active longer than specified deadline", "Job/x"),
             ),
         ),
@@ -944,7 +935,7 @@ def test_the_cause_of_a_restart_is_secondary_once_the_run_is_up(phase: Any) -> N
 
 
 def test_a_failure_at_another_time_does_not_explain_a_restart() -> None:
-    old = replace(KILLING, at="2026-11-21T11:30:00Z")
+    old = replace(KILLING, last_timestamp="2026-11-21T11:30:00Z")
     assert why(again(), events=(POLICY,), node_events=(old,)).cause.id == "restarted"
     assert why(again(), node_events=(old,)).cause.id == "restarted-memory", (
         "its time is told, and nothing else is known"
@@ -1086,7 +1077,7 @@ logs = st.builds(
     said_at=st.none() | times,
 )
 events = st.builds(
-    Event,
+    kube_event,
     reason=st.sampled_from(
         ("FailedScheduling", "Failed", "FailedCreate", "RestartJobSetFailurePolicyAction", "OOMKilling")
     ),

@@ -26,11 +26,17 @@ from tests.runs.cases import CASES, LOCAL, absent
 from tests.runs.seen import NOW, jobset, observation, progress, slices
 from tests.runs.seen import unread as not_read
 from xsft.base.state_names import STATES
+from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.queue_fields import Workload
 from xsft.runs.classify import classify
 from xsft.runs.reasons import BY_SLUG, REASONS
 from xsft.runs.rows import Worthless, worthless
 from xsft.trainer.progress import Progress
+
+
+def _with_conditions(workload: Workload, conditions: tuple[Condition, ...]) -> Workload:
+    return replace(workload, status=replace(workload.status, conditions=conditions))
 
 
 @given(seen=observations, now=times)
@@ -152,7 +158,7 @@ def test_the_order_of_conditions_jobs_and_pods_does_not_change_the_state(
     other = replace(
         seen,
         jobset=held and replace(held, conditions=shuffled(held.conditions), jobs=shuffled(held.jobs)),
-        workload=workload and replace(workload, conditions=shuffled(workload.conditions)),
+        workload=workload and _with_conditions(workload, shuffled(workload.conditions)),
         pods=None if seen.pods is None else shuffled(seen.pods),
         unread=shuffled(seen.unread),
     )
@@ -184,7 +190,7 @@ def no_false_condition_counts(seen: Observation) -> None:
         assert classify(replace(seen, jobset=replace(seen.jobset, conditions=kept))) == classify(seen)
     if seen.workload:
         kept = tuple(c for c in seen.workload.conditions if c.status == "True" or c.type == "QuotaReserved")
-        less = replace(seen, workload=replace(seen.workload, conditions=kept))
+        less = replace(seen, workload=_with_conditions(seen.workload, kept))
         assert classify(less) == classify(seen)
 
 

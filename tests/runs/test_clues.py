@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.kubeobjects import kube_event
 from tests.replacing import replace
 from tests.runs.cases import COMPLETED, HELD, STARTING
 from tests.runs.seen import (
@@ -28,8 +29,9 @@ from tests.runs.seen import (
     workload,
 )
 from tests.runs.server_cases import SERVERS
-from xsft.cluster.evidence import Diagnosis, Event, Evidence, Log, Neighbour, Quota
+from xsft.cluster.evidence import Diagnosis, Event, Evidence, Log, Neighbour
 from xsft.cluster.observation import Observation, Pod, Recorded, Status
+from xsft.cluster.queue_fields import Quota
 from xsft.runs import clues
 from xsft.runs.cause_rule import Clue, Rule, causes
 from xsft.runs.causes import words
@@ -138,7 +140,7 @@ def test_an_empty_queue_gives_no_clue() -> None:
 
 
 def event(reason: str, at: str = NOW) -> Event:
-    return Event(reason=reason, message="m", object="Pod/x", at=at)
+    return kube_event(reason, message="m", object="Pod/x", at=at)
 
 
 @pytest.mark.parametrize("reason", ["FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"])

@@ -2,22 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kubeobjects import kube_event, kueue_workload
 from tests.observations import EARLIER, FakeRuns, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
 from tests.verbs.test_status import SILENT
 from xsft.base.errors import Unreachable, UsageError
-from xsft.cluster.evidence import Diagnosis, Event, Evidence, Log
-from xsft.cluster.observation import (
-    Condition,
-    Container,
-    KueueWorkload,
-    Observation,
-    Pod,
-    Recorded,
-    ReplicatedJob,
-    Status,
-    Unread,
-)
+from xsft.cluster.evidence import Diagnosis, Evidence, Log
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
 from xsft.runs.classify import classify
 from xsft.runs.explain import ReadAttempt, ReadEvidence, RunExplanation, explain_run
 from xsft.runs.folding import FoldedRun
@@ -27,9 +19,9 @@ FAILED = jobset(
     terminal="Failed",
     conditions=(Condition(type="Failed", status="True", reason="FailJobSetFailurePolicyAction", at=EARLIER),),
 )
-WORKLOAD = KueueWorkload(
-    name="jobset-next",
-    queue="multislice-queue",
+WORKLOAD = kueue_workload(
+    "jobset-next",
+    queue_name="multislice-queue",
     conditions=(
         Condition(
             type="QuotaReserved",
@@ -69,7 +61,7 @@ def log(host: int) -> Log:
 
 
 def gathered(hit: FoldedRun) -> Evidence:
-    events = (Event(reason="Pulled\x1b[2J", message="odd", object="Pod/x"),)
+    events = (kube_event("Pulled\x1b[2J", message="odd", object="Pod/x"),)
     logs = (log(5),) if hit.seen.pods else None
     return Evidence(seen=hit.seen, status=classify(hit.seen), events=events, logs=logs)
 

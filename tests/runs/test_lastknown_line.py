@@ -12,7 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.observations import jobset, said
-from xsft.cluster.observation import Before, Condition, Observation, Status, Unread
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Before, Observation, Status, Unread
 from xsft.runs.lastknown import LastKnown, line_of, read_line
 
 KNOWN = LastKnown(

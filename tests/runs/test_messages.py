@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.kubeobjects import kube_event
 from tests.replacing import replace
 from tests.runs.cases import HELD, STARTING
 from tests.runs.messages import MESSAGES
@@ -41,7 +42,7 @@ def evidence_of(message: dict[str, Any]) -> Evidence:
         seen = observation(jobset=STARTING, pods=pods((one,)), progress=None)
     else:
         about = f"{words[0]}/deepseek-ultrachat-slice-job-1"
-        events = (Event(reason=kind, message=text, object=about, at="2026-11-21T11:59:00Z"),)
+        events = (kube_event(kind, message=text, object=about, at="2026-11-21T11:59:00Z"),)
         seen = starting(replace(UNSCHEDULABLE, message="0/134 nodes are available.")) if words == ["Pod"] else refused()
     return Evidence(seen=seen, status=classify(seen), events=events, dry_run=())
 

@@ -328,11 +328,11 @@ def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
 def behind_first(queued: Staged) -> Evidence | None:
     """Once it is so. A run that Kueue tries at this moment is in no list, and it counts what is used a little later."""
     found = queued.evidence("second")
-    workload = found.seen.workload
+    position = found.seen.position
     tpu = next((quota for quota in found.quotas or () if quota.resource == "google.com/tpu"), None)
     ahead = [one.name for one in found.ahead or ()]
     used = tpu and (tpu.total, tpu.used)
-    return found if workload and (workload.position, ahead, used) == (1, ["first"], (str(CHIPS), str(CHIPS))) else None
+    return found if (position, ahead, used) == (1, ["first"], (str(CHIPS), str(CHIPS))) else None
 
 
 def test_a_request_over_the_capacity_of_the_queue_is_explained_as_never_fitting(staged: Staged) -> None:
@@ -371,7 +371,7 @@ def test_a_deactivated_run_is_evicted(queued: Staged) -> None:
     queued.patch_workload("gemma", {"spec": {"active": False}})
     seen = queued.until("gemma", ("evicted", "deactivated"))
     assert seen.workload is not None
-    assert not seen.workload.active
+    assert not seen.workload.spec.active
 
 
 def test_a_jobset_created_again_from_its_own_yaml_has_failed(queued: Staged) -> None:

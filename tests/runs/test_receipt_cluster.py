@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kubeobjects import kueue_workload
 from tests.observations import jobset, observed
 from tests.runs.test_receipt import spent
 from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
 from xsft.base.moments import before
-from xsft.cluster.observation import Condition, KueueWorkload, Observation, Unread
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Observation, Unread
+from xsft.cluster.queue_fields import Workload
 from xsft.records.record import Receipt
 from xsft.runs.receipt import cluster_receipt
 from xsft.trainer.progress import LoggedLine
@@ -21,12 +24,12 @@ def at(seconds: float) -> str:
     return before(BEGAN, -seconds)
 
 
-def admitted(seconds: float, *, evictions: int = 0) -> KueueWorkload:
+def admitted(seconds: float, *, evictions: int = 0) -> Workload:
     condition = Condition(type="Admitted", status="True", reason="Admitted", at=at(seconds))
-    return KueueWorkload(name="jobset-gemma", conditions=(condition,), evictions=evictions)
+    return kueue_workload("jobset-gemma", conditions=(condition,), evictions=evictions)
 
 
-def ended(seconds: float, *, restarts: int = 0, workload: KueueWorkload | None = None) -> Observation:
+def ended(seconds: float, *, restarts: int = 0, workload: Workload | None = None) -> Observation:
     done = Condition(type="Completed", status="True", at=at(seconds))
     held = jobset(conditions=(done,), terminal="Completed", restarts=restarts)
     return observed(jobset=held, workload=workload or admitted(600))
@@ -94,8 +97,8 @@ AN_HOUR_LATER = {"observed_at": at(3600)}
 @pytest.mark.parametrize(
     "waiting",
     [
-        observed(workload=KueueWorkload(name="jobset-gemma"), **AN_HOUR_LATER),
-        observed(workload=KueueWorkload(name="jobset-gemma", conditions=(NOT_ADMITTED,)), **AN_HOUR_LATER),
+        observed(workload=kueue_workload("jobset-gemma"), **AN_HOUR_LATER),
+        observed(workload=kueue_workload("jobset-gemma", conditions=(NOT_ADMITTED,)), **AN_HOUR_LATER),
         observed(jobset=jobset(suspended=True), workload=None, **AN_HOUR_LATER),
     ],
     ids=["waiting", "evicted", "no Workload"],

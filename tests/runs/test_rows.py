@@ -6,9 +6,11 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
+from tests.kubeobjects import kueue_workload
 from tests.observations import EARLIER, NOW, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
-from xsft.cluster.observation import Condition, KueueWorkload, Observation, Recorded, RunObject, Status, Unread
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Observation, Recorded, RunObject, Status, Unread
 from xsft.runs.folding import FoldedRun, fold
 from xsft.runs.rows import aged, row_of
 
@@ -35,8 +37,8 @@ def test_a_row_has_step_speed_and_age() -> None:
 
 def test_every_column_of_a_live_run_has_its_source() -> None:
     held = jobset("gemma-evaluate-2", run_name="gemma-evaluate", work="evaluate", restarts=1, queue="old-queue")
-    workload = KueueWorkload(name="w", queue="new-queue", position=4)
-    seen = observed("gemma-evaluate", jobset=held, workload=workload, read_at="2026-11-21T11:58:56Z")
+    workload = kueue_workload("w", queue_name="new-queue")
+    seen = observed("gemma-evaluate", jobset=held, workload=workload, position=4, read_at="2026-11-21T11:58:56Z")
     row = row_of(seen, Status(state="training", reason="resumed", evidence=("jobset",)), now=NOW, attempts=2)
     assert asdict(row) == {
         "target": "xpk",

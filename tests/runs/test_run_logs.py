@@ -9,7 +9,8 @@ from tests.observations import NOW, FakeRuns, jobset, local, observed, runs_read
 from tests.replacing import replace
 from xsft.base.errors import Unknown, Unreachable, UsageError
 from xsft.base.reporting import Reporter
-from xsft.cluster.observation import Condition, Observation, Recorded, ReplicatedJob, RunObject, Unread
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Observation, Recorded, ReplicatedJob, RunObject, Unread
 from xsft.runs.classify import classify
 from xsft.runs.log_roles import LogRequest, ProcessRole
 from xsft.runs.logstream import LogLine

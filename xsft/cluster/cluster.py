@@ -117,12 +117,6 @@ class Cluster:
     def resource_flavor(self, name: str) -> JsonObject | None:
         return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
 
-    def workloads(self, *, namespace: str | None = None) -> tuple[JsonObject, ...]:
-        """Return Kueue's Workloads, of one namespace or of all. The ownerReferences of a JobSet's Workload name its
-        UID.
-        """
-        return self._api.items(self._kueue("workloads"), namespace=namespace)
-
     def priority_class(self, name: str) -> JsonObject | None:
         return self._api.get(kinds.PRIORITY_CLASSES, name=name)
 

@@ -7,37 +7,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from xsft.base.aliases import JsonObject
 from xsft.base.lenient import mapping, rows, text
 from xsft.base.problems import Problem
 from xsft.cluster.jobset_fields import QUEUE_LABEL
-from xsft.cluster.objects import KubernetesStruct, ObjectMetadata
-from xsft.cluster.observation import Condition, Observation, RunObject, Status
+from xsft.cluster.objects import Condition, KubernetesObject, KubernetesStruct
+from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.queue_fields import Quota
 
 
-class Event(Struct, frozen=True, kw_only=True):
-    """A Kubernetes event about an object of the run."""
+class InvolvedObject(KubernetesStruct, frozen=True, kw_only=True):
+    kind: str = ""
+    name: str = ""
 
-    reason: str
+
+class EventSeries(KubernetesStruct, frozen=True, kw_only=True):
+    last_observed_time: str | None = None
+
+
+class Event(KubernetesObject, frozen=True, kw_only=True):
+    """An event about an object of the run. source: k8s.io/api core/v1 Event; `series` and `eventTime` replaced `count`
+    and `lastTimestamp` in new ones."""
+
+    involved_object: InvolvedObject = InvolvedObject()
+    reason: str = ""
     """FailedScheduling, FailedCreate, …"""
-    message: str
-    object: str
-    """Kind and name: `Pod/run-slice-job-0-0-abcde`."""
-    count: int = 1
-    at: str = ""
-    """The last time; UTC, ISO 8601."""
+    written: str = field(name="message", default="")
+    series: EventSeries = EventSeries()
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def message(self) -> str:
+        """Return the message in one line."""
+        return " ".join(self.written.split())
+
+    @property
+    def object(self) -> str:
+        """Return kind and name: `Pod/run-slice-job-0-0-abcde`."""
+        return f"{self.involved_object.kind}/{self.involved_object.name}"
+
+    @property
+    def at(self) -> str:
+        """Return the last time; UTC, ISO 8601."""
+        last = self.series.last_observed_time or self.last_timestamp or self.event_time
+        return last or self.metadata.creation_timestamp
 
 
-class Quota(Struct, frozen=True, kw_only=True):
-    """The quota of one resource of one flavor in the ClusterQueue; numbers as Kubernetes writes them."""
-
-    flavor: str
-    resource: str
-    total: str
-    used: str
+EVENT = Decoder(Event)
 
 
 class Neighbour(Struct, frozen=True, kw_only=True):
@@ -122,44 +142,6 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The API server's answer to a dry run of the missing Jobs; empty if it accepts them."""
     earlier: tuple[AttemptEnd, ...] = ()
     """Earlier attempts, the latest last."""
-
-
-class InvolvedObject(KubernetesStruct, frozen=True, kw_only=True):
-    kind: str = ""
-    name: str = ""
-
-
-class EventSeries(KubernetesStruct, frozen=True, kw_only=True):
-    count: int | None = None
-    last_observed_time: str | None = None
-
-
-class EventObject(KubernetesStruct, frozen=True, kw_only=True):
-    """source: k8s.io/api core/v1 Event; `series` and `eventTime` replaced `count` and `lastTimestamp` in new ones."""
-
-    metadata: ObjectMetadata
-    involved_object: InvolvedObject = InvolvedObject()
-    reason: str = ""
-    message: str = ""
-    count: int | None = None
-    series: EventSeries | None = None
-    last_timestamp: str | None = None
-    event_time: str | None = None
-
-
-EVENT = Decoder(EventObject)
-
-
-def event_of(event: EventObject) -> Event:
-    about, series = event.involved_object, event.series or EventSeries()
-    last = series.last_observed_time or event.last_timestamp or event.event_time
-    return Event(
-        reason=event.reason,
-        message=" ".join(event.message.split()),
-        object=f"{about.kind}/{about.name}",
-        count=series.count or event.count or 1,
-        at=last or event.metadata.creation_timestamp,
-    )
 
 
 def is_about(event: Event, jobset: RunObject, *, workload: str | None) -> bool:

@@ -17,6 +17,7 @@ from xsft.base.names import MODES, ModeName, attempt_number
 from xsft.base.targets import launcher_named
 from xsft.catalog.tpu import Slice, slice_of
 from xsft.cluster.objects import (
+    Condition,
     ConditionsStatus,
     ContainerSpec,
     JobSpec,
@@ -25,7 +26,7 @@ from xsft.cluster.objects import (
     PodSpec,
     typed,
 )
-from xsft.cluster.observation import SERVER_JOB, Condition, ReplicatedJob, RunObject
+from xsft.cluster.observation import SERVER_JOB, ReplicatedJob, RunObject
 from xsft.records.jobset_paths import TRAINER_CONTAINER
 from xsft.records.labels import (
     DATA_ANNOTATION,

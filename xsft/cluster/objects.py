@@ -6,6 +6,7 @@ modules that read them, and `answers` decodes each object of a list by itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, ValidationError, convert
@@ -13,13 +14,30 @@ from msgspec.json import Decoder
 
 from xsft.base.aliases import JsonObject
 from xsft.base.errors import Unreachable
-from xsft.cluster.observation import Condition
 
 T = TypeVar("T")
 
 
 class KubernetesStruct(Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of an object. Its fields have the names of the API, in snake case."""
+
+
+class Condition(Struct, frozen=True, kw_only=True, rename={"at": "lastTransitionTime"}):
+    """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
+
+    type: str = ""
+    status: str = "Unknown"
+    """True | False | Unknown, as Kubernetes spells them."""
+    reason: str = ""
+    message: str = ""
+    at: str = ""
+    """lastTransitionTime; UTC, ISO 8601."""
+
+
+def true_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
+    """Return the True condition of that type; if there are several, always the same one."""
+    found = (c for c in conditions if c.type == type and c.status == "True")
+    return min(found, key=lambda c: (c.reason, c.at), default=None)
 
 
 class Owner(KubernetesStruct, frozen=True, kw_only=True):
@@ -39,13 +57,30 @@ class ObjectMetadata(KubernetesStruct, frozen=True, kw_only=True):
     owner_references: tuple[Owner, ...] = ()
 
     @property
-    def jobset_owner(self) -> Owner | None:
-        """Return the JobSet among its owners; Kueue makes it the controller."""
-        return next((owner for owner in self.owner_references if owner.kind == "JobSet"), None)
+    def jobset_owner(self) -> Owner:
+        """Return the JobSet among its owners, which Kueue makes the controller; empty without one."""
+        return next((owner for owner in self.owner_references if owner.kind == "JobSet"), Owner())
+
+
+class KubernetesObject(KubernetesStruct, frozen=True, kw_only=True):
+    metadata: ObjectMetadata
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
 
 
 class Resources(KubernetesStruct, frozen=True, kw_only=True):
     limits: dict[str, Any] = {}
+    requests: dict[str, Any] = {}
 
 
 class ContainerSpec(KubernetesStruct, frozen=True, kw_only=True):

@@ -12,19 +12,9 @@ from msgspec import Struct
 from xsft.base.problems import RetryAdvice
 from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
+from xsft.cluster.objects import Condition
+from xsft.cluster.queue_fields import Workload
 from xsft.trainer.progress import Progress
-
-
-class Condition(Struct, frozen=True, kw_only=True, rename={"at": "lastTransitionTime"}):
-    """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
-
-    type: str = ""
-    status: str = "Unknown"
-    """True | False | Unknown, as Kubernetes spells them."""
-    reason: str = ""
-    message: str = ""
-    at: str = ""
-    """lastTransitionTime; UTC, ISO 8601."""
 
 
 class Container(Struct, frozen=True, kw_only=True):
@@ -144,28 +134,6 @@ class RunObject(Struct, frozen=True, kw_only=True):
         return self.kind == "Deployment"
 
 
-class KueueWorkload(Struct, frozen=True, kw_only=True):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    owner_uid: str = ""
-    """UID of the JobSet that owns it."""
-    jobset: str | None = None
-    """Name of that JobSet."""
-    conditions: tuple[Condition, ...] = ()
-    active: bool = True
-    """spec.active; a deactivated Workload is never admitted again automatically."""
-    queue: str | None = None
-    cluster_queue: str | None = None
-    """The ClusterQueue in which it has quota; None if it has none."""
-    priority: int | None = None
-    evictions: int = 0
-    holds: str = ""
-    """Accelerators held, `512 google.com/tpu`; empty for none."""
-    position: int | None = None
-    """Position in its LocalQueue, 0 is next; None if Kueue does not report it."""
-
-
 class Status(Struct, frozen=True, kw_only=True):
     """A run's state, and its cause as a slug."""
 
@@ -261,7 +229,9 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     """None: there is no JobSet, unless `unread` has `jobsets`."""
     was: RunObject | None = None
     """The last known JobSet, if it is gone. It is shown, but is not evidence of a state."""
-    workload: KueueWorkload | None = None
+    workload: Workload | None = None
+    position: int | None = None
+    """Position of the Workload in its LocalQueue, 0 is next; None if Kueue does not report it."""
     pods: tuple[Pod, ...] | None = None
     progress: Progress | None = None
     record: Recorded | None = None

@@ -7,26 +7,45 @@ apis/kueue/{v1beta1,v1beta2}/workload_types.go, apis/visibility/v1beta2/types.go
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec import field
+from msgspec import Struct, field
 from msgspec.json import Decoder
-from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
-from xsft.base.errors import Unreachable
 from xsft.base.lenient import count, mapping, rows, text
-from xsft.cluster.evidence import Quota
-from xsft.cluster.objects import ConditionsStatus, KubernetesStruct, ObjectMetadata, typed
-from xsft.cluster.observation import Condition, KueueWorkload
+from xsft.cluster.objects import (
+    Condition,
+    ConditionsStatus,
+    KubernetesObject,
+    KubernetesStruct,
+    Owner,
+    PodTemplate,
+    true_condition,
+)
 
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 """Label of a Workload with the UID of its JobSet. source: kueue@v0.16.2 pkg/controller/constants/constants.go"""
 
 
+class Quota(Struct, frozen=True, kw_only=True):
+    """The quota of one resource of one flavor in the ClusterQueue; numbers as Kubernetes writes them."""
+
+    flavor: str
+    resource: str
+    total: str
+    used: str
+
+
 class PodSetAssignment(KubernetesStruct, frozen=True, kw_only=True):
+    flavors: dict[str, str] = field(default_factory=dict)
     resource_usage: dict[str, Any] = field(default_factory=dict)
+
+
+class WorkloadPods(KubernetesStruct, frozen=True, kw_only=True):
+    count: int = 0
+    template: PodTemplate = PodTemplate()
 
 
 class QuotaAdmission(KubernetesStruct, frozen=True, kw_only=True):
@@ -46,6 +65,8 @@ class KueueSpec(KubernetesStruct, frozen=True, kw_only=True):
     queue_name: str | None = None
     priority: int | None = None
     active: bool = True
+    """A deactivated Workload is never admitted again automatically."""
+    pod_sets: tuple[WorkloadPods, ...] = ()
 
 
 class KueueStatus(ConditionsStatus, frozen=True, kw_only=True):
@@ -53,16 +74,57 @@ class KueueStatus(ConditionsStatus, frozen=True, kw_only=True):
     scheduling_stats: SchedulingStats = SchedulingStats()
 
 
-class Workload(KubernetesStruct, frozen=True, kw_only=True):
-    metadata: ObjectMetadata
+class Workload(KubernetesObject, frozen=True, kw_only=True):
     spec: KueueSpec = KueueSpec()
     status: KueueStatus = KueueStatus()
 
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
 
-class PendingWorkload(KubernetesStruct, frozen=True, kw_only=True):
+    @property
+    def owner(self) -> Owner:
+        """Return the JobSet that owns it; empty without one."""
+        return self.metadata.jobset_owner
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it is pending: its conditions show no quota and no end."""
+        return self.spec.active and not self._is_true("QuotaReserved") and not self._is_true("Finished")
+
+    @property
+    def cluster_queue(self) -> str | None:
+        """Return the ClusterQueue in which it has quota; None if it has none."""
+        return self.admission.cluster_queue
+
+    @property
+    def evictions(self) -> int:
+        return sum(eviction.count for eviction in self.status.scheduling_stats.evictions)
+
+    @property
+    def holds(self) -> str:
+        """Return the accelerators that it holds, `512 google.com/tpu`; other quantities (cpu in milli, memory with
+        units) are not accelerators.
+        """
+        used: dict[str, int] = defaultdict(int)
+        for pod_set in self.admission.pod_set_assignments:
+            for resource, amount in pod_set.resource_usage.items():
+                used[resource] += count(amount)
+        return ", ".join(f"{amount} {name}" for name, amount in sorted(used.items()) if amount and "/" in name)
+
+    @property
+    def admission(self) -> QuotaAdmission:
+        """Return the quota that it has now."""
+        reserved = self._is_true("QuotaReserved") and not self._is_true("Finished")
+        return self.status.admission if reserved else QuotaAdmission()
+
+    def _is_true(self, kind: str) -> bool:
+        return true_condition(self.conditions, kind) is not None
+
+
+class PendingWorkload(KubernetesObject, frozen=True, kw_only=True):
     """A Workload in Kueue's visibility API."""
 
-    metadata: ObjectMetadata
     priority: int = 0
     local_queue_name: str = ""
     position_in_local_queue: int = 0
@@ -95,61 +157,7 @@ def _nominal(cluster_queue: JsonObject) -> Iterator[tuple[str, str, str]]:
                     yield name, kind, str(resource.get("nominalQuota", "0"))
 
 
-def workload_of(workload: Workload) -> KueueWorkload:
-    metadata, status, owner = workload.metadata, workload.status, workload.metadata.jobset_owner
-    holds_quota = _is_true(status.conditions, "QuotaReserved") and not _is_true(status.conditions, "Finished")
-    return KueueWorkload(
-        name=metadata.name,
-        namespace=metadata.namespace,
-        uid=metadata.uid,
-        owner_uid=owner.uid if owner else "",
-        jobset=owner.name if owner else None,
-        conditions=status.conditions,
-        active=workload.spec.active,
-        queue=workload.spec.queue_name or None,
-        cluster_queue=status.admission.cluster_queue if holds_quota else None,
-        priority=workload.spec.priority,
-        evictions=sum(eviction.count for eviction in status.scheduling_stats.evictions),
-        holds=_accelerators(status.admission) if holds_quota else "",
-    )
-
-
-def parse_workload(json: JsonObject) -> KueueWorkload | None:
-    """Return the Workload of a dictionary; None if it has another shape."""
-    try:
-        return workload_of(typed(json, WORKLOAD))
-    except Unreachable:
-        return None
-
-
-def _accelerators(admission: QuotaAdmission) -> str:
-    """Return the accelerators that it holds, `512 google.com/tpu`; other quantities (cpu in milli, memory with units)
-    are not accelerators.
-    """
-    used: dict[str, int] = defaultdict(int)
-    for pod_set in admission.pod_set_assignments:
-        for resource, amount in pod_set.resource_usage.items():
-            used[resource] += count(amount)
-    return ", ".join(f"{amount} {resource}" for resource, amount in sorted(used.items()) if amount and "/" in resource)
-
-
-def with_positions(workload: KueueWorkload, positions: Mapping[str, int]) -> KueueWorkload:
-    """Return the Workload with its position; `positions` has the Workloads' names as keys."""
-    position = positions.get(workload.name)
-    return workload if position is None else replace(workload, position=position)
-
-
-def waits(workload: KueueWorkload) -> bool:
-    """Return whether it is pending: its conditions show no quota and no end."""
-    reserved = _is_true(workload.conditions, "QuotaReserved")
-    return workload.active and not reserved and not _is_true(workload.conditions, "Finished")
-
-
-def queues_of(workloads: Iterable[KueueWorkload]) -> tuple[str, ...]:
+def queues_of(workloads: Iterable[Workload]) -> tuple[str, ...]:
     """Return the LocalQueues in which they wait, the longest first."""
-    names = [workload.queue for workload in workloads if workload.queue and waits(workload)]
+    names = [workload.spec.queue_name for workload in workloads if workload.spec.queue_name and workload.waits]
     return tuple(sorted(set(names), key=lambda name: (-names.count(name), name)))
-
-
-def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    return any(c.type == kind and c.status == "True" for c in conditions)

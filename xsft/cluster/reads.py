@@ -14,12 +14,12 @@ from xsft.cluster import resources as kinds
 from xsft.cluster.answers import read_objects
 from xsft.cluster.api import Api
 from xsft.cluster.errors import ApiRequest
-from xsft.cluster.evidence import EVENT, Event, event_of
+from xsft.cluster.evidence import EVENT, Event
 from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, jobset_of, server_of
 from xsft.cluster.objects import ObjectList
-from xsft.cluster.observation import KueueWorkload, Pod, RunObject
+from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import POD, pod_of
-from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD, PendingWorkload, workload_of
+from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD, PendingWorkload, Workload
 from xsft.machine.parallel import start
 from xsft.records.labels import RUN_LABEL, SERVERS
 
@@ -75,14 +75,13 @@ class Reads(Struct, frozen=True):
         jobset = self.api.typed(kinds.JOBSETS, JOBSET, name=run.name, namespace=run.namespace)
         return None if jobset is None else jobset_of(jobset)
 
-    def workloads(self, *, namespace: str | None, labels: str = "") -> ObjectList[KueueWorkload]:
+    def workloads(self, *, namespace: str | None, labels: str = "") -> ObjectList[Workload]:
         """Return Kueue's Workloads, in all namespaces if none is given; empty if Kueue is not installed."""
         query = _query(labels=labels)
         for version in kinds.KUEUE_VERSIONS:
             with suppress(EnvironmentMissing):
                 resource = kinds.kueue("workloads", version=version)
-                listed = self.api.listed(resource, WORKLOAD, namespace=namespace, query=query)
-                return ObjectList(objects=tuple(map(workload_of, listed.objects)), bad=listed.bad)
+                return self.api.listed(resource, WORKLOAD, namespace=namespace, query=query)
         return ObjectList()
 
     def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
@@ -112,7 +111,7 @@ class Reads(Struct, frozen=True):
     def events(self, *, namespace: str, fields: str) -> tuple[Event, ...]:
         """Return the events, which the server keeps for an hour."""
         query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
-        return tuple(map(event_of, self.api.listed(kinds.EVENTS, EVENT, namespace=namespace, query=query).objects))
+        return self.api.listed(kinds.EVENTS, EVENT, namespace=namespace, query=query).objects
 
 
 def _query(*, labels: str = "", fields: str = "") -> dict[str, str]:

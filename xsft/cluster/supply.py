@@ -15,8 +15,8 @@ from xsft.base.aliases import JsonObject
 from xsft.base.lenient import count, mapping, rows, text
 from xsft.catalog.tpu import Slice
 from xsft.cluster.jobset_fields import shape_of
-from xsft.cluster.observation import KueueWorkload
-from xsft.cluster.queue_fields import parse_workload, waits
+from xsft.cluster.objects import Resources
+from xsft.cluster.queue_fields import Workload
 
 NODE_POOL = "cloud.google.com/gke-nodepool"
 TPU = "google.com/tpu"
@@ -71,7 +71,7 @@ class SliceUnit(Struct, frozen=True, kw_only=True):
 
 
 def supplies(
-    nodes: Iterable[JsonObject], workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]
+    nodes: Iterable[JsonObject], workloads: Iterable[Workload], flavors: Mapping[str, JsonObject]
 ) -> tuple[TpuSupply, ...]:
     """Return the supply of each TPU type, the largest slices first. `flavors`: the ResourceFlavors by name."""
     units, users = tuple(slice_units(nodes)), _users(workloads, flavors)
@@ -103,57 +103,46 @@ def slice_units(nodes: Iterable[JsonObject]) -> Iterator[SliceUnit]:
         yield SliceUnit(name=name, shape=shape, nodes=tuple(found))
 
 
-def _users(workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]) -> dict[Slice, list[SliceUser]]:
+def _users(workloads: Iterable[Workload], flavors: Mapping[str, JsonObject]) -> dict[Slice, list[SliceUser]]:
     users: dict[Slice, list[SliceUser]] = defaultdict(list)
-    for json in workloads:
-        workload = parse_workload(json)
-        if workload is None:
-            continue  # of another shape: what it uses is not known
-        if workload.cluster_queue is not None:
-            _add(users, workload, _held_chips(json, flavors), state="holds")
-        elif waits(workload):
-            _add(users, workload, _wanted_chips(json), state="waits")
+    for workload in workloads:
+        state: Literal["holds", "waits"] = "waits" if workload.waits else "holds"
+        chips = _wanted_chips(workload) if workload.waits else _held_chips(workload, flavors)
+        for shape, amount in chips.items():
+            user = SliceUser(
+                jobset=workload.owner.name or workload.name,
+                namespace=workload.namespace,
+                slices=-(-amount // shape.chips),
+                state=state,
+            )
+            users[shape].append(user)
     return users
 
 
-def _add(
-    users: dict[Slice, list[SliceUser]],
-    workload: KueueWorkload,
-    chips: Mapping[Slice, int],
-    *,
-    state: Literal["holds", "waits"],
-) -> None:
-    name = workload.jobset or workload.name
-    for shape, amount in chips.items():
-        slices = -(-amount // shape.chips)
-        users[shape].append(SliceUser(jobset=name, namespace=workload.namespace, slices=slices, state=state))
-
-
-def _held_chips(json: JsonObject, flavors: Mapping[str, JsonObject]) -> dict[Slice, int]:
+def _held_chips(workload: Workload, flavors: Mapping[str, JsonObject]) -> dict[Slice, int]:
     """Return the chips that Kueue assigned; the flavor's node labels give the type."""
     chips: dict[Slice, int] = defaultdict(int)
-    for pod_set in rows(mapping(json, "status", "admission").get("podSetAssignments")):
-        flavor = flavors.get(text(mapping(pod_set, "flavors").get(TPU)) or "", {})
-        amount = count(mapping(pod_set, "resourceUsage").get(TPU))
+    for pod_set in workload.admission.pod_set_assignments:
+        flavor = flavors.get(pod_set.flavors.get(TPU, ""), {})
+        amount = count(pod_set.resource_usage.get(TPU))
         if (shape := shape_of(mapping(flavor, "spec", "nodeLabels"))) and amount:
             chips[shape] += amount
     return chips
 
 
-def _wanted_chips(json: JsonObject) -> dict[Slice, int]:
+def _wanted_chips(workload: Workload) -> dict[Slice, int]:
     """Return the chips that its pods request; their node selector gives the type."""
     chips: dict[Slice, int] = defaultdict(int)
-    for pod_set in rows(mapping(json, "spec").get("podSets")):
-        pod = mapping(pod_set, "template", "spec")
-        each = sum(_requested(container) for container in rows(pod.get("containers")))
-        if (shape := shape_of(mapping(pod, "nodeSelector"))) and each:
-            chips[shape] += each * count(pod_set.get("count"))
+    for pod_set in workload.spec.pod_sets:
+        pod = pod_set.template.spec
+        each = sum(_requested(container.resources) for container in pod.containers)
+        if (shape := shape_of(pod.node_selector)) and each:
+            chips[shape] += each * pod_set.count
     return chips
 
 
-def _requested(container: JsonObject) -> int:
-    resources = mapping(container, "resources")
-    return count(mapping(resources, "requests").get(TPU)) or count(mapping(resources, "limits").get(TPU))
+def _requested(resources: Resources) -> int:
+    return count(resources.requests.get(TPU)) or count(resources.limits.get(TPU))
 
 
 def is_ready(node: JsonObject) -> bool:

@@ -16,6 +16,7 @@ from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.jobset_fields import parse_jobset
+from xsft.cluster.objects import true_condition
 from xsft.cluster.observation import Observation, RunObject
 from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
@@ -25,7 +26,7 @@ from xsft.machine.objects import Objects, begun_steps, latest_step
 from xsft.planning.steps import Plan, Planned
 from xsft.records.record import ReadBack
 from xsft.runs.causes import explain_state
-from xsft.runs.classify import classify, true_condition
+from xsft.runs.classify import classify
 from xsft.runs.read_evidence import read_evidence
 
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from xsft.base.moments import earliest, seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
-from xsft.cluster.evidence import Evidence, Neighbour, Quota
+from xsft.cluster.evidence import Evidence, Neighbour
 from xsft.cluster.observation import Container
+from xsft.cluster.queue_fields import Quota
 from xsft.runs.cause_rule import Cause, Explanation, Rule, causes
 from xsft.runs.clues import restart_words
 from xsft.runs.failing import failed_in_place, first_failure, place

@@ -7,16 +7,10 @@ each stage seen on a real control plane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from xsft.base.moments import earliest, latest, seconds_between
-from xsft.cluster.observation import (
-    Condition,
-    KueueWorkload,
-    Observation,
-    RunObject,
-    Status,
-)
+from xsft.cluster.objects import Condition, true_condition
+from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.queue_fields import Workload
 from xsft.runs.ending import (
     status_of_completed,
     status_of_failed,
@@ -131,7 +125,7 @@ def _why_suspended(seen: Observation, jobset: RunObject) -> str:
     return "no-workload" if jobset.queue else "suspended"
 
 
-def _evicted_status(workload: KueueWorkload) -> Status | None:
+def _evicted_status(workload: Workload) -> Status | None:
     """Evicted wins over QuotaReserved=True, which stays while the pods of an evicted run are still ending."""
     eviction = true_condition(workload.conditions, "Evicted")
     if eviction is None:
@@ -139,24 +133,24 @@ def _evicted_status(workload: KueueWorkload) -> Status | None:
     return Status(state="evicted", reason=_why_evicted(workload, eviction), evidence=("workload",))
 
 
-def _why_evicted(workload: KueueWorkload, eviction: Condition) -> str:
+def _why_evicted(workload: Workload, eviction: Condition) -> str:
     """A Workload with `Deactivated` or `DeactivatedDueTo…` is admitted again only after a user activates it."""
     if "MaximumExecutionTimeExceeded" in eviction.reason:
         return "time-limit"
-    if not workload.active or eviction.reason.startswith("Deactivated"):
+    if not workload.spec.active or eviction.reason.startswith("Deactivated"):
         return "deactivated"
     return _EVICTED.get(eviction.reason, "evicted")
 
 
-def _queued_status(workload: KueueWorkload) -> Status | None:
+def _queued_status(workload: Workload) -> Status | None:
     reserved = true_condition(workload.conditions, "QuotaReserved")
     if reserved and admitted_condition(workload):
         return None
     return Status(state="queued", reason=_why_queued(workload, reserved), evidence=("workload",))
 
 
-def _why_queued(workload: KueueWorkload, reserved: Condition | None) -> str:
-    if not workload.active:
+def _why_queued(workload: Workload, reserved: Condition | None) -> str:
+    if not workload.spec.active:
         return "deactivated"
     if reserved:
         return "admission-checks"
@@ -242,17 +236,11 @@ def _progress_source(seen: Observation) -> tuple[str, ...]:
     return (seen.progress.source,) if seen.progress else ()
 
 
-def true_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
-    """Return the True condition of that type; if there are several, always the same one."""
-    found = (c for c in conditions if c.type == type and c.status == "True")
-    return min(found, key=lambda c: (c.reason, c.at), default=None)
-
-
 def admitted_at(seen: Observation, jobset: RunObject) -> str:
     """Return when Kueue last admitted the run; when its JobSet was created if it has no Workload."""
     admission = admitted_condition(seen.workload)
     return admission.at if admission else jobset.created_at
 
 
-def admitted_condition(workload: KueueWorkload | None) -> Condition | None:
+def admitted_condition(workload: Workload | None) -> Condition | None:
     return true_condition(workload.conditions, "Admitted") if workload else None

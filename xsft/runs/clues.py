@@ -10,7 +10,8 @@ from xsft.base.moments import seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.problems import errors_in
 from xsft.cluster.evidence import Event, Evidence, Log
-from xsft.cluster.observation import Condition, RunObject
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import RunObject
 from xsft.runs.cause_rule import Clue
 from xsft.runs.failing import PATHWAYS_HEAD, failed_in_place, first_failure, place
 from xsft.runs.pod_reasons import CONTAINER_START, current, unscheduled
@@ -61,7 +62,7 @@ def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
 def behind(evidence: Evidence) -> Iterator[Clue]:
     """Yield `N higher` or `N before`: the runs ahead in the queue."""
     workload = evidence.seen.workload
-    mine = workload.priority if workload else None
+    mine = workload.spec.priority if workload else None
     higher = [
         one for one in evidence.ahead or () if one.priority is not None and mine is not None and one.priority > mine
     ]

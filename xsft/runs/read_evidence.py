@@ -21,9 +21,10 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
 from xsft.cluster.logs import ContainerLogRequest, read_log
-from xsft.cluster.observation import Condition, Container, KueueWorkload, Observation, Pod, RunObject, Status
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import Container, Observation, Pod, RunObject, Status
 from xsft.cluster.pod_fields import prints_steps, selector_of, trainer_container
-from xsft.cluster.queue_fields import PendingWorkload, quotas_of, waits
+from xsft.cluster.queue_fields import PendingWorkload, Workload, quotas_of
 from xsft.machine import clock, kept_log
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.classify import classify
@@ -113,9 +114,12 @@ def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[
 
 
 def _neighbour_ahead(pending: PendingWorkload) -> Neighbour:
-    owner = pending.metadata.jobset_owner
-    name = owner.name if owner else pending.metadata.name
+    name = pending.metadata.jobset_owner.name or pending.name
     return Neighbour(name=name, priority=pending.priority, position=pending.position_in_local_queue)
+
+
+def _holder(workload: Workload) -> Neighbour:
+    return Neighbour(name=workload.owner.name or workload.uid, priority=workload.spec.priority, holds=workload.holds)
 
 
 def _active_condition(queue: Any) -> Condition | None:
@@ -128,12 +132,12 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
 
     cluster: Cluster
     jobset: RunObject
-    workload: KueueWorkload | None
+    workload: Workload | None
     status: Status
 
     @property
     def waiting(self) -> bool:
-        return self.workload is not None and waits(self.workload)
+        return self.workload is not None and self.workload.waits
 
     def events(self) -> tuple[Event, ...]:
         """Return the namespace's warnings about the run, and all events of the JobSet itself."""
@@ -142,7 +146,7 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         warnings = reads.events(namespace=namespace, fields="type=Warning")
         name = self.workload.name if self.workload else None
         about = (one for one in warnings if is_about(one, self.jobset, workload=name))
-        return tuple(dict.fromkeys((*own, *about)))
+        return tuple({event.name: event for event in (*own, *about)}.values())
 
     def node_events(self) -> tuple[Event, ...] | None:
         """Return the warnings of all nodes since the JobSet was created. Node events are in the namespace `default`,
@@ -156,13 +160,13 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     def cluster_queue(self) -> Any | None:
         """Return the ClusterQueue that the run's LocalQueue points to, or in which the run holds quota."""
         name = self.workload.cluster_queue if self.workload else None
-        queue = (self.workload.queue if self.workload else None) or self.jobset.queue
+        queue = (self.workload.spec.queue_name if self.workload else None) or self.jobset.queue
         if name is None and queue is not None:
             local = self.cluster.local_queue(name=queue, namespace=self.jobset.namespace)
             name = text(mapping(local, "spec").get("clusterQueue"))
         return self.cluster.cluster_queue(name) if name else None
 
-    def holdings(self) -> tuple[KueueWorkload, ...] | None:
+    def holdings(self) -> tuple[Workload, ...] | None:
         """Return the quota holdings of the whole cluster if they may be read, since a ClusterQueue serves several
         namespaces; else those of the run's namespace.
         """
@@ -174,31 +178,31 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
             listed = self.cluster.reads.workloads(namespace=self.jobset.namespace)
         return tuple(workload for workload in listed.objects if workload.cluster_queue is not None)
 
-    def holders(self, held: Sequence[KueueWorkload], queue: Any | None) -> tuple[Neighbour, ...]:
+    def holders(self, held: Sequence[Workload], queue: Any | None) -> tuple[Neighbour, ...]:
         """Return the workloads that hold accelerators in the queue. Those that hold none do not block the run."""
         name = text(mapping(queue, "metadata").get("name"))
-        there = [one for one in held if name in (None, one.cluster_queue) and one.holds]
-        ordered = sorted(there, key=lambda one: (-(one.priority or 0), one.jobset or ""))
-        return tuple(Neighbour(name=one.jobset or one.uid, priority=one.priority, holds=one.holds) for one in ordered)
+        there = [workload for workload in held if name in (None, workload.cluster_queue) and workload.holds]
+        return tuple(map(_holder, sorted(there, key=lambda one: (-(one.spec.priority or 0), one.owner.name))))
 
     def ahead(self) -> tuple[Neighbour, ...] | None:
-        if not self.waiting or self.workload is None or self.workload.queue is None:
+        queue = self.workload.spec.queue_name if self.workload and self.workload.waits else None
+        if queue is None or self.workload is None:
             return None
-        pending = self.cluster.reads.pending_workloads(namespace=self.jobset.namespace, queue=self.workload.queue)
+        pending = self.cluster.reads.pending_workloads(namespace=self.jobset.namespace, queue=queue)
         if pending is None:
             return None
-        positions = {one.metadata.name: one.position_in_local_queue for one in pending}
+        positions = {one.name: one.position_in_local_queue for one in pending}
         own = positions.get(self.workload.name, 0)
         before = [one for one in pending if one.position_in_local_queue < own]
         return tuple(map(_neighbour_ahead, sorted(before, key=lambda one: one.position_in_local_queue)))
 
-    def preemptor(self, held: Sequence[KueueWorkload]) -> str | None:
+    def preemptor(self, held: Sequence[Workload]) -> str | None:
         """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a
         message.
         """
         said = (c.message for c in (self.workload.conditions if self.workload else ()) if c.type == "Preempted")
         uids = {uid for message in said for uid in _UID.findall(message)}
-        return next((one.jobset for one in held if uids & {one.uid, one.owner_uid}), None)
+        return next((one.owner.name for one in held if uids & {one.uid, one.owner.uid}), None)
 
     def missing(self, raw: Any) -> tuple[str, ...] | None:
         """Return the objects that the run references and that the cluster reports as not found."""

@@ -19,9 +19,9 @@ from xsft.base.targets import FIRST
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.objects import BadObject, ObjectList
-from xsft.cluster.observation import KueueWorkload, Observation, Pod, RunObject, Unread, What
+from xsft.cluster.observation import Observation, Pod, RunObject, Unread, What
 from xsft.cluster.pod_fields import first_hosts_selector
-from xsft.cluster.queue_fields import JOB_UID_LABEL, queues_of, waits, with_positions
+from xsft.cluster.queue_fields import JOB_UID_LABEL, Workload, queues_of
 from xsft.cluster.reads import Reads
 from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import Deadline
@@ -107,7 +107,7 @@ def read_namespace(
     return NamespaceRead(observations=tuple(rows), uids=uids)
 
 
-def _workloads_of(reads: Reads, jobsets: Sequence[RunObject], *, namespace: str) -> ObjectList[KueueWorkload]:
+def _workloads_of(reads: Reads, jobsets: Sequence[RunObject], *, namespace: str) -> ObjectList[Workload]:
     if not jobsets:
         return ObjectList()
     uids = ",".join(sorted(jobset.uid for jobset in jobsets))
@@ -157,7 +157,7 @@ def is_starting(jobset: RunObject) -> bool:
 
 def _with_workloads(
     rows: Sequence[Observation],
-    call: StartedCall[ObjectList[KueueWorkload]],
+    call: StartedCall[ObjectList[Workload]],
     *,
     reads: Reads,
     namespace: str,
@@ -166,20 +166,21 @@ def _with_workloads(
     """Return the rows with their Kueue Workloads and the places of these in their queues."""
     listed, missing = _awaited(call, "workloads", late)
     own = {row.jobset.uid for row in rows if row.jobset}
-    workloads = [workload for workload in listed.objects if workload.owner_uid in own]
+    workloads = [workload for workload in listed.objects if workload.owner.uid in own]
     queues = queues_of(workloads)[:MAX_QUEUES]
     positions, no_positions = _read_positions(reads, queues, namespace=namespace, late=late)
-    by_uid = {workload.owner_uid: with_positions(workload, positions) for workload in workloads}
+    by_uid = {workload.owner.uid: workload for workload in workloads}
     found = []
     for row in rows:
         workload = by_uid.get(row.uid or "")
         unread = [*row.unread, *missing]
         if workload is None:
             unread += _bad_unread("workloads", [bad for bad in listed.bad if f"-{row.jobset_name}-" in bad.name])
-        elif waits(workload):
-            is_asked = workload.queue in queues or not workload.queue
+        elif workload.waits:
+            is_asked = workload.spec.queue_name in queues or not workload.spec.queue_name
             unread += no_positions if is_asked else [NOT_ASKED]
-        found.append(replace(row, workload=workload, unread=tuple(unread)))
+        position = positions.get(workload.name) if workload else None
+        found.append(replace(row, workload=workload, position=position, unread=tuple(unread)))
     return found
 
 
@@ -196,7 +197,7 @@ def _read_positions(
         except XsftError as failed:
             failures.append(unread_of("queue", failed))
         else:
-            positions |= {one.metadata.name: one.position_in_local_queue for one in pending or ()}
+            positions |= {one.name: one.position_in_local_queue for one in pending or ()}
     return positions, list(dict.fromkeys(failures))
 
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from xsft.base.stage import StageState
 from xsft.base.state_names import State
-from xsft.cluster.observation import SERVER_JOB, Condition, Container, Observation, Pod, RunObject, Status
+from xsft.cluster.objects import Condition
+from xsft.cluster.observation import SERVER_JOB, Container, Observation, Pod, RunObject, Status
 from xsft.runs.pod_reasons import IMAGE_PULL, stuck, trouble
 from xsft.spec.serving_inputs import COPIER
 

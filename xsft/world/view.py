@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,11 +12,10 @@ from xsft.base.lenient import mapping, object_name, text
 from xsft.checks.admission import UnreadFact
 from xsft.checks.controllers import CONTROLLERS, Controller, version_of
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.evidence import Quota
-from xsft.cluster.queue_fields import quotas_of
+from xsft.cluster.queue_fields import Quota, quotas_of
 from xsft.cluster.supply import TPU, TpuSupply, supplies
 from xsft.launch.admission import unless_forbidden
-from xsft.machine.parallel import start
+from xsft.machine.parallel import StartedCall, start
 
 
 class QueueQuota(Struct, frozen=True, kw_only=True):
@@ -43,26 +43,27 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
 
     Raises as `Cluster` does, except for what this login may not read.
     """
-    asked = {
+    calls: dict[str, StartedCall[Any]] = {
         "nodes": start(partial(unless_forbidden, cluster.tpu_nodes)),
-        "workloads": start(partial(unless_forbidden, cluster.workloads)),
+        "workloads": start(partial(unless_forbidden, cluster.reads.workloads, namespace=None)),
         "flavors": start(partial(unless_forbidden, cluster.resource_flavors)),
         "queues": start(partial(unless_forbidden, cluster.cluster_queues)),
     }
     versions = start(lambda: _versions(cluster))
-    found = {name: one.result() for name, one in asked.items()}
+    found = {name: call.result() for name, call in calls.items()}
     unread = tuple(
         f"{what.why.rstrip('.')}: {UNKNOWN[name]}." for name, what in found.items() if isinstance(what, UnreadFact)
     )
     if isinstance(found["workloads"], UnreadFact):
-        found["workloads"] = unless_forbidden(cluster.workloads, namespace=namespace)
+        found["workloads"] = unless_forbidden(cluster.reads.workloads, namespace=namespace)
         unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
+    workloads = found.pop("workloads")
     items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
     flavors = {str(mapping(flavor, "metadata").get("name")): flavor for flavor in items["flavors"]}
     return PlaceView(
         context=cluster.context,
         versions=versions.result(),
-        slices=supplies(items["nodes"], items["workloads"], flavors),
+        slices=supplies(items["nodes"], () if isinstance(workloads, UnreadFact) else workloads.objects, flavors),
         queues=tuple(_queue_quota(queue) for queue in items["queues"]),
         unread=unread,
     )
