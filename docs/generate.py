@@ -31,29 +31,28 @@ from xsft.verbs.table import VERBS, parser
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 FAILURES = ROOT / "docs" / "failures.toml"
-STATES = ROOT / "docs" / "states.md"
-WHY = ROOT / "docs" / "why.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+CHECKS = ROOT / "docs" / "checks.toml"
 BOX_WIDTH = 118
 BOX_HEIGHT = 34
 GAP = 12
 """Sizes in the picture of the rooms, in pixels."""
+BOX = {"width": str(BOX_WIDTH), "height": str(BOX_HEIGHT), "rx": "5", "fill": "#eef3fb", "stroke": "#4a6fa5"}
+TEXT = {"font-family": "sans-serif", "font-size": "14", "text-anchor": "middle"}
 
 
 def main(arguments: list[str]) -> int:
-    stale = [file for file, text in pages().items() if not (file.exists() and file.read_text(encoding="utf-8") == text)]
+    stale = {file: text for file, text in pages().items() if not file.exists() or file.read_text("utf-8") != text}
     if "--check" in arguments:
         for file in stale:
             sys.stderr.write(f"{file.relative_to(ROOT)} is not what the code says; run `make docs`\n")
         return 1 if stale else 0
-    for file in stale:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(pages()[file], encoding="utf-8")
+    for file, text in stale.items():
+        file.write_text(text, encoding="utf-8")
     return 0
 
 
 def pages() -> dict[Path, str]:
-    schemas = {ROOT / "xsft" / "schemas" / f"{name}.json": schema_text(name) for name in DOCUMENTS}
+    schemas = {name: json.dumps(published_schema(name), indent=1, ensure_ascii=False) for name in DOCUMENTS}
     return {
         REFERENCE / "workload.md": workload_page(),
         REFERENCE / "workload.schema.json": schema.schema_text(),
@@ -63,16 +62,13 @@ def pages() -> dict[Path, str]:
         REFERENCE / "tokenizers.md": tokenizers_page(),
         REFERENCE / "fit.md": fit_page(),
         FAILURES.with_suffix(".md"): failures_page(),
-        STATES: with_table(STATES, "Reasons", "reason | states | meaning", reason_rows()),
-        WHY: with_table(WHY, "Causes", "id | group | cause", cause_rows()),
-        ARCHITECTURE: with_table(ARCHITECTURE, "Rooms", "storey | room | what it holds", room_rows()),
+        CHECKS.with_suffix(".md"): checks_page(),
+        REFERENCE / "reasons.md": reasons_page(),
+        REFERENCE / "causes.md": causes_page(),
+        REFERENCE / "rooms.md": rooms_page(),
         ROOT / "docs" / "pictures" / "rooms.svg": rooms_picture(),
-        **schemas,
+        **{ROOT / "xsft" / "schemas" / f"{name}.json": f"{text}\n" for name, text in schemas.items()},
     }
-
-
-def schema_text(name: str) -> str:
-    return json.dumps(published_schema(name), indent=1, ensure_ascii=False) + "\n"
 
 
 def storeys() -> list[list[str]]:
@@ -83,12 +79,22 @@ def storeys() -> list[list[str]]:
     return [[room.strip("() ") for room in row.split("|")] for row in layers]
 
 
+def rooms_page() -> str:
+    return table_page(
+        "Rooms",
+        source="pyproject.toml",
+        about="[Architecture](../architecture.md) has their picture.",
+        columns="storey | room | what it holds",
+        rows=room_rows(),
+    )
+
+
 def room_rows() -> Iterator[str]:
     rows = storeys()
     for number, rooms in zip(range(len(rows), 0, -1), rows, strict=True):
         for room in rooms:
             summary = (import_module(f"xsft.{room}").__doc__ or "").partition("\n")[0]
-            yield table_row(str(number), f"[`{room}`](../xsft/{room})", summary)
+            yield table_row(str(number), f"[`{room}`](../../xsft/{room})", summary)
 
 
 def rooms_picture() -> str:
@@ -96,23 +102,13 @@ def rooms_picture() -> str:
     rows = storeys()
     width = max(map(len, rows)) * (BOX_WIDTH + GAP) + GAP
     height = len(rows) * (BOX_HEIGHT + GAP) + GAP
-    style = {"font-family": "sans-serif", "font-size": "14", "text-anchor": "middle"}
-    svg = ET.Element("svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width} {height}", attrib=style)
+    svg = ET.Element("svg", TEXT, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {width} {height}")
     for level, rooms in enumerate(rows):
         top = GAP + level * (BOX_HEIGHT + GAP)
         left = (width - len(rooms) * (BOX_WIDTH + GAP) + GAP) // 2
         for position, room in enumerate(rooms):
             x = left + position * (BOX_WIDTH + GAP)
-            box = {
-                "x": x,
-                "y": top,
-                "width": BOX_WIDTH,
-                "height": BOX_HEIGHT,
-                "rx": 5,
-                "fill": "#eef3fb",
-                "stroke": "#4a6fa5",
-            }
-            ET.SubElement(svg, "rect", {name: str(value) for name, value in box.items()})
+            ET.SubElement(svg, "rect", BOX, x=str(x), y=str(top))
             ET.SubElement(svg, "text", x=str(x + BOX_WIDTH // 2), y=str(top + 22)).text = room
     return ET.tostring(svg, encoding="unicode") + "\n"
 
@@ -179,11 +175,11 @@ def argument_rows(sub: argparse.ArgumentParser) -> Iterator[str]:
     for action in sub._actions:
         if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
-        said = (action.help or "").replace("%(default)s", str(action.default))
-        yield f"| `{_cell(argument_name(action))}` | {_cell(said)} |"
+        about = (action.help or "").replace("%(default)s", str(action.default))
+        yield f"| `{cell(argument_name(action))}` | {cell(about)} |"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return the text for a cell of a table, where `|` ends the cell, also in code."""
     return text.replace("|", "\\|")
 
@@ -220,14 +216,9 @@ def exit_status_page() -> str:
 
 
 def error_classes() -> list[type[errors.XsftError]]:
-    """Every class but the root, in the order of the tree."""
-    found: list[type[errors.XsftError]] = []
-    waiting = list(errors.XsftError.__subclasses__())
-    while waiting:
-        cls = waiting.pop(0)
-        found.append(cls)
-        waiting = [*cls.__subclasses__(), *waiting]
-    return [cls for cls in found if cls.__module__ == errors.__name__]
+    """Return every class but the root."""
+    classes = (cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.XsftError))
+    return [cls for cls in classes if cls is not errors.XsftError]
 
 
 def meaning_of(cls: type[errors.XsftError]) -> str:
@@ -249,23 +240,21 @@ Generated from [xsft/catalog/tokenizers.toml](../../xsft/catalog/tokenizers.toml
 
 ## Models, with the tokenizer that MaxText selects
 
-| model | tokenizer | trained | masked | repeated |
-|---|---|---|---|---|
-"""
-
-TOKENIZERS_KNOWN = """
-## Known tokenizers
-
-| tokenizer | trained | masked | repeated |
-|---|---|---|---|
 """
 
 
 def tokenizers_page() -> str:
     rows = toml("tokenizers.toml")["special_tokens"]
-    by_model = "".join(table_row(f"`{name}`", *model_cells(name)) for name in models.names())
-    known = "".join(table_row(code(row["repos"]), *token_cells(row_tokens(row))) for row in rows)
-    return TOKENIZERS_HEAD + by_model + TOKENIZERS_KNOWN + known
+    by_model = (table_row(f"`{name}`", *model_cells(name)) for name in models.names())
+    by_tokenizer = (table_row(code(row["repos"]), *token_cells(row_tokens(row))) for row in rows)
+    columns = "tokenizer | trained | masked | repeated"
+    tables = table(f"model | {columns}", by_model), table(columns, by_tokenizer)
+    return TOKENIZERS_HEAD + "\n## Known tokenizers\n\n".join(tables)
+
+
+def table(columns: str, rows: Iterable[str]) -> str:
+    """Return a table; `columns` has their titles with ` | ` between them."""
+    return f"| {columns} |\n{'|---' * (columns.count('|') + 1)}|\n{''.join(rows)}"
 
 
 def table_row(*cells: str) -> str:
@@ -282,35 +271,85 @@ def token_cells(tokens: SpecialTokens | None) -> tuple[str, str, str]:
         return "unknown", "unknown", "unknown"
     kept = "unknown" if tokens.ends is None else code(trained_tokens(tokens)) or "**none**"
     lost = ", ".join(f"{code([token])} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items())
-    return kept, lost or "none", "unknown" if tokens.repeats is None else outside_code(tokens.repeats) or "nothing"
+    return (
+        kept,
+        lost or "none",
+        "unknown" if tokens.repeats is None else cell(tokens.repeats).replace("<", "&lt;") or "nothing",
+    )
 
 
 def code(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words).replace("|", "\\|")
 
 
-def outside_code(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+def table_page(title: str, *, source: str, about: str, columns: str, rows: Iterable[str]) -> str:
+    origin = f"Generated from [{source}](../../{source}) by `make docs`; do not edit."
+    return f"# {title}\n\n{origin} {about}\n\n{table(columns, rows)}"
 
 
-def with_table(page: Path, title: str, head: str, rows: Iterable[str]) -> str:
-    """Return the page with another table under its title; the text around the table is written by hand."""
-    before, heading, after = page.read_text(encoding="utf-8").partition(f"## {title}\n")
-    intro, _, rest = after.partition("\n| ")
-    _, blank, following = rest.partition("\n\n")
-    table = f"| {head} |\n{'|---' * (head.count('|') + 1)}|\n{''.join(rows)}"
-    return f"{before}{heading}{intro}\n{table}{blank[1:]}{following}"
+def reasons_page() -> str:
+    rows = (table_row(anchored(reason.slug), code(reason.states), reason.meaning) for reason in REASONS)
+    return table_page(
+        "Reasons of states",
+        source="xsft/runs/reasons.toml",
+        about="[States](../states.md) explains the states. New reasons may be added; these keep their meaning.",
+        columns="reason | states | meaning",
+        rows=rows,
+    )
 
 
-def reason_rows() -> Iterator[str]:
-    return (table_row(f"`{one.slug}`", code(one.states), one.meaning) for one in REASONS)
+def causes_page() -> str:
+    return table_page(
+        "Causes",
+        source="xsft/runs/rules.toml",
+        about="[Why](../why.md) explains how the cause is found.",
+        columns="id | group | cause",
+        rows=cause_rows(),
+    )
 
 
 def cause_rows() -> Iterator[str]:
     sections = {name: group["section"] for name, group in rule_table()["group"].items()}
     for rule in (*rule_table()["rule"], *rule_table()["also"]):
         if "about" in rule:
-            yield table_row(f"`{rule['id']}`", rule.get("section") or sections[rule["group"]], rule["about"])
+            yield table_row(anchored(rule["id"]), rule.get("section") or sections[rule["group"]], rule["about"])
+
+
+def anchored(slug: str) -> str:
+    """Return the word as a target of links."""
+    return f'<a id="{slug}"></a>`{slug}`'
+
+
+CHECKS_HEAD = """\
+# Checks
+
+Generated from [checks.toml](checks.toml) by `make docs`; do not edit.
+
+xsft reports mistakes before a slice is used, as *problems*: an `id` that never changes, a severity, the key path in the
+workload, a message and the next step. `xsft plan`, `xsft check` and `xsft submit` find the same problems. `plan` prints
+all of them. `check` and `submit` print errors and warnings; `check --notes` also prints notes.
+
+- **error**: the run would fail, lose something, or silently do something else. Nothing is submitted. An error can be
+  accepted only if its row below says so.
+- **warning**: damage is likely. To accept it, write `checks: {ID: "reason"}` into the workload; the warning becomes a
+  note with your reason.
+- **note**: information.
+
+A check reports a problem only if it is certain. It reports nothing about what it does not know, such as a model outside
+the catalogue.
+
+## Problems by id
+"""
+
+
+def checks_page() -> str:
+    return CHECKS_HEAD + "".join(map(ids_section, tomllib.loads(CHECKS.read_text("utf-8"))["section"]))
+
+
+def ids_section(section: Mapping[str, Any]) -> str:
+    """Return a table with a link target for each id."""
+    rows = (table_row(anchored(slug), kind, cell(text)) for slug, (kind, text) in section["ids"].items())
+    return f"\n### {section['title']}\n\n{section.get('about', '')}{table(section['columns'], rows)}"
 
 
 FAILURES_HEAD = """\
@@ -334,13 +373,13 @@ def failures_page() -> str:
         f"{FAILURES_HEAD}xsft reports {reported} of {len(rows)} before a submission. {len(blind)} of them were added to"
         f" the list before they were tried with xsft; it reported {blind.count('reported')} of these at that time.\n\n"
     )
-    table = (table_row(kind, f"[{row['what']}]({row['link']})", *outcome_cells(row)) for kind, row in rows)
-    return f"{head}{table_row('class', 'failure', 'reported as', 'data read', 'cost')}{'|---' * 5}|\n{''.join(table)}"
+    cells = (table_row(kind, f"[{row['what']}]({row['link']})", *outcome_cells(row)) for kind, row in rows)
+    return head + table("class | failure | reported as | data read | cost", cells)
 
 
 def outcome_cells(row: Mapping[str, str]) -> tuple[str, str, str]:
     if "id" in row:
-        return f"`{row['id']}`", row["found"], row["cost"]
+        return f"[`{row['id']}`](checks.md#{row['id']})", row["found"], row["cost"]
     return row["outcome"], "", ""
 
 
@@ -375,13 +414,9 @@ In Python, the same values are typed: [Python](../api.md).
 
 
 def machine_interface_page() -> str:
-    rows = (table_row(f"[`{name}`](../../xsft/schemas/{name}.json)", summary_of(name)) for name in DOCUMENTS)
-    return f"{INTERFACE_HEAD}\n{table_row('schema', 'printed by')}|---|---|\n{''.join(rows)}"
-
-
-def summary_of(name: str) -> str:
-    description: str = published_schema(name)["description"]
-    return " ".join(description.split()).replace("|", "\\|")
+    described = {name: " ".join(published_schema(name)["description"].split()) for name in DOCUMENTS}
+    links = (table_row(f"[`{name}`](../../xsft/schemas/{name}.json)", cell(text)) for name, text in described.items())
+    return f"{INTERFACE_HEAD}\n{table('schema | printed by', links)}"
 
 
 if __name__ == "__main__":

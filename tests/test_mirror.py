@@ -10,7 +10,7 @@ WHOLE = {"bench", "control_plane", "contract", "engine", "fakes", "failures", "f
 """Folders whose tests are of no single module."""
 OTHERS = {
     "checks/test_all.py": "the list of all checks",
-    "checks/test_documented.py": "docs/checks.md",
+    "checks/test_documented.py": "docs/checks.toml",
     "verbs/test_every_document.py": "every document of --json",
     "verbs/test_runs_here.py": "verbs about runs, on runs of this machine",
     "verbs/test_runs_on_cluster.py": "verbs about runs, on runs of a cluster",

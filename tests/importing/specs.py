@@ -12,61 +12,14 @@ from xsft.spec.sections import Axis
 
 Tree = dict[str, Any]
 
+ODD_TEXTS = (
+    "$HOME¦${A:-b}¦$(date)¦$$¦$$(X)¦`id`¦a b¦ a ¦it's¦\"¦\\¦\\n¦#x¦a\nb¦"
+    "'¦''¦env:¦x env: y¦null¦none¦true¦0x1¦0123¦1e5¦1_0¦.inf¦~¦-¦"
+    "=¦[a¦a: b¦{x}¦{{ y }}¦*¦&x¦!t¦%d¦@¦12:30:00¦2026-01-01¦é¦\u2028¦\x85¦\ufeff"
+)
+"""With ¦ between them."""
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20) | (
-    st.sampled_from(
-        [
-            *(
-                "$HOME",
-                "${A:-b}",
-                "$(date)",
-                "$$",
-                "$$(X)",
-                "`id`",
-                "a b",
-                " a ",
-                "it's",
-                '"',
-                "\\",
-                "\\n",
-                "#x",
-                "a\nb",
-            ),
-            *(
-                "'",
-                "''",
-                "env:",
-                "x env: y",
-                "null",
-                "none",
-                "true",
-                "0x1",
-                "0123",
-                "1e5",
-                "1_0",
-                ".inf",
-                "~",
-                "-",
-                "=",
-                "[a",
-            ),
-            *(
-                "a: b",
-                "{x}",
-                "{{ y }}",
-                "*",
-                "&x",
-                "!t",
-                "%d",
-                "@",
-                "12:30:00",
-                "2026-01-01",
-                "é",
-                "\u2028",
-                "\x85",
-                "\ufeff",
-            ),
-        ]
-    )
+    st.sampled_from(ODD_TEXTS.split("¦"))
 )
 PATH = st.sampled_from(
     ["gs://my-bucket/a/b", "gs://b0b/x y", "/tmp/x'y", "HuggingFaceH4/ultrachat_200k", "a=b", "123", "no"]

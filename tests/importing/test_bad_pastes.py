@@ -135,72 +135,15 @@ def test_repeated_expansion_of_a_long_variable_is_refused() -> None:
     assert refused(BOMBS["repeating"]) == ["import-nesting"]
 
 
-PIECES = st.sampled_from(
-    [
-        *(
-            "xpk",
-            " workload",
-            " create",
-            " create-pathways",
-            " --cluster=c",
-            " --command=",
-            " --env=A=",
-            " --zone",
-            " -tgps 5",
-        ),
-        *(
-            CURRENT,
-            " run_name=a",
-            " steps=1",
-            " hf_path=x",
-            " x=[a",
-            " lora.enable_lora=True",
-            " --num-slices=x",
-            "python3 -m ",
-        ),
-        *(
-            "'",
-            '"',
-            "\\",
-            "\n",
-            " ",
-            "$",
-            "${",
-            "}",
-            "$(",
-            "`",
-            ")",
-            "$((",
-            "))",
-            ";",
-            "|",
-            "&&",
-            "<<E\n",
-            ">",
-            "#",
-            "=",
-            "export ",
-        ),
-        *(
-            "A=1",
-            "$A",
-            "${A:-b}",
-            "${A?}",
-            "bash -c ",
-            "exec ",
-            "é",
-            "\u2028",
-            "{",
-            "[",
-            "]",
-            "(",
-            "1",
-            "-",
-            "--",
-            "hf_access_token=",
-        ),
-    ]
+PIECES_OF_PASTES = (
+    "xpk¦ workload¦ create¦ create-pathways¦ --cluster=c¦ --command=¦ --env=A=¦ --zone¦ -tgps 5¦"
+    " run_name=a¦ steps=1¦ hf_path=x¦ x=[a¦ lora.enable_lora=True¦ --num-slices=x¦python3 -m ¦"
+    "'¦\"¦\\¦\n¦ ¦$¦${¦}¦$(¦`¦)¦$((¦))¦;¦|¦&&¦"
+    "<<E\n¦>¦#¦=¦export ¦A=1¦$A¦${A:-b}¦${A?}¦bash -c ¦exec ¦é¦\u2028¦{¦[¦]¦"
+    "(¦1¦-¦--¦hf_access_token="
 )
+"""With ¦ between them."""
+PIECES = st.sampled_from([CURRENT, *PIECES_OF_PASTES.split("¦")])
 
 
 @given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=80))

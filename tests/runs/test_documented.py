@@ -1,4 +1,4 @@
-"""docs/states.md and docs/why.md are the tables of the code."""
+"""docs/states.md says what the code says, and every cause and state has a row of the generated tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_documented_time_limits_are_those_of_the_code() -> None:
 
 
 def test_every_cause_is_explained_once() -> None:
-    """docs/why.md is made of these (docs/generate.py, `make check`)."""
+    """docs/reference/causes.md is made of these (docs/generate.py, `make check`)."""
     explained = [rule["id"] for rule in (*rule_table()["rule"], *rule_table()["also"]) if "about" in rule]
     assert len(explained) == len(set(explained))
     assert set(explained) == {rule.id for group in groups() for rule in group} | {"crash-loop"}

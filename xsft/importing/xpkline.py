@@ -82,18 +82,14 @@ def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
     """Parse `xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …` or `$XPK workload create
     …`.
     """
-    workload_index = next((i for i, word in enumerate(argv[:6]) if word == "workload"), None)
-    if (
-        workload_index is None
-        or workload_index == 0
-        or workload_index + 1 >= len(argv)
-        or argv[workload_index + 1] not in VERBS
-    ):
+    if "workload" not in argv[1:6]:
         return None
-    options = [word for word in argv[1:workload_index] if word.startswith("--")]
-    if not _is_xpk([word for word in argv[:workload_index] if word not in options]):
+    position = argv.index("workload", 1)
+    verb = "".join(argv[position + 1 : position + 2])
+    options = [word for word in argv[1:position] if word.startswith("--")]
+    if verb not in VERBS or not _is_xpk([word for word in argv[:position] if word not in options]):
         return None
-    return XpkLine(verb=argv[workload_index + 1], arguments=(*options, *argv[workload_index + 2 :]))
+    return XpkLine(verb=verb, arguments=(*options, *argv[position + 2 :]))
 
 
 def _is_xpk(words: list[str]) -> bool:

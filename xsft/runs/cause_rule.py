@@ -60,7 +60,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     """One cause of the run's state."""
 
     id: str
-    """Stable id; docs/why.md explains each."""
+    """Stable id; docs/reference/causes.md explains each."""
     message: str
     fix: str
     """The next step; empty if there is none."""

@@ -69,7 +69,7 @@ class Row(TargetProperties, Struct, frozen=True, kw_only=True):
     state: State
     """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
     reason: str
-    """Stable id of the reason (docs/states.md); empty if the state needs no reason."""
+    """Stable id of the reason (docs/reference/reasons.md); empty if the state needs no reason."""
     step: int | None
     """The last finished step."""
     steps: int | None
