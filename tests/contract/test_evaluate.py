@@ -21,8 +21,7 @@ from xsft.evaluation.program import evaluation_argv
 from xsft.evaluation.report import EvaluationReport, from_json
 from xsft.records.record_files import record_store
 from xsft.stages.evaluate import LocalEvaluation
-from xsft.stages.evaluate_plan import plan_evaluate
-from xsft.stages.evaluation_end import read_report
+from xsft.stages.evaluate_plan import plan_evaluate, read_report
 from xsft.stages.once import do_once, end_of_stage, find_job
 from xsft.verbs.cli import main
 from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, programs_archive, programs_digest

@@ -37,12 +37,12 @@ from xsft.spec.facts import SourceFacts
 from xsft.stages.export import ExportResult, ExportWork
 from xsft.stages.exported import plan_export, read_folder, sizes_in, training_of
 from xsft.stages.once import do_once
-from xsft.stages.verify import ExportShop, problems_of_logits, verify_folders, verify_logits
+from xsft.stages.verify import ExportShop, ask_worker, problems_of_logits, verify_logits
 from xsft.weights.estimates import ExportEstimate
 from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE, from_json, missing_files
-from xsft.weights.exporter import ExportRequest
-from xsft.workers.export_judging import read_headers
+from xsft.weights.export_record import FILE, Verification, from_json, missing_files
+from xsft.weights.exporter import COMPARER, ExportRequest, comparison_job
+from xsft.workers.export_judging import judged, read_headers
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 WRITER, CONFIGURATIONS = (
@@ -218,6 +218,15 @@ def rounded(values: Any) -> Any:
     """To the nearest value of bfloat16, ties to even; still float32."""
     bits = values.astype(np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).view(np.float32)
+
+
+def verify_folders(plan: ExportPlan, folders: tuple[Path, ...], shop: ExportShop) -> list[Verification]:
+    """Compare several folders with the checkpoint by one start of MaxText."""
+    job = comparison_job(plan, folders=tuple(map(str, folders)), seed=1)
+    answer = ask_worker(COMPARER, job, shop, online=True)
+    pairs = zip(folders, answer["folders"], strict=True)
+    dtype = plan.inputs.dtype
+    return [Verification(**judged(*read_folder(one), answer=answer, of=said, dtype=dtype)) for one, said in pairs]
 
 
 def wrong_layouts(right: Path, folder: Path) -> Iterator[Path]:

@@ -31,7 +31,7 @@ OURS_ALONE = {
     "planning/parsed.py": "a file that ships with xsft",
     "runs/reasons.py": "a file that ships with xsft",
     "runs/rules.py": "a file that ships with xsft",
-    "stages/engine_server.py": "the log of the process that xsft just started",
+    "stages/serve_here.py": "the log of the process that xsft just started",
     "stages/served_model.py": "source in an environment that xsft itself built",
     "verbs/init.py": "files that ship with xsft",
     "weights/ocdbt.py": "a store in memory",

@@ -30,7 +30,7 @@ from xsft.records.document import read_record
 from xsft.spec.conversion_inputs import ConversionSource
 from xsft.spec.conversion_record import FILE, from_json
 from xsft.stages.convert import Conversion, ConversionResult, bytes_done, lacks
-from xsft.stages.convert_here import look
+from xsft.stages.convert_stage import look
 from xsft.stages.once import do_once
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import ArraysDone, ConversionEvent, ConversionPhase

@@ -10,20 +10,14 @@ from xsft.base.reporting import Reporter
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource
 from xsft.spec.conversion_record import ConversionRecord
 from xsft.spec.facts import SourceFacts
-from xsft.stages.convert_here import ask_hub, moved_warning, read_source_for_pods
+from xsft.stages.convert_stage import ask_hub, moved_warning, read_source_for_pods
 from xsft.weights.conversion_plan import ConversionPlan
 
 THEN, NOW = "a" * 40, "b" * 40
-
-
 SOURCE = ConversionSource(repo="owner/name")
-
-
 INPUTS = ConversionInputs(
     source=SOURCE, model="qwen3-0.6b", release="0.2.5", scan_layers=True, param_scan_axis=1, dtype="bfloat16"
 )
-
-
 PLAN = ConversionPlan(
     run_name="tiny-convert",
     training="tiny",
@@ -34,16 +28,12 @@ PLAN = ConversionPlan(
     argv=("python3",),
     estimate=None,
 )
-
-
 MADE = ConversionRecord(
     digest=INPUTS.digest,
     run_name="tiny-convert",
     outcome="completed",
     inputs=to_builtins(replace(INPUTS, source=replace(SOURCE, commit=THEN))),
 )
-
-
 WHOLE = replace(PLAN, whole="/out/converted/x/0/items", recorded=MADE)
 
 

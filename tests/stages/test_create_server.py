@@ -14,7 +14,7 @@ from tests.killing import Killed, dying
 from tests.servers import NAME, WEIGHTS, recorded, run_with, server
 from xsft.base.errors import Refused, SpecError
 from xsft.launcher.server_plan import ServingPlan
-from xsft.stages.create_server import BegunServer, begin, find_server, plan_serving, stop_argv
+from xsft.stages.create_server import BegunServer, begin, confirm_server, find_server, plan_serving, stop_argv
 
 Json = dict[str, Any]
 CREATE = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
@@ -143,3 +143,20 @@ def test_weights_on_the_hub_need_a_token() -> None:
         plan_serving(run, weights="me/gemma-2-2b-chat")
     assert [problem.id for problem in refused.value.problems] == ["serve-token-missing"]
     assert plan_serving(run_with(), weights="me/gemma-2-2b-chat").run_name == NAME
+
+
+def test_the_question_names_the_machine_and_any_answer_but_yes_creates_nothing() -> None:
+    asked: list[str] = []
+
+    def decline(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    with pytest.raises(Refused, match="Nothing was created"):
+        confirm_server(server(), ask=decline)
+    assert asked == [f"Create {NAME} on one ct6e-standard-1t (v6e-1), until you end it? [y/N] "]
+    confirm_server(server(), ask=lambda _question: True)
+
+
+def test_confirm_server_without_a_terminal_asks_nothing() -> None:
+    confirm_server(server(), ask=None)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.inprocess import xsft
 from tests.localruns import FakeTrainer
-from tests.stages.test_local_stages import walked, written
+from tests.stages.test_train_stage import walked, written
 from xsft.base.reporting import Reporter
 from xsft.planning import api
-from xsft.stages.local_stages import TrainHere
+from xsft.stages.train_stage import TrainHere
 
 pytestmark = pytest.mark.loopback
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tests.checkpoints import small_files
 from tests.exports import recorded, trainer_argv
 from tests.hfmodels import SIZES, shapes, write_model
-from tests.localruns import OPEN
+from tests.localruns import OPEN, local_plan
 from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.base.stage import StageFound
@@ -28,7 +28,7 @@ from xsft.records.document import read_record
 from xsft.records.record_files import RecordStore, record_store
 from xsft.runs.local_runs import observe_local
 from xsft.runs.rows import stage_of
-from xsft.stages.export import ExportResult, ExportWork, refuse_without_room
+from xsft.stages.export import ExportResult, ExportWork, intended_training, refuse_without_room
 from xsft.stages.exported import plan_export, training_of
 from xsft.stages.once import do_once, end_of_stage, find_job
 from xsft.weights.export_plan import ExportPlan
@@ -257,3 +257,11 @@ def test_an_export_without_enough_memory_does_not_start(lab: Lab) -> None:
     with pytest.raises(EnvironmentMissing) as raised:
         refuse_without_room(replace(lab.plan(), weights_bytes=2**60))
     assert raised.value.problem_id == "export-memory"
+
+
+@pytest.mark.early
+def test_a_training_that_has_not_begun_has_the_names_of_its_plan(tmp_path: Path) -> None:
+    plan = local_plan(tmp_path / "out/")
+    trained = intended_training(plan)
+    assert (trained.run_name, trained.spec_digest) == (plan.run_name, plan.spec_digest)
+    assert trained.output == str(tmp_path / "out")

@@ -7,26 +7,33 @@ import yaml
 
 from tests.localruns import WORKLOADS
 from xsft.base.reporting import Reporter
+from xsft.base.stage import Stage
 from xsft.planning import api
 from xsft.planning.steps import Intent
 from xsft.stages import stage_list
-from xsft.stages.cluster_stages import ClusterCall
+from xsft.stages.cluster_job import ClusterCall, StageOnCluster
 from xsft.stages.stage_list import plan_stages, stages_of
+from xsft.stages.stage_plans import plan_files
 
 CALL = ClusterCall(ask=None, poll_s=0.0, listener=Reporter())
 
 
+def kind(stage: Stage) -> str:
+    """The name of the stage's type; of a job on a cluster that of the job."""
+    return type(stage.job if isinstance(stage, StageOnCluster) else stage).__name__
+
+
 def kinds(file: Path) -> list[tuple[str, str, str]]:
     found = stages_of(api.load(file), run_name="r", call=CALL)
-    return [(type(stage).__name__, stage.name, stage.run_name) for stage in found]
+    return [(kind(stage), stage.name, stage.run_name) for stage in found]
 
 
 def test_stages_of_a_cluster_have_runs_of_their_own() -> None:
     assert kinds(WORKLOADS / "gemma2_ultrachat.yaml") == [
-        ("ConvertOnCluster", "convert", "r-convert"),
-        ("TrainOnCluster", "train", "r"),
-        ("EvaluateOnCluster", "evaluate", "r-evaluate"),
-        ("ExportOnCluster", "export", "r-export"),
+        ("ConversionJob", "convert", "r-convert"),
+        ("TrainJob", "train", "r"),
+        ("EvaluationJob", "evaluate", "r-evaluate"),
+        ("ExportJob", "export", "r-export"),
         ("ServeOnCluster", "serve", "r-serve"),
     ]
 
@@ -62,3 +69,15 @@ def test_stages_are_planned_from_the_facts_of_the_training(monkeypatch: pytest.M
     monkeypatch.setattr(stage_list, "stages_of", shared)
     assert plan_stages(loaded[0], intent=intent, run_name="r") == ()
     assert given == [intent]
+
+
+def test_stages_are_planned_beside_the_training_and_unread_files_are_problems(tmp_path: Path) -> None:
+    workload = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())
+    file = tmp_path / "w.yaml"
+    file.write_text(yaml.safe_dump({**workload, "output": str(tmp_path / "out"), "stages": {"export": {}}}))
+    files = (str(file), "nosuch.yaml")
+    found = plan_files(files, settings=(), run_name="r", offline=True, progress=lambda _line: None)
+    assert [plan.run_name for plan in found.plans] == ["r"]
+    assert [[stage.name for stage in stages] for stages in found.stages] == [["export"]]
+    assert [problem.file for problem in found.unread] == ["nosuch.yaml"]
+    assert found.problems[0] in found.unread

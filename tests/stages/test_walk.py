@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, TimedOut, XsftError
@@ -21,6 +22,7 @@ class Recorded:
     fails: XsftError | None = None
     slow: bool = False
     """Never ends within the time limit."""
+    by_hand: bool = False
     dies: int = 0
     """How often the process that does it is killed while it is watched."""
     calls: list[str] = field(default_factory=list)
@@ -33,10 +35,13 @@ class Recorded:
         return StagePlan(name=self.name, run_name=self.run_name, digest="d" * 64, writes=f"/out/{self.name}")
 
     def find(self) -> StageFound:
-        return StageFound(state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict)
+        found = StageFound(state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict)
+        return replace(found, is_by_hand=self.by_hand)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         self.calls.append("perform")
+        if self.by_hand:
+            return StageEnd(action="skipped", state="missing", why="start it by: xsft serve")
         if self.fails:
             raise self.fails
         self.state = "running" if self.on_cluster else "done"
@@ -149,6 +154,13 @@ def test_stage_whose_skipped_input_is_not_done_is_refused() -> None:
     assert isinstance(found.failed, Refused)
     assert found.failed.problem_id == "stage-not-done"
     assert stages[1].calls == []
+
+
+def test_a_stage_that_the_user_starts_is_skipped_without_beginning() -> None:
+    begun: list[str] = []
+    settings = WalkSettings(left_s=lambda: None, begin=lambda stage, _found: begun.append(stage.name))
+    served = walk((Recorded("export"), Recorded("serve", by_hand=True)), settings)
+    assert (actions(served), begun) == (["created", "skipped"], ["export"])
 
 
 @pytest.mark.parametrize(("converted", "named"), [("missing", "convert"), ("done", "train")])

@@ -7,9 +7,10 @@ import argparse
 import pytest
 
 from xsft.base.errors import UsageError
-from xsft.runs.waiting import WaitLimits
+from xsft.stages.cluster_job import JobRequest
+from xsft.verbs.arguments import request_of
 from xsft.verbs.table import parser
-from xsft.verbs.weights_job import cpu_job_request, refuse_timeout_alone
+from xsft.verbs.weights_job import cluster_call, refuse_timeout_alone
 
 ACTIONS = ("convert", "export")
 
@@ -20,11 +21,10 @@ def parsed(action: str, *options: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_cpu_job_request_has_the_options_of_the_command_line(action: str) -> None:
-    request = cpu_job_request(parsed(action, "--dry-run", "--wait", "--timeout=2h", "--poll=3s", "--yes"))
-    assert (request.dry_run, request.waits, request.ask) == (True, True, None)
-    assert request.limits == WaitLimits(timeout_s=7200.0, poll_s=3.0)
-    plain = cpu_job_request(parsed(action))
-    assert (plain.dry_run, plain.waits, plain.limits.timeout_s) == (False, False, None)
+    args = parsed(action, "--dry-run", "--wait", "--timeout=2h", "--poll=3s", "--yes")
+    assert request_of(args, JobRequest) == JobRequest(dry_run=True, wait=True, timeout_s=7200.0)
+    assert (cluster_call(args).ask, cluster_call(args).poll_s) == (None, 3.0)
+    assert request_of(parsed(action), JobRequest) == JobRequest(dry_run=False, wait=False)
 
 
 @pytest.mark.parametrize("action", ACTIONS)

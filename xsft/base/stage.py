@@ -71,6 +71,8 @@ class StageFound(Struct, frozen=True, kw_only=True):
     """Verdict of an evaluation that is done; None for other stages."""
     digest: str | None = None
     """As `StagePlan.digest`."""
+    is_by_hand: bool = False
+    """Whether only the user starts it: `perform` returns the command."""
 
 
 class StageEnd(Struct, frozen=True, kw_only=True):
@@ -105,29 +107,24 @@ class Stage(Protocol):
     @property
     def run_name(self) -> str:
         """Return the name of the stage's own run."""
-        ...
 
     def plan(self) -> StagePlan:
         """Return the plan of the stage. It may read small files, and works before the stages that it needs are done.
 
         Raises SpecError for inputs that cannot be planned, Unreachable if a file cannot be read.
         """
-        ...
 
     def find(self) -> StageFound:
         """Return the state of the stage; reads small files only, and changes nothing. Raises as `plan` does."""
-        ...
 
     def perform(self, progress: ShowLine) -> StageEnd:
         """Do the stage: on this machine to its end, on a cluster until its object exists.
 
         Of two callers at once one does it. Raises as the verb of the stage does.
         """
-        ...
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the end of a stage that another process or a cluster is doing.
 
         Raises TimedOut, and RunFailed, Unknown or Unreachable if the stage will not be done.
         """
-        ...

@@ -66,7 +66,9 @@ def take_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim:
 
 def under_claim(plan: ConversionPlan, claim: ConversionClaim | None) -> ConversionPlan:
     """Return the plan under the name of the run that converts these weights into this output."""
-    return replace(plan, run_name=claim.run_name) if claim else plan
+    if claim is None:
+        return plan
+    return replace(plan, run_name=claim.run_name)
 
 
 def claim_path(plan: ConversionPlan) -> str:

@@ -171,7 +171,9 @@ def _with_log(cluster: Cluster, plan: ServingPlan, seen: ServerState) -> str:
         return seen.why
     pod, container = seen.crashed
     lines = cluster.servers.last_lines(pod, container, namespace=plan.namespace, count=LAST_LINES)
-    return "\n  ".join((f"{seen.why}; its last lines:", *lines)) if lines else seen.why
+    if not lines:
+        return seen.why
+    return "\n  ".join((f"{seen.why}; its last lines:", *lines))
 
 
 def confirm_server(plan: ServingPlan, *, ask: AskUser | None) -> None:

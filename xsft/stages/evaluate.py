@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -165,17 +165,14 @@ def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:
 
 def existing_evaluation(plan: EvaluationPlan) -> EvaluationFile | None:
     """Return the newest complete evaluation of these inputs; None without one."""
-    return next(_complete(plan), None)
-
-
-def _complete(plan: EvaluationPlan) -> Iterator[EvaluationFile]:
     for folder in reversed(_attempts_of(plan)):
         try:
             report = from_json(read_bytes(folder / FILE, limit=MAX_BYTES))
         except OSError:
             continue
         if report is not None and report.digest == plan.digest:
-            yield EvaluationFile(path=folder / FILE, report=report)
+            return EvaluationFile(path=folder / FILE, report=report)
+    return None
 
 
 class MeasurementEnd(Struct, frozen=True, kw_only=True):

@@ -6,28 +6,27 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
-from xsft.base.errors import RunFailed, Unknown, refuse_errors
+from xsft.base.errors import refuse_errors
 from xsft.base.names import stage_name
 from xsft.base.reporting import Reporter
-from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
+from xsft.base.stage import StageFound, StageName, StagePlan
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.trainer_plan import stage_plan
 from xsft.launch.local_machine import maxtext_machine
-from xsft.launcher.slicejob import SliceJob
+from xsft.launcher.slicejob import SliceJob, evaluation_job
 from xsft.planning import api
 from xsft.planning.steps import JobPlan
 from xsft.records.record_files import record_store
-from xsft.stages import jobs
-from xsft.stages.cluster_stages import ClusterStage
+from xsft.spec.stages import EvaluateStage
+from xsft.stages.cluster_job import SharedIntent, plan_job
 from xsft.stages.evaluate import LocalEvaluation, existing_evaluation
-from xsft.stages.evaluate_plan import plan_evaluate
-from xsft.stages.evaluation_end import read_report, record_end
-from xsft.stages.local_stages import StageHere
-from xsft.stages.once import JobResult, do_once
+from xsft.stages.evaluate_plan import plan_evaluate, read_report
+from xsft.stages.once import JobResult, StageHere, do_once
 from xsft.trainer.local import reads_only_files
 
 
@@ -60,26 +59,29 @@ def evaluate_stage(workload: api.LoadedWorkload, *, training: str, listener: Rep
     )
 
 
-class EvaluateOnCluster(ClusterStage):
-    """Evaluation of the training on its own slices."""
+class EvaluationJob(Struct, frozen=True, kw_only=True):
+    """Evaluation of the training on its own slices; a `ClusterJob`."""
 
+    intent: SharedIntent
+    listener: Reporter
     name: StageName = "evaluate"
 
-    def plan(self) -> StagePlan:
-        plan = self._plan()
-        with self.call.listener.working("xsft") as progress:
-            made = self._job(plan, progress)
+    def ahead(self) -> StagePlan:
+        plan = self.look()
+        with self.listener.working("xsft") as progress:
+            made = self._planned(plan, progress)
         shown_plan = stage_plan(plan, notes=tuple(_takes(made)))
         return replace(shown_plan, xpk_argv=made.xpk_argv, manifest=made.manifest, problems=made.problems)
 
-    def find(self) -> StageFound:
-        """Return whether its result exists, which the first call that finds it judges; the cluster is not asked."""
-        plan, store = self._plan(), record_store()
-        report = read_report(plan, store=store)
+    def look(self) -> EvaluationPlan:
+        intent = self.intent.now()
+        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self.intent.workload.file))
+
+    def found(self, plan: EvaluationPlan) -> StageFound:
+        report = read_report(plan, store=record_store())
         if report is None:
             why = "these weights were not measured with these prompts and rules"
             return StageFound(state="missing", why=why, digest=plan.digest)
-        self.call.listener.warn(record_end(plan, report, store=store))
         judgement = report.judgement
         return StageFound(
             state="done",
@@ -89,36 +91,27 @@ class EvaluateOnCluster(ClusterStage):
             digest=plan.digest,
         )
 
-    def perform(self, progress: ShowLine) -> StageEnd:
-        made = self._job(self._plan(), progress)
-        refuse_errors(made.problems)
-        why = "these weights were not measured with these prompts and rules"
-        return self.submit(made, connect=partial(jobs.submitter_for, made), why=why)
+    def recorded_name(self, plan: EvaluationPlan) -> str:
+        return plan.run_name
 
-    def watch(self, timeout_s: float | None) -> None:
-        """Wait for the job's end, and print the table; a job that failed after it wrote its result is done."""
-        if self.done is None:
-            return
-        failed: RunFailed | Unknown | None = None
-        try:
-            super().watch(timeout_s)
-        except (RunFailed, Unknown) as ended:
-            failed = ended
-        plan = self._plan()
+    def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[EvaluationPlan, JobPlan[SliceJob]]:
+        plan = self.look()
+        made = self._planned(plan, progress)
+        if is_sent:
+            refuse_errors(made.problems)
+        return plan, made
+
+    def show_end(self, plan: EvaluationPlan) -> None:
         report = read_report(plan, store=record_store())
         if report is not None:
-            self.call.listener.tell(report)
-        elif failed is not None:
-            self.record_end(plan.output, plan.run_name, failed=failed.message)
-            raise failed
+            self.listener.tell(report)
 
-    def _job(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:
-        run, file = self.asked.now().run, self.asked.workload.file
-        return jobs.plan_evaluation(plan, run, file=file, progress=progress)
-
-    def _plan(self) -> EvaluationPlan:
-        intent = self.asked.now()
-        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self.asked.workload.file))
+    def _planned(self, plan: EvaluationPlan, progress: ShowLine) -> JobPlan[SliceJob]:
+        """Return the plan of the job on the workload's slices. Raises SpecError if its command cannot be sent."""
+        run = self.intent.now().run
+        stage = run.spec.stages.evaluate or EvaluateStage()
+        job = evaluation_job(plan, run, limit_s=stage.limit_s)
+        return plan_job(job, file=self.intent.workload.file, problems=(), progress=progress)
 
 
 def _takes(made: JobPlan[SliceJob]) -> Iterator[str]:

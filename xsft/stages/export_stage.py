@@ -1,29 +1,29 @@
-"""The export stage on this machine and on a cluster, and on this machine the command that serves its result."""
+"""The export stage, on this machine and on a cluster."""
 
 from __future__ import annotations
-
-import shlex
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.base.acceptance import accept_late
 from xsft.base.aliases import ShowLine
-from xsft.base.errors import RunFailed, SpecError, Unknown, UsageError
+from xsft.base.errors import UsageError
 from xsft.base.names import stage_name
-from xsft.base.reporting import Reporter
-from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.launcher.cpujob import EXPORTED, CpuJob
+from xsft.base.reporting import Reporter, hear_nothing
+from xsft.base.stage import StageFound, StageName, StagePlan
+from xsft.checks.export import pod_problems
+from xsft.launcher.cpujob import EXPORTED, CpuJob, export_job
+from xsft.launcher.servers import BF16_BYTES, weights_bytes
 from xsft.planning import api
-from xsft.planning.steps import Intent, JobPlan
+from xsft.planning.steps import JobPlan
+from xsft.records.record_files import record_store
 from xsft.spec.export_inputs import destination
 from xsft.spec.stages import ExportStage
-from xsft.stages import jobs
-from xsft.stages.cluster_stages import ClusterCall, ClusterStage, SharedIntent, job_plan
-from xsft.stages.cpu_job import no_logits, plan_for_pod
+from xsft.stages.cluster_job import SharedIntent, described_job, plan_job
 from xsft.stages.export import ExportRoute, ExportWork, export_by, export_found, export_work, intended_training
-from xsft.stages.exported import plan_ahead
-from xsft.stages.local_stages import StageHere
+from xsft.stages.exported import plan_ahead, plan_export
+from xsft.stages.once import StageHere
+from xsft.weights.estimates import estimate_export
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
@@ -61,86 +61,76 @@ def export_route(workload: api.LoadedWorkload) -> ExportRoute:
     return ExportRoute(trained=intended_training(intent), asked=request, to=stage.to)
 
 
-class ExportOnCluster(ClusterStage):
-    """Export of the last checkpoint by a CPU job of the workload's cluster."""
+ITS = ("place", "namespace", "queue", "image", "secrets", "stages", "priority", "output", "env")
+"""Sections of a workload whose errors affect an export."""
 
+
+class ExportJob(Struct, frozen=True, kw_only=True):
+    """Export of a checkpoint by a CPU job of the workload's cluster; a `ClusterJob`."""
+
+    intent: SharedIntent
+    request: ExportRequest
+    to: str | None
+    """gs://…, a folder that pods mount, or hf://owner/name; None: beside the training."""
     name: StageName = "export"
 
-    def __init__(self, asked: SharedIntent, *, training: str, call: ClusterCall) -> None:
-        super().__init__(asked, training=training, call=call)
-        self._asked = asked.workload.spec.stages.export or ExportStage()
-
-    def plan(self) -> StagePlan:
+    def ahead(self) -> StagePlan:
         """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
-        if self._asked.verify == "logits":
+        stage = self.intent.workload.spec.stages.export
+        if stage and stage.verify == "logits":
             raise no_logits()
-        intent = self.asked.now()
-        hub, output = destination(self._asked.to)
-        request = ExportRequest(form=self._asked.what, hub=hub)
-        steps = self.asked.workload.spec.train.steps
-        made = plan_ahead(intended_training(intent), request, step=steps, output=output, folder=EXPORTED)
-        planned = job_plan(self._plan_job(made, intent, progress=lambda _line: None), name=self.name)
-        return replace(planned, digest=None)
+        hub, output = destination(self.to)
+        request = replace(self.request, hub=hub)
+        steps = self.intent.workload.spec.train.steps
+        trained = intended_training(self.intent.now())
+        made = plan_ahead(trained, request, step=steps, output=output, folder=EXPORTED)
+        return replace(described_job(self._planned(made, hear_nothing), name=self.name), digest=None)
 
-    def find(self) -> StageFound:
-        """Return what the records in the output say; the cluster is not asked."""
-        intent = self.asked.now()
-        try:
-            made = self._export_plan(intent)
-        except SpecError:
-            raise
-        except UsageError as unsaved:
-            return StageFound(state="missing", why=unsaved.message)
-        if made.whole:
-            self.record_end(str(intent.run.output), self.run_name, failed=None)
-        return replace(export_found(made, result=made.served), digest=made.digest)
+    def look(self) -> ExportPlan:
+        hub, output = destination(self.to)
+        trained, request = intended_training(self.intent.now()), replace(self.request, hub=hub)
+        return plan_export(trained, request, record_store(), output=output, folder=EXPORTED)
 
-    def perform(self, progress: ShowLine) -> StageEnd:
-        intent = self.asked.now()
-        made = self._export_plan(intent)
-        plan = self._plan_job(made, intent, progress=progress)
-        why = export_found(made, result=made.served).why
-        return self.submit(plan, connect=partial(jobs.submitter_for, plan), why=why)
+    def found(self, plan: ExportPlan) -> StageFound:
+        return replace(export_found(plan, result=plan.served), digest=plan.digest)
 
-    def watch(self, timeout_s: float | None) -> None:
-        """Wait for the job's end; a job that failed after its export was complete is done."""
-        try:
-            super().watch(timeout_s)
-        except (RunFailed, Unknown) as failed:
-            intent = self.asked.now()
-            made = self._export_plan(intent)
-            if made.whole is None:
-                why = (made.recorded and made.recorded.reason) or failed.message
-                self.record_end(str(intent.run.output), self.run_name, failed=why)
-                raise RunFailed(f"{self.run_name}: {why}", fix=f"Its log: xsft logs {self.run_name}.") from failed
+    def recorded_name(self, plan: ExportPlan) -> str:
+        return plan.run_name
 
-    def _export_plan(self, intent: Intent) -> ExportPlan:
-        request = ExportRequest(form=self._asked.what, step=self.asked.workload.spec.train.steps)
-        return plan_for_pod(intended_training(intent), request, to=self._asked.to)
+    def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[ExportPlan, JobPlan[CpuJob]]:
+        del is_sent  # it takes no claim
+        plan = self.look()
+        return plan, self._planned(plan, progress)
 
-    def _plan_job(self, made: ExportPlan, intent: Intent, *, progress: ShowLine) -> JobPlan[CpuJob]:
-        file = self.asked.workload.file
-        return jobs.plan_export_job(made, intent.run, file=file, problems=intent.problems, progress=progress)
+    def show_end(self, plan: ExportPlan) -> None:
+        """Show nothing: the report of the stage names the folder."""
+
+    def _planned(self, made: ExportPlan, progress: ShowLine) -> JobPlan[CpuJob]:
+        """Return the plan of the CPU job. Raises SpecError if an error of the workload forbids it."""
+        intent, file = self.intent.now(), self.intent.workload.file
+        run = intent.run
+        own = tuple(p for p in intent.problems if p.kind != "unmade" and p.is_in(ITS))
+        size = weights_bytes(run)
+        parameters = None
+        if size:
+            parameters = size // BF16_BYTES
+        needs = estimate_export(made.inputs, parameters=parameters, weights_bytes=made.weights_bytes)
+        late = accept_late(pod_problems(made, run, needs), run.spec.checks)
+        admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
+        assert needs is not None  # else `export-size`, an error
+        return plan_job(export_job(made, run, needs), file=file, problems=admitted, progress=progress)
 
 
-class ServeHere(Struct, frozen=True, kw_only=True):
-    """The command that serves the export: a server would end with this process, so it is not started."""
+def staged_export(intent: SharedIntent) -> ExportJob:
+    """Return the export of the workload's last checkpoint, as its stage says."""
+    stage = intent.workload.spec.stages.export or ExportStage()
+    request = ExportRequest(form=stage.what, step=intent.workload.spec.train.steps)
+    return ExportJob(intent=intent, request=request, to=stage.to)
 
-    workload: api.LoadedWorkload
-    run_name: str
-    name: StageName = "serve"
 
-    def plan(self) -> StagePlan:
-        how = "on this machine the server is started by hand, by the command that xsft run prints"
-        return StagePlan(name="serve", run_name=self.run_name, digest=None, writes="http://127.0.0.1", notes=(how,))
-
-    def find(self) -> StageFound:
-        return StageFound(state="missing", why="on this machine it is started by hand")
-
-    def perform(self, progress: ShowLine) -> StageEnd:
-        del progress
-        command = shlex.join(("xsft", "serve", export_route(self.workload).plan().directory))
-        return StageEnd(action="skipped", state="missing", why=f"start it by: {command}")
-
-    def watch(self, timeout_s: float | None) -> None:
-        """Return at once: nothing runs."""
+def no_logits() -> UsageError:
+    return UsageError(
+        "The image of a cluster has no second engine: an export there is verified by its tensors only.",
+        fix="Leave --verify logits out; or export here, to a folder: --output FOLDER --verify logits.",
+        id="export-logits-cluster",
+    )

@@ -118,7 +118,9 @@ def _bytes_read(inputs: ExportInputs) -> int | None:
     """Return the bytes of the checkpoints; None if one of them has too many files to add up."""
     paths = (inputs.weights, *((inputs.base,) if inputs.form == "merged" and inputs.base else ()))
     sizes = [storage_for(path, env=own_environment()).size(path) for path in paths]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    if None in sizes:
+        return None
+    return sum(size for size in sizes if size is not None)
 
 
 def _choose_step(trained: TrainedRun, request: ExportRequest, store: RecordStore) -> int:

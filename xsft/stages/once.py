@@ -16,9 +16,12 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.amounts import size_text
+from xsft.base.aliases import ShowLine
+from xsft.base.amounts import duration_text, size_text
+from xsft.base.errors import AlreadyRunning, SpecError, TimedOut, UsageError
 from xsft.base.problems import Problem
-from xsft.base.stage import StageEnd, StageFound, StageState, StageVerdict, stage_action
+from xsft.base.reporting import hear_nothing
+from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict, stage_action
 from xsft.launch.local_machine import Machine
 from xsft.launch.stage_record import (
     StageRun,
@@ -35,6 +38,7 @@ from xsft.machine.lock_holder import is_held
 from xsft.machine.memory import memory_bytes
 from xsft.machine.pid_namespace import refuse_where_harmful
 from xsft.records.record import Outcome, Record
+from xsft.runs.local_runs import lock_of
 from xsft.weights.export_record import Verification
 
 P = TypeVar("P")
@@ -87,55 +91,43 @@ class LocalJob(Protocol[P]):
     @property
     def fix(self) -> str:
         """Return the next step after a failure; `{log}` is the path of the whole output."""
-        ...
 
     @property
     def look(self) -> Callable[[], P]:
         """Return the function that reads the files again and returns the plan."""
-        ...
 
     @property
     def machine(self) -> Callable[[], Machine]:
         """Return the function that returns the machine; called once there is something to do, and room for it."""
-        ...
 
     def run_of(self, plan: P) -> StageRun:
         """Return the job's own run, whose record `status` reads."""
-        ...
 
     def whole(self, plan: P) -> JobEnd | None:
         """Return the end of the attempt whose result is complete, by its files; None without one."""
-        ...
 
     def left(self, plan: P) -> str:
         """Return what is left to do for a complete result, as `its … was not …`; empty if nothing is."""
-        ...
 
     def finish(self, plan: P, end: JobEnd) -> JobEnd:
         """Do what is left for a complete result, record it beside the result, and return its end."""
-        ...
 
     def unfinished(self, plan: P) -> StageFound:
         """Return the state of a job without a complete result that no process does."""
-        ...
 
     def hold(self, plan: P) -> AbstractContextManager[None]:
         """Hold the locks of the work."""
-        ...
 
     def admit(self, plan: P) -> tuple[Problem, ...]:
         """Return warnings. Raises XsftError if this machine cannot do the job."""
-        ...
 
     def command(self, plan: P) -> tuple[str, ...]: ...
 
     def save_beside(self, plan: P, record: Record, end: JobEnd | None) -> None:
         """Write the record beside the result. `end`: None while the job runs."""
-        ...
 
     def work(self, plan: P, attempt: StartedJob) -> JobEnd:
         """Do the job, and return how it ended, judged by the files."""
-        ...
 
 
 def do_once(job: LocalJob[P]) -> JobResult[P]:
@@ -254,6 +246,58 @@ def _close(job: LocalJob[P], plan: P, end: JobEnd) -> JobEnd:
         done = with_end(record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
         save_record(done, run.folder)
     return end
+
+
+WATCH_EVERY_S = 1.0
+"""Seconds between checks of a stage that another process is running."""
+
+
+def watch_here(*, output: str, run_name: str, timeout_s: float | None) -> None:
+    """Return when no process holds the run's lock. Raises TimedOut."""
+    began = clock.monotonic()
+    while is_held(lock_of(output, run_name)):
+        passed = clock.monotonic() - began
+        if timeout_s is not None and passed >= timeout_s:
+            raise TimedOut(
+                f"Timed out after {duration_text(passed)}: another xsft process is running {run_name}.",
+                fix=f"Follow it: xsft logs {run_name} -f. The same command continues.",
+            )
+        clock.pause(WATCH_EVERY_S)
+
+
+class StageHere(Struct, frozen=True, kw_only=True):
+    """A stage that this process does: a conversion, an evaluation or an export."""
+
+    name: StageName
+    run_name: str
+    plan: Callable[[], StagePlan]
+    job: Callable[[ShowLine], LocalJob[Any]]
+    do: Callable[[ShowLine], JobResult[Any]]
+    """Do the job, as the verb of the stage does."""
+
+    def find(self) -> StageFound:
+        return found_or_missing(lambda: find_job(self.job(hear_nothing)))
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        try:
+            return end_of_stage(self.do(progress), self.job(progress).fix)
+        except AlreadyRunning as running:
+            return StageEnd(action="adopted", state="running", why=running.message)
+
+    def watch(self, timeout_s: float | None) -> None:
+        job = self.job(hear_nothing)
+        run = job.run_of(job.look())
+        watch_here(output=run.output, run_name=run.run_name, timeout_s=timeout_s)
+
+
+def found_or_missing(find: Callable[[], StageFound]) -> StageFound:
+    """Return what `find` does; `missing` if what it reads does not exist yet, as a checkpoint."""
+    try:
+        return find()
+    except SpecError:
+        raise
+    except UsageError as unsaved:
+        return StageFound(state="missing", why=unsaved.message)
 
 
 Shortage = tuple[Literal["memory", "disk"], str]

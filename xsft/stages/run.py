@@ -14,7 +14,7 @@ from xsft.base.stage import STAGES, Stage, StageFound, StageName
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.signals import interrupted_after
 from xsft.planning import api
-from xsft.stages.cluster_stages import ClusterCall
+from xsft.stages.cluster_job import ClusterCall
 from xsft.stages.stage_list import stages_of
 from xsft.stages.walk import StageReport, WalkResult, WalkSettings, walk
 

@@ -51,13 +51,17 @@ def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
     record = _training_record(name, folder)
     steps = {int(one.name): one for one in folder.checkpoints()}
     if not steps or (step is not None and step not in steps):
-        held = f"it has the steps {', '.join(map(str, sorted(steps)))}" if steps else "it has none yet"
+        saved = "it has none yet"
+        if steps:
+            saved = f"it has the steps {', '.join(map(str, sorted(steps)))}"
         raise UsageError(
-            f"run {name} has no checkpoint{f' of step {step}' if step else ''}: {held}",
+            f"run {name} has no checkpoint{f' of step {step}' if step else ''}: {saved}",
             fix=f"Check its progress: xsft status {name}",
             id="sample-checkpoint",
         )
-    chosen = step if step is not None else max(steps)
+    chosen = step
+    if chosen is None:
+        chosen = max(steps)
     trainer = trainer_named(str(record.spec.get("trainer", DEFAULT_TRAINER)))
     weights = str(steps[chosen] / trainer.WEIGHTS)
     return TunedRun(run_name=name, step=chosen, weights=weights, argv=record.last.argv)
@@ -102,9 +106,11 @@ def sample(
 
 def _sampling_job(run: TunedRun, sampling: SampleOptions, *, scratch: Path) -> dict[str, Any]:
     argv = measured_argv(run.argv, {"base_output_directory": str(scratch), "eval_interval": -1})
-    base = [{"name": "base", "argv": base_argv(argv)}] if sampling.with_base else []
+    models = [{"name": "tuned", "argv": tuned_argv(argv, weights=run.weights)}]
+    if sampling.with_base:
+        models.insert(0, {"name": "base", "argv": base_argv(argv)})
     return {
-        "models": [*base, {"name": "tuned", "argv": tuned_argv(argv, weights=run.weights)}],
+        "models": models,
         "prompts": [to_builtins(turn(one)) for one in sampling.prompts],
         "most_prompts": len(sampling.prompts),
         "max_new_tokens": sampling.max_new_tokens,

@@ -1,23 +1,62 @@
-"""Serve a model on this machine: a folder, or the export of a run."""
+"""Serve a model on this machine, a folder or the export of a run: the engine's OpenAI-compatible server on the loopback
+address, from start to end.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+from requests import RequestException
+
+from xsft.base.aliases import ShowLine
 from xsft.base.errors import RunFailed
 from xsft.base.reporting import Reporter
+from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.environments import environments
+from xsft.environments.installed import BuiltEnvironment
+from xsft.machine import clock, watched_process
+from xsft.machine.http_session import Session
+from xsft.machine.process import own_environment
 from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
-from xsft.machine.sockets import free_port
+from xsft.machine.sockets import LOOPBACK, free_port
+from xsft.planning import api
 from xsft.records.record_files import record_store
-from xsft.stages.engine_server import Server, serve
 from xsft.stages.export import ExportRoute, export_work
+from xsft.stages.export_stage import export_route
 from xsft.stages.exported import training_of
 from xsft.stages.once import do_once, end_of_stage
-from xsft.stages.served_model import served_model
+from xsft.stages.served_model import ServedModel, served_model
 from xsft.weights.exporter import ExportRequest
+
+POLL_S = 0.2
+ANSWER_S = 10.0
+NAMED = "default_model"
+"""The `model` of a request that means the served one; with another name the server would load that model. source:
+mlx-lm@0.32.2 server.py ModelProvider.load
+"""
+LAST_LINES = 12
+GRACE_S = 3.0
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """The address of a server, and the model it serves."""
+
+    model: ServedModel
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}/v1"
+
+    @property
+    def health(self) -> str:
+        """source: mlx-lm@0.32.2 server.py handle_health_check"""
+        return f"http://{LOOPBACK}:{self.port}/health"
 
 
 def serve_here(given: str, *, port: int | None, listener: Reporter, ready: Callable[[Server], None]) -> None:
@@ -58,3 +97,82 @@ def _exported_folder(route: ExportRoute, listener: Reporter) -> Path:
     if end.result is None:
         raise RunFailed(f"{route.trained.run_name} could not be exported: {end.why}", fix=end.fix, id="export-failed")
     return Path(end.result)
+
+
+def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Callable[[], None]) -> None:
+    """Run the server, and return when it is interrupted; `ready` is called once, when it answers. `scratch`: a private
+    folder.
+
+    Raises RunFailed, engine-failed, if it cannot load the model or ends by itself.
+    """
+    log = scratch / "server.log"
+    argv, env = _server_argv(server, engine), _server_environment(scratch)
+    with watched_process.run_process(argv, env=env, log=log, grace_s=GRACE_S) as process:
+        while not _is_loaded(server):
+            if process.poll() is not None or _has_failed(server):
+                raise _server_failed(log)
+            clock.pause(POLL_S)
+        ready()
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            return  # the only way to end it
+    raise _server_failed(log)
+
+
+def _is_loaded(server: Server) -> bool:
+    """Return whether the model is loaded, by requesting one token: /health answers before that."""
+    question: dict[str, str | int] = {"model": NAMED, "prompt": "a", "max_tokens": 1}
+    with suppress(RequestException):
+        return Session().post(f"{server.url}/completions", json=question, timeout=ANSWER_S).ok
+    return False
+
+
+def _has_failed(server: Server) -> bool:
+    """Return whether loading has failed. source: mlx-lm@0.32.2 server.py generation_available"""
+    with suppress(RequestException):
+        return not Session().get(server.health, timeout=ANSWER_S).ok
+    return False
+
+
+def _server_failed(log: Path) -> RunFailed:
+    last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+    return RunFailed(
+        "\n".join(("the server failed; its last lines:", *last)),
+        fix="Correct what they name. `xsft setup --verify engine` checks the engine itself.",
+        id="engine-failed",
+    )
+
+
+def _server_argv(server: Server, engine: BuiltEnvironment) -> tuple[str, ...]:
+    folder, port = str(server.model.folder), str(server.port)
+    return (str(engine.script("mlx_lm.server")), "--model", folder, "--host", LOOPBACK, "--port", port)
+
+
+def _server_environment(scratch: Path) -> dict[str, str]:
+    """Return an environment without a network or the user's cached models: a request can name any hub repository."""
+    (scratch / "hub").mkdir()
+    return own_environment(HF_HOME=str(scratch), HF_HUB_CACHE=str(scratch / "hub"), HF_HUB_OFFLINE="1")
+
+
+class ServeHere(Struct, frozen=True, kw_only=True):
+    """The command that serves the export: a server would end with this process, so it is not started."""
+
+    workload: api.LoadedWorkload
+    run_name: str
+    name: StageName = "serve"
+
+    def plan(self) -> StagePlan:
+        how = "on this machine the server is started by hand, by the command that xsft run prints"
+        return StagePlan(name="serve", run_name=self.run_name, digest=None, writes="http://127.0.0.1", notes=(how,))
+
+    def find(self) -> StageFound:
+        return StageFound(state="missing", why="on this machine it is started by hand", is_by_hand=True)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        del progress
+        command = shlex.join(("xsft", "serve", export_route(self.workload).plan().directory))
+        return StageEnd(action="skipped", state="missing", why=f"start it by: {command}")
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Return at once: nothing runs."""

@@ -1,4 +1,6 @@
-"""`xsft serve FILE` for a workload of a cluster: plan its server, create it once, and wait until it answers."""
+"""Serve an export on a cluster, by `xsft serve FILE` and as a stage: a Deployment that is created once, and done when
+/health answers.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,39 @@ import shlex
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.base.acceptance import for_submission
+from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, UsageError, refuse_errors
+from xsft.base.names import stage_name
 from xsft.base.problems import Problem
 from xsft.base.reporting import AskUser, Reporter
+from xsft.base.stage import Stage, StageEnd, StageFound, StageName, StagePlan
 from xsft.cluster.cluster import Cluster, connect
 from xsft.launch.recording import gather_provenance
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.server_expect import audit_server
+from xsft.launcher.server_manifest import vllm_argv
 from xsft.launcher.server_plan import ServingPlan
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.records.record_files import record_store
 from xsft.runs.waiting import WaitLimits
+from xsft.spec.export_inputs import HF_PREFIX
 from xsft.spec.resolve import Run
-from xsft.stages.cluster_stages import ClusterCall, SharedIntent
-from xsft.stages.create_server import BegunServer, begin, confirm_server, plan_serving, stop_line, wait_for_server
-from xsft.stages.export_stage import ExportOnCluster
-from xsft.stages.serve_stage import exported_weights, weights_ahead
+from xsft.stages.cluster_job import ClusterCall, SharedIntent, StageOnCluster
+from xsft.stages.create_server import (
+    BegunServer,
+    begin,
+    confirm_server,
+    find_server,
+    plan_serving,
+    stop_line,
+    wait_for_server,
+)
+from xsft.stages.export_stage import staged_export
 from xsft.stages.server_record import ServerRecord
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")
@@ -72,8 +87,8 @@ def plan_server(
     own = tuple(p.in_file(workload.file) for p in intent.problems if p.is_in(ITS))
     refuse_errors(own if dry_run else for_submission(own))
     intent.run.required_place()
-    export = ExportOnCluster(
-        SharedIntent(workload, known=intent),
+    export = StageOnCluster(
+        staged_export(SharedIntent(workload, known=intent)),
         training=intent.run.run_name,
         call=ClusterCall(ask=None, poll_s=0.0, listener=listener),
     )
@@ -83,10 +98,12 @@ def plan_server(
     return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=own)
 
 
-def _exported_folder(export: ExportOnCluster, file: str, *, dry_run: bool) -> str:
+def _exported_folder(export: Stage, file: str, *, dry_run: bool) -> str:
     """Return what the workload's export stage wrote; for a dry run also what it will write. Raises Refused,
     serve-no-weights, before it is done."""
-    weights = exported_weights(export) or (weights_ahead(export) if dry_run else None)
+    weights = exported_weights(export)
+    if weights is None and dry_run:
+        weights = weights_ahead(export)
     if weights is None:
         fix = f"Export it first: xsft run {shlex.quote(file)} --to export; or give --weights gs://bucket/folder."
         raise Refused(f"There is no export to serve: {export.find().why}.", fix=fix, id="serve-no-weights")
@@ -106,3 +123,91 @@ def serve_on_cluster(
         with when_interrupted(f"The server continues. To end it: {stop_line(cluster, call.plan)}"):
             wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)
     return AnsweringServer(cluster=cluster, begun=begun)
+
+
+def exported_weights(exported: Stage) -> str | None:
+    """Return what the export wrote; None before it is done."""
+    found = exported.find()
+    if found.state != "done":
+        return None
+    return found.result
+
+
+def weights_ahead(exported: Stage) -> str:
+    """Return where the export will be; a folder of the bucket has the digits of its content only later."""
+    return str(exported.plan().writes).removeprefix(HF_PREFIX)
+
+
+class ServeOnCluster:
+    """The server of the workload's export, on its cluster."""
+
+    name: StageName = "serve"
+
+    def __init__(self, asked: SharedIntent, *, exported: Stage, training: str, call: ClusterCall) -> None:
+        self._asked, self._exported, self._call = asked, exported, call
+        self.run_name = stage_name(run_name=training, stage=self.name)
+
+    def plan(self) -> StagePlan:
+        """Return the plan as it is before the export is done, whose bucket is not read."""
+        plan = self._plan(weights_ahead(self._exported))
+        shape = plan.inputs.shape
+        machine = f"one {shape.machine}: {shape.count} of {shape.accelerator}"
+        return StagePlan(
+            name=self.name,
+            run_name=self.run_name,
+            digest=None,
+            writes=plan.output,
+            argv=vllm_argv(plan.inputs),
+            manifest=plan.manifest,
+            dependents=plan.dependents,
+            notes=(
+                f"{machine}, outside the queue's quota, until it is cancelled",
+                "a Service and a PodDisruptionBudget, which its Deployment owns",
+            ),
+        )
+
+    def find(self) -> StageFound:
+        """Return what the cluster holds; a server that starts is adopted by `perform`, which completes its objects and
+        its record. Before the export is done its folder is unknown, and so is the server's."""
+        weights = exported_weights(self._exported)
+        if weights is None:
+            return StageFound(state="missing", why="there is no export to serve")
+        plan = self._plan(weights)
+        seen = replace(find_server(self._cluster(), plan), digest=plan.digest)
+        if seen.state == "running":
+            return replace(seen, state="torn")
+        return seen
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        plan, cluster = self._plan(self._weights()), self._cluster().by(self._call.deadline.sooner(LOOKS_S))
+        before = find_server(cluster, plan)
+        confirm_server(plan, ask=self._call.ask if before.state == "missing" else None)
+        run = self._run()
+        provenance = gather_provenance(self._asked.workload.file, target=run.spec.target)
+        record = ServerRecord(store=record_store(), provenance=provenance, run=run)
+        with when_interrupted(NOTHING_CREATED):
+            begun = begin(cluster, plan, record=record, progress=progress)
+        self._call.listener.warn(begun.problems)
+        return StageEnd(action=begun.action, state="running", why=before.why, result=plan.output)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
+        cluster, plan = self._cluster(), self._plan(self._weights())
+        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
+            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=self._call.listener.say)
+
+    def _plan(self, weights: str) -> ServingPlan:
+        return plan_serving(self._run(), weights=weights, file=self._asked.workload.file)
+
+    def _weights(self) -> str:
+        """Raises Refused, stage-not-done, before there is an export."""
+        weights = exported_weights(self._exported)
+        if weights is None:
+            raise Refused("There is no export to serve.", fix="Export first: --from export.", id="stage-not-done")
+        return weights
+
+    def _run(self) -> Run:
+        return self._asked.now().run
+
+    def _cluster(self) -> Cluster:
+        return connect(self._run().required_place())

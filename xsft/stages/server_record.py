@@ -36,17 +36,21 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         Raises as `RecordStore.begin`; nothing should be created then.
         """
         before = self.store.read_run(str(self.run.output), plan.run_name)
-        number = _number_after(before[-1].last) if before else 1
+        number = 1
+        if before:
+            number = _number_after(before[-1].last)
         begun = self.store.begin(_record(plan, self.run, self.provenance, number=number))
         return begun if isinstance(begun, RecordRef) else begun.ref
 
     def finish(self, ref: RecordRef, *, uid: str) -> tuple[Problem, ...]:
         """Record that the Deployment exists. Returns a warning if that cannot be written."""
-        return self._finish(ref, AttemptFacts(outcome="created", at=clock.now(), submitter=self._submitter, uid=uid))
+        return self._finish(
+            ref, AttemptFacts(outcome="created", at=clock.now(), submitter=self.provenance.submitter, uid=uid)
+        )
 
     def refused(self, ref: RecordRef, *, reason: str) -> tuple[Problem, ...]:
         """Record that the cluster created nothing."""
-        facts = AttemptFacts(outcome="not-created", at=clock.now(), submitter=self._submitter, reason=reason)
+        facts = AttemptFacts(outcome="not-created", at=clock.now(), submitter=self.provenance.submitter, reason=reason)
         return self._finish(ref, facts)
 
     def complete(self, plan: ServingPlan, *, uid: str) -> tuple[Problem, ...]:
@@ -69,10 +73,6 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         found = replace(record, attempts=(replace(record.last, outcome="created", uid=uid),))
         return self.store.index_found(found, ref_of(found).path)
 
-    @property
-    def _submitter(self) -> str:
-        return self.provenance.submitter
-
     def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
         try:
             return (*ref.problems, *self.store.finish(ref, facts).problems)
@@ -82,7 +82,9 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
 
 def _number_after(last: Attempt) -> int:
     """Return the number of the next attempt: that of the last one if its creation was interrupted."""
-    return last.number if last.outcome == "submitting" else last.number + 1
+    if last.outcome == "submitting":
+        return last.number
+    return last.number + 1
 
 
 def _unwritten_warning(run_name: str, failed: XsftError) -> Problem:

@@ -8,11 +8,13 @@ from xsft.base.reporting import Reporter
 from xsft.base.stage import Stage, StageName, StagePlan
 from xsft.planning.api import LoadedWorkload
 from xsft.planning.steps import Intent
-from xsft.stages.cluster_stages import ClusterCall, ConvertOnCluster, SharedIntent, TrainOnCluster
-from xsft.stages.evaluate_stage import EvaluateOnCluster, evaluate_stage
-from xsft.stages.export_stage import ExportOnCluster, ServeHere, export_stage
-from xsft.stages.local_stages import TrainHere, convert_stage
-from xsft.stages.serve_stage import ServeOnCluster
+from xsft.stages.cluster_job import ClusterCall, SharedIntent, StageOnCluster
+from xsft.stages.convert_stage import ConversionJob, convert_stage
+from xsft.stages.evaluate_stage import EvaluationJob, evaluate_stage
+from xsft.stages.export_stage import export_stage, staged_export
+from xsft.stages.serve_here import ServeHere
+from xsft.stages.serve_on_cluster import ServeOnCluster
+from xsft.stages.train_stage import TrainHere, TrainJob
 
 
 def stages_of(
@@ -39,19 +41,19 @@ def _stage_here(name: StageName, workload: LoadedWorkload, run_name: str, listen
             return ServeHere(workload=workload, run_name=stage_name(run_name=run_name, stage="serve"))
 
 
-def _on_cluster(name: StageName, shared: SharedIntent, run_name: str, call: ClusterCall) -> Stage:
+def _on_cluster(name: StageName, intent: SharedIntent, run_name: str, call: ClusterCall) -> Stage:
     match name:
         case "convert":
-            return ConvertOnCluster(shared, training=run_name, call=call)
+            return StageOnCluster(ConversionJob(intent=intent, listener=call.listener), training=run_name, call=call)
         case "train":
-            return TrainOnCluster(shared, training=run_name, call=call)
+            return StageOnCluster(TrainJob(intent=intent), training=run_name, call=call)
         case "evaluate":
-            return EvaluateOnCluster(shared, training=run_name, call=call)
+            return StageOnCluster(EvaluationJob(intent=intent, listener=call.listener), training=run_name, call=call)
         case "export":
-            return ExportOnCluster(shared, training=run_name, call=call)
+            return StageOnCluster(staged_export(intent), training=run_name, call=call)
         case "serve":
-            exported = _on_cluster("export", shared, run_name, call)
-            return ServeOnCluster(shared, exported=exported, training=run_name, call=call)
+            exported = _on_cluster("export", intent, run_name, call)
+            return ServeOnCluster(intent, exported=exported, training=run_name, call=call)
 
 
 def plan_stages(workload: LoadedWorkload, *, intent: Intent, run_name: str) -> tuple[StagePlan, ...]:

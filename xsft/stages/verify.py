@@ -17,16 +17,14 @@ from xsft.launch.local_machine import Machine, program_environment
 from xsft.machine.chance import random_hex
 from xsft.machine.memory import memory_bytes
 from xsft.machine.scratch import scratch_folder
-from xsft.machine.watched_process import follow
 from xsft.spec.export_inputs import ExportDtype
 from xsft.spec.keypath import printable
-from xsft.stages.exported import read_folder
 from xsft.stages.served_model import reads_type
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import LOGITS_BOUNDS, LogitsVerdict, Verification, logits_memory
-from xsft.weights.exporter import COMPARER, comparison_job, forward_argv, logits_argv, merged_dtype
-from xsft.workers.export_judging import judged, logits_problems
+from xsft.weights.exporter import forward_argv, logits_argv, merged_dtype
+from xsft.workers.export_judging import logits_problems
 
 OF_GOOGLE = (
     "GOOGLE_APPLICATION_CREDENTIALS",
@@ -74,13 +72,6 @@ def ask_worker(
     return answer
 
 
-def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> int:
-    """Run a program in a PID namespace of its own where the system allows; return its exit status."""
-    contained = shop.machine.contain()
-    env = environment(shop, online=online)
-    return follow((*contained.prefix, *argv), env=env, log=log, on_line=lambda _line: None)
-
-
 def environment(shop: ExportShop, *, online: bool) -> dict[str, str]:
     """Return a few of the user's variables, and private folders; no network unless `online`."""
     machine = shop.machine
@@ -94,14 +85,6 @@ PROMPTS = ("What is 2 + 3?", "Name a colour of the sky.", "Write one short sente
 """Prompts whose logits are compared."""
 LENGTH = 32
 """Tokens of each prompt that are compared, at most."""
-
-
-def verify_folders(plan: ExportPlan, folders: Iterable[Path], shop: ExportShop) -> tuple[Verification, ...]:
-    """Compare several folders with the checkpoint by one start of MaxText."""
-    listed = tuple(folders)
-    job = comparison_job(plan, folders=tuple(map(str, listed)), seed=int(random_hex(4), 16))
-    answer = ask_worker(COMPARER, job, shop, online=reads_bucket(plan))
-    return tuple(_judge_folder(plan, path, answer, one) for path, one in zip(listed, answer["folders"], strict=True))
 
 
 def verify_logits(
@@ -172,14 +155,6 @@ def with_logits(found: Verification, verdict: LogitsVerdict, *, dtype: ExportDty
     return replace(found, logits=verdict, problems=(*found.problems, *problems_of_logits(verdict, dtype=dtype)))
 
 
-def _judge_folder(plan: ExportPlan, folder: Path, answer: dict[str, Any], one: dict[str, Any]) -> Verification:
-    try:
-        sizes, read = read_folder(folder)
-        return Verification(**judged(sizes, read, answer=answer, of=one, dtype=plan.inputs.dtype))
-    except OSError as wrong:
-        return Verification(problems=(str(wrong),))
-
-
 class ConversionVerifier(Struct, frozen=True, kw_only=True):
     """Compares what a conversion wrote with its source."""
 
@@ -223,7 +198,9 @@ class ConversionVerifier(Struct, frozen=True, kw_only=True):
             (verdict,) = compare_logits(argv, (Path(folder),), shop, engine=self.engine, dtype=dtype)
         except RunFailed:  # e.g. a source without a tokenizer; the tensors decide
             return None
-        return None if verdict.unloaded else verdict
+        if verdict.unloaded:
+            return None
+        return verdict
 
 
 def _compare_tensors(plan: ConversionPlan, checkpoint: str, shop: ExportShop) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, TimedOut, XsftError
+from xsft.base.reporting import hear_nothing
 from xsft.base.stage import NEEDS, STAGES, Stage, StageAction, StageEnd, StageFound, StageName, StageState, StageVerdict
 
 
@@ -43,12 +44,12 @@ class WalkSettings(Struct, frozen=True, kw_only=True):
     """Return the seconds that are left; None without a limit."""
     look: Callable[[Stage], StageFound] = lambda stage: stage.find()
     """Return what a stage has done so far."""
-    progress: ShowLine = lambda _line: None
-    tell: Callable[[StageReport], None] = lambda _report: None
+    progress: ShowLine = hear_nothing
+    tell: Callable[[StageReport], None] = hear_nothing
     """Called once per stage, as soon as its report is known."""
-    begin: Callable[[Stage, StageFound], None] = lambda _stage, _found: None
+    begin: Callable[[Stage, StageFound], None] = hear_nothing
     """Called when the work of a stage begins, with what was found of it."""
-    warn: Callable[[StageEnd], None] = lambda _end: None
+    warn: Callable[[StageEnd], None] = hear_nothing
     """Called with the warnings of a stage that was done."""
     first: StageName = "convert"
     last: StageName = "serve"
@@ -91,7 +92,9 @@ def _left_out(name: StageName, settings: WalkSettings) -> str:
     """Return why the user left the stage out; empty if not."""
     if STAGES.index(name) < STAGES.index(settings.first):
         return f"before --from {settings.first}"
-    return f"after --to {settings.last}" if STAGES.index(name) > STAGES.index(settings.last) else ""
+    if STAGES.index(name) > STAGES.index(settings.last):
+        return f"after --to {settings.last}"
+    return ""
 
 
 def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple[StageEnd, XsftError | None]:
@@ -104,8 +107,9 @@ def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple
             stage.watch(settings.left_s())
             end = _end_of_begun_stage(end, stage, settings)
     except XsftError as failed:
-        state: StageState = "failed" if isinstance(failed, RunFailed) else end.state
-        return replace(end, state=state, why=failed.message), failed
+        if isinstance(failed, RunFailed):
+            end = replace(end, state="failed")
+        return replace(end, why=failed.message), failed
     return end, _error_of(stage, end)
 
 
@@ -114,7 +118,8 @@ def _refuse_without_input(stage: Stage, stages: Sequence[Stage], settings: WalkS
     undone = tuple(_undone_needs(stage.name, stages, settings))
     if not undone:
         return
-    (needed, why), (first, _) = undone[0], undone[-1]
+    needed, why = undone[0]
+    first, _ = undone[-1]
     raise Refused(
         f"{stage.name} needs the result of {needed}, which is not done: {why}.",
         fix=f"Start at {first}: --from {first}. Without --from, all missing stages are done.",
@@ -147,7 +152,8 @@ def _begin_stage(stage: Stage, found: StageFound, settings: WalkSettings) -> Sta
         case "running":
             return StageEnd(action="adopted", state="running", why=found.why)
         case "torn" | "failed" | "missing":
-            settings.begin(stage, found)
+            if not found.is_by_hand:
+                settings.begin(stage, found)
             return stage.perform(settings.progress)
 
 
@@ -178,7 +184,9 @@ def _blocking_reason(report: StageReport, failed: XsftError | None) -> str:
         return f"{report.name} is not done yet"
     if failed is not None:
         return f"{report.name} failed"
-    return "" if report.state == "done" else f"{report.name} is not done"
+    if report.state == "done":
+        return ""
+    return f"{report.name} is not done"
 
 
 def _stage_report(stage: Stage, end: StageEnd) -> StageReport:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.problems import Problem
 from xsft.planning import api
+from xsft.records.record_files import record_store
 from xsft.spec.conversion_inputs import ConversionSource
-from xsft.stages.claims import ConversionClaim
+from xsft.stages.claims import ConversionClaim, read_claim
+from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do_alone
 from xsft.stages.convert import ConversionResult
-from xsft.stages.convert_here import converted_here, look_for_cluster
-from xsft.stages.cpu_job import convert_cluster
+from xsft.stages.convert_stage import ConversionJob, converted_here, show_conversion
+from xsft.verbs.arguments import request_of
 from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
 from xsft.verbs.failure import print_problems
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
-from xsft.verbs.weights_job import WeightsDocument, cpu_job_request, refuse_timeout_alone, report_cpu_job
+from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.estimates import ConversionEstimate
 
@@ -104,17 +107,11 @@ def _conversion_lines(result: ConversionResult) -> Iterator[str]:
 
 
 def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
-    plan, intent, plan_problems = look_for_cluster(workload, terminal())
-    outcome, claim = convert_cluster(
-        plan,
-        intent.run,
-        file=workload.file,
-        problems=plan_problems,
-        on_tpu=args.on_tpu,
-        request=cpu_job_request(args),
-        listener=terminal(as_json=args.json),
-    )
-    conversion = outcome.made
+    call, intent = cluster_call(args), SharedIntent(workload, known=None)
+    job = ConversionJob(intent=intent, listener=call.listener, on_tpu=args.on_tpu)
+    stage = StageOnCluster(job, training=intent.now().run.run_name, call=call)
+    outcome = do_alone(stage, request_of(args, JobRequest), show=partial(show_conversion, listener=call.listener))
+    conversion = outcome.plan
 
     def describe(action: str, writes: str | None, problems: tuple[Problem, ...]) -> ConversionDocument:
         why = f"{conversion.run_name} is converting the same weights" if action == "adopted" else conversion.why
@@ -122,7 +119,9 @@ def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
             why = "it already exists"
         checkpoint = writes or conversion.whole
         document = _document(conversion, action=action, why=why, checkpoint=checkpoint, problems=problems)
-        return replace(document, owner=None if writes is None else claim)
+        if writes is None:
+            return document
+        return replace(document, owner=read_claim(record_store(), conversion))
 
     source, model = conversion.inputs.source, conversion.inputs.model
     revision = f" at {source.revision}" if source.revision else ""

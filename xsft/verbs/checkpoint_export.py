@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Literal
 
 from msgspec.structs import replace
@@ -12,14 +13,15 @@ from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
-from xsft.stages.cpu_job import export_cluster, no_logits, plan_for_pod
+from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do_alone
 from xsft.stages.export import BUCKET, ExportResult, exported_here, intended_training
+from xsft.stages.export_stage import ExportJob, no_logits
 from xsft.stages.exported import training_of
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
-from xsft.verbs.weights_job import WeightsDocument, cpu_job_request, refuse_timeout_alone, report_cpu_job
+from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.export_record import Verification, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun
@@ -60,11 +62,11 @@ def _of_file(args: argparse.Namespace) -> int:
     _refuse_export_options(args, on_cluster=not on_this_machine)
     if on_this_machine:
         return _export_here(intended_training(intent), args)
-    export = plan_for_pod(intended_training(intent), request_of(args, ExportRequest), to=args.output)
-    request, listener = cpu_job_request(args), terminal(as_json=args.json)
-    outcome = export_cluster(
-        intent, export, file=workload.file, request=request, log=print_to_stderr, listener=listener
-    )
+    shared = SharedIntent(workload, known=intent)
+    job = ExportJob(intent=shared, request=request_of(args, ExportRequest), to=args.output)
+    stage = StageOnCluster(job, training=intent.run.run_name, call=cluster_call(args))
+    outcome = do_alone(stage, request_of(args, JobRequest), show=lambda _plan, _done: nullcontext(print_to_stderr))
+    export = outcome.plan
     verified = export.recorded.verification if export.recorded else None
 
     def describe(action: str, writes: str | None, problems: tuple[Problem, ...]) -> ExportDocument:

@@ -18,8 +18,7 @@ from xsft.launcher.server_manifest import vllm_argv
 from xsft.runs.waiting import WaitLimits
 from xsft.spec.serving_inputs import PORT
 from xsft.stages.create_server import stop_line
-from xsft.stages.engine_server import NAMED, Server
-from xsft.stages.serve_here import serve_here
+from xsft.stages.serve_here import NAMED, Server, serve_here
 from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, plan_server, serve_on_cluster
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents

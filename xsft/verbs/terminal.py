@@ -17,8 +17,7 @@ from xsft.launch.submit import SubmissionBegins, SubmissionEvent
 from xsft.launch.wait_for_end import UnexpectedEnd
 from xsft.machine.clock import monotonic
 from xsft.runs.cause_rule import Cause
-from xsft.stages.convert_here import ReadingWeights
-from xsft.stages.cpu_job import ConvertingOnCluster
+from xsft.stages.convert_stage import ConvertingOnCluster, ReadingWeights
 from xsft.verbs.failure import print_problems
 from xsft.verbs.live import CONVERSION_EVERY_S, ConversionDisplay, live, reading_weights, show_conversion
 from xsft.verbs.local_text import show_result

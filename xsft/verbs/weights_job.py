@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,15 +16,16 @@ from xsft.catalog.cpu import GIB
 from xsft.launcher.cpujob import CpuJob
 from xsft.planning.steps import JobPlan
 from xsft.runs.rows import Row
-from xsft.runs.waiting import WaitLimits
-from xsft.stages.cpu_job import CpuJobPlanned, CpuJobRequest, CpuJobSubmitted, CpuPlan, ResultFound, cpu_job_of
-from xsft.verbs.arguments import request_of
+from xsft.stages.cluster_job import ClusterCall, JobFound, JobPlanned, JobSubmitted, cpu_job_of
 from xsft.verbs.document import Document, VerbDocument, print_document, print_lines, status_of
 from xsft.verbs.failure import print_problems
 from xsft.verbs.plan_summary import cluster_text, ready_text, secrets_text
 from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line
 from xsft.verbs.progress import asker
 from xsft.verbs.submission import exit_status, report_submission, waited_run
+from xsft.verbs.terminal import terminal
+from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.export_plan import ExportPlan
 
 TITLES: Mapping[StageWork, str] = {"convert": "conversion", "evaluate": "evaluation", "export": "export"}
 DISK: Mapping[StageWork, str] = {"convert": "the download", "export": "the model, before it is copied"}
@@ -82,13 +83,14 @@ class WeightsDocument(VerbDocument, frozen=True, kw_only=True):
     """With --wait: the run, as `xsft status` shows it."""
 
 
+WeightsPlan = TypeVar("WeightsPlan", ConversionPlan, ExportPlan)
 DescribeWeights = Callable[[str, str | None, tuple[Problem, ...]], WeightsDocument]
 """Return the document of an action, the result that a job writes (None: it exists) and problems."""
 
 
-def cpu_job_request(args: argparse.Namespace) -> CpuJobRequest:
+def cluster_call(args: argparse.Namespace) -> ClusterCall:
     ask = asker(yes=args.yes or args.json)
-    return CpuJobRequest(dry_run=args.dry_run, waits=args.wait, limits=request_of(args, WaitLimits), ask=ask)
+    return ClusterCall(ask=ask, poll_s=args.poll_s, listener=terminal(as_json=args.json))
 
 
 def refuse_timeout_alone(args: argparse.Namespace) -> None:
@@ -98,7 +100,7 @@ def refuse_timeout_alone(args: argparse.Namespace) -> None:
 
 
 def report_cpu_job(
-    outcome: ResultFound[CpuPlan] | CpuJobPlanned[CpuPlan] | CpuJobSubmitted[CpuPlan],
+    outcome: JobFound[WeightsPlan] | JobPlanned[WeightsPlan] | JobSubmitted[WeightsPlan],
     *,
     as_json: bool,
     describe: DescribeWeights,
@@ -110,22 +112,22 @@ def report_cpu_job(
     `existing`: lines about a result that exists; `work`: what the job converts or exports.
     """
     match outcome:
-        case ResultFound(problems=problems) if as_json:
+        case JobFound(problems=problems) if as_json:
             print_document(describe("finished", None, problems))
             return 0
-        case ResultFound(problems=problems):
+        case JobFound(problems=problems):
             print_problems(problems)
             print_lines(existing)
             return 0
-        case CpuJobPlanned(plan=plan) if as_json:
+        case JobPlanned(job=plan) if as_json:
             document = describe("planned", plan.job.writes, plan.problems)
             status, job = status_of(plan.problems), _job_document(plan, plan.job, manifest=plan.manifest)
             print_document(replace(document, job=job, exit_status=status))
             return status
-        case CpuJobPlanned(plan=plan):
-            print_lines(_plan_lines(plan, work=work, broken=outcome.made.broken))
+        case JobPlanned(job=plan):
+            print_lines(_plan_lines(plan, work=work, broken=outcome.plan.broken))
             return status_of(plan.problems)
-        case CpuJobSubmitted(end=end) if as_json:
+        case JobSubmitted(end=end) if as_json:
             submitted = cpu_job_of(end.done)
             assert isinstance(end.done.plan, JobPlan)
             job = _job_document(end.done.plan, submitted, jobset=end.done.jobset, uid=end.done.uid)
@@ -134,7 +136,7 @@ def report_cpu_job(
             return report_submission(
                 end, replace(document, record=end.done.record, job=job, run=run, exit_status=status)
             )
-        case CpuJobSubmitted(end=end):
+        case JobSubmitted(end=end):
             return report_submission(end, None)
 
 

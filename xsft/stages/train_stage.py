@@ -1,98 +1,25 @@
-"""The stages of a workload that runs on this machine: this process runs them, or waits for another process that
-does."""
+"""The training as a stage, on this machine and on a cluster."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
-from xsft.base.amounts import duration_text
-from xsft.base.errors import AlreadyRunning, SpecError, TimedOut, UsageError
-from xsft.base.names import stage_name
+from xsft.base.errors import AlreadyRunning
 from xsft.base.reporting import Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.launch.local_folder import RunFolder, recorded_run, recover_losses, run_folder_of
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import LocalResult, TrainedHere, already_done, failure, next_step, train_here
-from xsft.machine import clock
 from xsft.machine.lock_holder import is_held
+from xsft.machine.objects import latest_step
 from xsft.planning import api
-from xsft.planning.steps import Plan
-from xsft.runs.local_runs import lock_of
-from xsft.stages.convert_here import conversion_of, converted_here, look
-from xsft.stages.once import JobResult, LocalJob, end_of_stage, find_job
-
-LOOK_EVERY_S = 1.0
-"""Seconds between checks of a stage that another process is running."""
-
-
-def watch_here(*, output: str, run_name: str, timeout_s: float | None) -> None:
-    """Return when no process holds the run's lock. Raises TimedOut."""
-    began = clock.monotonic()
-    while is_held(lock_of(output, run_name)):
-        passed = clock.monotonic() - began
-        if timeout_s is not None and passed >= timeout_s:
-            raise TimedOut(
-                f"Timed out after {duration_text(passed)}: another xsft process is running {run_name}.",
-                fix=f"Follow it: xsft logs {run_name} -f. The same command continues.",
-            )
-        clock.pause(LOOK_EVERY_S)
-
-
-class StageHere(Struct, frozen=True, kw_only=True):
-    """A stage that this process does: a conversion, an evaluation or an export."""
-
-    name: StageName
-    run_name: str
-    plan: Callable[[], StagePlan]
-    job: Callable[[ShowLine], LocalJob[Any]]
-    do: Callable[[ShowLine], JobResult[Any]]
-    """Do the job, as the verb of the stage does."""
-
-    def find(self) -> StageFound:
-        try:
-            return find_job(self.job(hide_line))
-        except SpecError:
-            raise
-        except UsageError as unsaved:  # the training has no checkpoint yet
-            return StageFound(state="missing", why=unsaved.message)
-
-    def perform(self, progress: ShowLine) -> StageEnd:
-        try:
-            return end_of_stage(self.do(progress), self.job(progress).fix)
-        except AlreadyRunning as running:
-            return StageEnd(action="adopted", state="running", why=running.message)
-
-    def watch(self, timeout_s: float | None) -> None:
-        job = self.job(hide_line)
-        run = job.run_of(job.look())
-        watch_here(output=run.output, run_name=run.run_name, timeout_s=timeout_s)
-
-
-def hide_line(_line: str) -> None:
-    """Show nothing."""
-
-
-def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
-    """Return the conversion of the workload's weights."""
-
-    def plan() -> StagePlan:
-        made, _ = look(workload)
-        return StagePlan(
-            name="convert", run_name=made.run_name, digest=made.digest, writes=made.checkpoint, argv=made.argv
-        )
-
-    return StageHere(
-        name="convert",
-        run_name=stage_name(run_name=training, stage="convert"),
-        plan=plan,
-        job=lambda _progress: conversion_of(workload, listener),
-        do=lambda _progress: converted_here(workload, listener),  # it has a display of its own
-    )
+from xsft.planning.steps import Intent, Plan
+from xsft.records.record_files import record_store
+from xsft.runs.rows import is_worthless
+from xsft.stages.cluster_job import SharedIntent
+from xsft.stages.once import watch_here
 
 
 class TrainHere:
@@ -150,10 +77,8 @@ def _find_training(made: Plan, folder: RunFolder) -> StageFound:
     if is_held(folder.lock):
         return StageFound(state="running", why="another xsft process is training it")
     done = already_done(made)
-    return _trained_stage(done) if done else _untrained_stage(folder)
-
-
-def _trained_stage(done: LocalResult) -> StageFound:
+    if done is None:
+        return _untrained_stage(folder)
     if done.outcome != "completed":
         return StageFound(state="failed", why=done.reason or "it did not complete")
     return StageFound(state="done", why=_saved_text(done), result=_result(done))
@@ -164,7 +89,9 @@ def _saved_text(done: LocalResult) -> str:
 
 
 def _result(done: LocalResult) -> str | None:
-    return str(done.checkpoints[-1]) if done.checkpoints else None
+    if not done.checkpoints:
+        return None
+    return str(done.checkpoints[-1])
 
 
 def _untrained_stage(folder: RunFolder) -> StageFound:
@@ -172,10 +99,14 @@ def _untrained_stage(folder: RunFolder) -> StageFound:
     if record is None or not record.attempts:
         return StageFound(state="missing", why="no attempt is recorded")
     last = recover_losses(record, folder).attempts[-1]
-    state: StageState = "torn" if record.outcome == "running" else "failed"
+    state: StageState = "failed"
+    if record.outcome == "running":
+        state = "torn"
     reason = last.reason or "it did not complete"
     step = folder.latest_step()
-    saved = f"its checkpoint of step {step} is saved" if step else "no checkpoint was saved"
+    saved = "no checkpoint was saved"
+    if step:
+        saved = f"its checkpoint of step {step} is saved"
     return StageFound(state=state, why=f"attempt {last.number}: {reason}; {saved}")
 
 
@@ -191,3 +122,44 @@ def _training_end(result: LocalResult) -> StageEnd:
         fix=next_step(result),
         interrupted=result.outcome == "interrupted",
     )
+
+
+class TrainJob(Struct, frozen=True, kw_only=True):
+    """Training on the workload's slices; a `ClusterJob`."""
+
+    intent: SharedIntent
+    name: StageName = "train"
+
+    def ahead(self) -> StagePlan:
+        return training_plan(api.plan((self.intent.workload,))[0])
+
+    def look(self) -> Intent:
+        return self.intent.now()
+
+    def found(self, plan: Intent) -> StageFound:
+        """Return whether the last checkpoint is saved by this very workload."""
+        run, digest, store = plan.run, plan.spec_digest, record_store()
+        output = str(run.output)
+        step = latest_step(store.objects_at(output), output=output, run_name=run.run_name)
+        if step is None:
+            return StageFound(state="missing", why="no checkpoint is saved", digest=digest)
+        records = store.read_run(output, run.run_name)
+        is_same = bool(records) and records[-1].spec_digest == digest
+        steps = run.spec.train.steps
+        if step < steps or not is_same or is_worthless(records[-1].last.state_reason):
+            why = f"its last checkpoint is step {step} of {steps}"
+            return StageFound(state="missing", why=why, digest=digest)
+        saved = f"{output.rstrip('/')}/{run.run_name}/checkpoints/{step}"
+        return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved, digest=digest)
+
+    def recorded_name(self, plan: Intent) -> None:
+        """Return None: the records of a training are those of its submissions."""
+
+    def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[Intent, Plan]:
+        (made,) = api.plan((self.intent.workload,), progress=progress)
+        if is_sent:
+            api.accepted_problems(made)
+        return self.intent.now(), made
+
+    def show_end(self, plan: Intent) -> None:
+        """Show nothing: its state was shown while it was waited for."""

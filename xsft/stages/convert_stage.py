@@ -1,40 +1,55 @@
-"""Convert a workload's Hugging Face weights on this machine, and plan the conversion for a cluster."""
+"""The convert stage, on this machine and on a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.base.acceptance import accept_late
+from xsft.base.aliases import ShowLine
 from xsft.base.errors import Unreachable, UsageError, refuse_errors
+from xsft.base.names import stage_name
 from xsft.base.problems import Problem, warning
 from xsft.base.reporting import Reporter
+from xsft.base.stage import StageFound, StageName, StagePlan
 from xsft.catalog.releases import DEFAULT
+from xsft.checks.cpu_job import conversion_problems
 from xsft.checks.facts import Facts
 from xsft.environments import environments
 from xsft.launch.local_machine import maxtext_machine
+from xsft.launch.submission import Submission
+from xsft.launcher.cpujob import CpuJob, conversion_job
 from xsft.machine import clock
+from xsft.machine.growth import watch_growth
 from xsft.machine.hub_login import hub_token
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 from xsft.planning import api
 from xsft.planning.hub import read_repository, read_token
 from xsft.planning.hub_reader import answered_reader
-from xsft.planning.steps import Intent
+from xsft.planning.steps import Intent, JobPlan
+from xsft.records.record_files import record_store
 from xsft.spec.conversion_inputs import BRANCH
 from xsft.spec.facts import SourceFacts
-from xsft.spec.resolve import resolve
-from xsft.stages.convert import Conversion, ConversionResult
-from xsft.stages.once import do_once
+from xsft.spec.resolve import Run, resolve
+from xsft.stages.claims import read_claim, take_claim, under_claim
+from xsft.stages.cluster_job import SharedIntent, cpu_job_of, described_job, plan_job
+from xsft.stages.convert import Conversion, ConversionResult, conversion_found
+from xsft.stages.once import StageHere, do_once
 from xsft.stages.verify import ConversionVerifier
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import BytesDone
 from xsft.weights.weights_folder import read_folder
 
+NOT_OF_JOBS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "pathways", "name", "model.tokenizer")
+"""Sections of a workload whose errors do not affect a conversion on a cluster."""
 NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "image.ref", "image.name", "queue")
-"""Sections whose errors do not affect a conversion."""
+"""Sections whose errors do not affect a conversion on this machine."""
 
 
 def converted_here(workload: api.LoadedWorkload, listener: Reporter) -> ConversionResult:
@@ -64,19 +79,127 @@ def _read_weights(workload: api.LoadedWorkload, listener: Reporter) -> None:
         read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
 
 
-def look_for_cluster(
-    workload: api.LoadedWorkload, listener: Reporter
-) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
-    """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
-    conversion does not ask the hub."""
-    (intent,) = api.intend((workload,))
-    plan = planned_conversion(workload, intent)
-    problems: tuple[Problem, ...] = ()
-    if plan.whole is None and not plan.inputs.source.is_folder:
-        source, problems = read_source_for_pods(plan, listener, has_secret=workload.spec.secrets.hf_token is not None)
-        (intent,) = api.intend((workload,), hub=answered_reader(source))
+def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
+    """Return the conversion of the workload's weights."""
+
+    def plan() -> StagePlan:
+        made, _ = look(workload)
+        return StagePlan(
+            name="convert", run_name=made.run_name, digest=made.digest, writes=made.checkpoint, argv=made.argv
+        )
+
+    return StageHere(
+        name="convert",
+        run_name=stage_name(run_name=training, stage="convert"),
+        plan=plan,
+        job=lambda _progress: conversion_of(workload, listener),
+        do=lambda _progress: converted_here(workload, listener),  # it has a display of its own
+    )
+
+
+class ConversionJob(Struct, frozen=True, kw_only=True):
+    """Conversion of the workload's weights by a CPU job of its cluster; a `ClusterJob`."""
+
+    intent: SharedIntent
+    listener: Reporter
+    on_tpu: bool = False
+    """Whether it takes a slice, of which only the first host works."""
+    name: StageName = "convert"
+
+    def ahead(self) -> StagePlan:
+        intent, workload = self.intent.now(), self.intent.workload
+        made = planned_conversion(workload, intent)  # the hub is asked when the conversion is submitted
+        with self.listener.working("xsft") as progress:
+            plan = plan_conversion(made, intent.run, file=workload.file, problems=(), progress=progress)
+        return described_job(plan, name=self.name)
+
+    def look(self) -> ConversionPlan:
+        """Return the conversion under the name of the run that makes it, which another workload may have begun."""
+        made = planned_conversion(self.intent.workload, self.intent.now())
+        return under_claim(made, read_claim(record_store(), made))
+
+    def found(self, plan: ConversionPlan) -> StageFound:
+        return conversion_found(plan)
+
+    def recorded_name(self, plan: ConversionPlan) -> str:
+        return plan.run_name
+
+    def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[ConversionPlan, JobPlan[CpuJob]]:
+        store = record_store()
+        planned, intent, problems = self._ask_hub()
+        made = under_claim(planned, read_claim(store, planned))
+        file = self.intent.workload.file
+        plan_of = partial(
+            plan_conversion, run=intent.run, file=file, problems=problems, progress=progress, on_tpu=self.on_tpu
+        )
+        plan = plan_of(made)
+        if not is_sent:
+            return made, plan
+        claim = take_claim(store, made)
+        if claim.run_name != made.run_name:  # another caller submitted it after the plan was made
+            made = under_claim(made, claim)
+            plan = plan_of(made)
+        if claim.training != intent.run.run_name:
+            begun = f"begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'}"
+            self.listener.say(
+                f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it"
+            )
+        return made, plan
+
+    def show_end(self, plan: ConversionPlan) -> None:
+        """Show nothing: the report of the stage names the checkpoint."""
+
+    def _ask_hub(self) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
+        """Return the plan by what the hub says now, what it is part of, and the problems, the hub's included."""
+        workload, intent = self.intent.workload, self.intent.now()
         plan = planned_conversion(workload, intent)
-    return plan, intent, (*intent.problems, *problems)
+        problems: tuple[Problem, ...] = ()
+        if plan.whole is None and not plan.inputs.source.is_folder:
+            has_secret = workload.spec.secrets.hf_token is not None
+            source, problems = read_source_for_pods(plan, self.listener, has_secret=has_secret)
+            (intent,) = api.intend((workload,), hub=answered_reader(source))
+            plan = planned_conversion(workload, intent)
+        return plan, intent, (*intent.problems, *problems)
+
+
+def plan_conversion(
+    made: ConversionPlan,
+    run: Run,
+    *,
+    file: str,
+    problems: tuple[Problem, ...],
+    progress: ShowLine,
+    on_tpu: bool = False,
+) -> JobPlan[CpuJob]:
+    """Return the plan of the CPU job of a workload's conversion. `problems`: of the workload, strict as a submission
+    is. `on_tpu`: on the first host of one slice of the workload's TPU type, which is taken whole.
+
+    Raises SpecError if an error forbids it, Unreachable if it is unknown whether it was converted before.
+    """
+    ignored = tuple(section for section in NOT_OF_JOBS if not (on_tpu and section == "tpu"))
+    own = tuple(p for p in problems if p.kind != "unmade" and not p.is_in(ignored))
+    late = accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks)
+    admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
+    assert made.estimate is not None  # else `conversion-size`, an error
+    job = conversion_job(made, run, made.estimate, on_tpu=on_tpu)
+    return plan_job(job, file=file, problems=admitted, progress=progress)
+
+
+class ConvertingOnCluster(Struct, frozen=True):
+    """Activity: a conversion on a cluster is waited for."""
+
+
+@contextmanager
+def show_conversion(plan: ConversionPlan, done: Submission, *, listener: Reporter) -> Iterator[ShowLine]:
+    """Show the bytes that the job has written; yield the function that shows a line of its log."""
+    whole = plan.estimate.output if plan.estimate else None
+    with listener.display(ConvertingOnCluster()) as display:
+
+        def on_size(size: int) -> None:
+            display(BytesDone(done=size, of=whole, at=clock.monotonic()))
+
+        with watch_growth(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
+            yield display
 
 
 def read_source_for_pods(

@@ -15,7 +15,7 @@ from xsft.base.errors import Refused
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.evaluation.program import evaluation_argv
 from xsft.records.record_files import RecordStore, record_store
-from xsft.stages.evaluation_end import is_measured, read_report
+from xsft.stages.evaluate_plan import is_measured, read_report
 from xsft.workers.evaluation_container import end_of, evaluation_document, judged
 
 

@@ -12,7 +12,7 @@ import yaml
 from tests.localruns import WORKLOADS, FakeTrainer
 from xsft.base.errors import TimedOut
 from xsft.planning import api
-from xsft.stages.local_stages import TrainHere
+from xsft.stages.train_stage import TrainHere
 from xsft.stages.walk import WalkResult, WalkSettings, walk
 from xsft.verbs.terminal import terminal
 

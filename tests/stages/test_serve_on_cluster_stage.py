@@ -17,8 +17,8 @@ from tests.stages.test_walk import Recorded
 from xsft.base.errors import Refused, RunFailed
 from xsft.base.stage import StageFound
 from xsft.planning import api as workloads
-from xsft.stages.cluster_stages import ClusterCall, SharedIntent
-from xsft.stages.serve_stage import ServeOnCluster
+from xsft.stages.cluster_job import ClusterCall, SharedIntent
+from xsft.stages.serve_on_cluster import ServeOnCluster
 from xsft.stages.walk import StageReport, WalkSettings, walk
 from xsft.verbs.terminal import terminal
 

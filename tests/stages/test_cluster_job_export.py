@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import chdir
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,19 +18,18 @@ from tests.until import until
 from xsft.base.errors import UsageError
 from xsft.base.reporting import Reporter
 from xsft.planning import api
-from xsft.planning.steps import Intent
 from xsft.records.record_files import record_store
-from xsft.runs.waiting import WaitLimits
-from xsft.stages.cpu_job import (
-    CpuJobPlanned,
-    CpuJobRequest,
-    CpuJobSubmitted,
-    ExportedByJob,
-    ResultFound,
-    export_cluster,
-    plan_for_pod,
+from xsft.stages.cluster_job import (
+    ClusterCall,
+    JobFound,
+    JobPlanned,
+    JobRequest,
+    JobSubmitted,
+    SharedIntent,
+    StageOnCluster,
+    do_alone,
 )
-from xsft.stages.export import intended_training
+from xsft.stages.export_stage import ExportJob
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
@@ -50,45 +49,51 @@ def here(here: Machine, without_hub: None) -> Iterator[Machine]:
         yield here
 
 
-def planned(here: Machine, request: ExportRequest | None = None, *, to: str | None = None) -> tuple[Intent, ExportPlan]:
-    (intent,) = api.intend((api.load(str(here.workload(STORY))),))
-    return intent, plan_for_pod(intended_training(intent), request or ExportRequest(), to=to)
+def job(here: Machine, request: ExportRequest | None = None, *, to: str | None = None) -> ExportJob:
+    intent = SharedIntent(api.load(str(here.workload(STORY))), known=None)
+    return ExportJob(intent=intent, request=request or ExportRequest(), to=to)
 
 
-def export(here: Machine, *, dry_run: bool = False, waits: bool = False) -> ExportedByJob:
-    intent, made = planned(here)
-    limits = WaitLimits(timeout_s=300, poll_s=0.1)
-    request = CpuJobRequest(dry_run=dry_run, waits=waits, limits=limits, ask=None)
-    return export_cluster(intent, made, file="w.yaml", request=request, log=lambda _line: None, listener=Reporter())
+def planned(here: Machine, request: ExportRequest | None = None, *, to: str | None = None) -> ExportPlan:
+    return job(here, request, to=to).look()
+
+
+def export(
+    here: Machine, *, dry_run: bool = False, wait: bool = False
+) -> JobFound[ExportPlan] | JobPlanned[ExportPlan] | JobSubmitted[ExportPlan]:
+    request = JobRequest(dry_run=dry_run, wait=wait, timeout_s=300)
+    call = ClusterCall(ask=None, poll_s=0.1, listener=Reporter())
+    stage = StageOnCluster(job(here), training=TRAINING, call=call)
+    return do_alone(stage, request, show=lambda _plan, _done: nullcontext(lambda _line: None))
 
 
 @pytest.mark.contract
 def test_export_cluster_creates_the_planned_job_once_and_finds_its_result(here: Machine) -> None:
     shown = export(here, dry_run=True)
-    assert isinstance(shown, CpuJobPlanned)
+    assert isinstance(shown, JobPlanned)
     assert here.jobsets == []
     done = [export(here), export(here)]
-    assert [one.end.done.action for one in done if isinstance(one, CpuJobSubmitted)] == ["created", "adopted"]
+    assert [one.end.done.action for one in done if isinstance(one, JobSubmitted)] == ["created", "adopted"]
     (sent,) = here.api.server.asked(CREATE)
-    assert sent.body == shown.plan.manifest
+    assert sent.body == shown.job.manifest
     folder = written_by_pod(here.bucket, here.api.world.jobsets()[EXPORT])
     here.api.world.end(EXPORT, "Completed")
     found = export(here)
-    assert isinstance(found, ResultFound)
-    assert (found.made.whole, found.problems) == (folder, ())
+    assert isinstance(found, JobFound)
+    assert (found.plan.whole, found.problems) == (folder, ())
     assert record_store().read_run("gs://my-bucket/runs", EXPORT)[-1].last.outcome == "completed"
 
 
 @pytest.mark.contract
 def test_export_cluster_repeats_a_failed_export_in_another_folder(here: Machine) -> None:
-    _, first = planned(here)
+    first = planned(here)
     export(here)
     here.bucket.objects[f"{first.writes.removeprefix('gs://my-bucket/')}/half"] = b"the pod was killed"
     here.api.world.end(EXPORT, "Failed")
     again = export(here)
-    assert isinstance(again, CpuJobSubmitted)
+    assert isinstance(again, JobSubmitted)
     assert (again.end.done.action, again.end.done.jobset) == ("attempt", f"{EXPORT}-2")
-    assert (again.made.broken, again.made.writes) == ((first.writes,), f"{first.writes}-2")
+    assert (again.plan.broken, again.plan.writes) == ((first.writes,), f"{first.writes}-2")
 
 
 @pytest.mark.contract
@@ -100,9 +105,9 @@ def test_a_wait_for_the_export_records_its_end(here: Machine) -> None:
 
     pod = threading.Thread(target=work)
     pod.start()
-    done = export(here, waits=True)
+    done = export(here, wait=True)
     pod.join()
-    assert isinstance(done, CpuJobSubmitted)
+    assert isinstance(done, JobSubmitted)
     assert done.end.waited is not None
     assert done.end.waited.outcome == "reached"
     assert record_store().read_run("gs://my-bucket/runs", EXPORT)[-1].last.outcome == "completed"
@@ -110,12 +115,12 @@ def test_a_wait_for_the_export_records_its_end(here: Machine) -> None:
 
 @pytest.mark.contract
 @pytest.mark.standin_only("no-request")
-def test_plan_for_pod_writes_beside_the_training_or_to_the_given_destination(here: Machine) -> None:
-    _, beside = planned(here)
+def test_a_pod_writes_beside_the_training_or_to_the_given_destination(here: Machine) -> None:
+    beside = planned(here)
     assert beside.writes.startswith(f"gs://my-bucket/runs/{EXPORT}/")
-    _, elsewhere = planned(here, to="gs://my-bucket/models")
+    elsewhere = planned(here, to="gs://my-bucket/models")
     assert elsewhere.writes.startswith(f"gs://my-bucket/models/{EXPORT}/")
-    _, to_hub = planned(here, to="hf://owner/name")
+    to_hub = planned(here, to="hf://owner/name")
     assert (to_hub.inputs.hub, to_hub.writes) == ("owner/name", "hf://owner/name")
     with pytest.raises(UsageError, match=r"s3://bucket/x is not a valid destination"):
         planned(here, to="s3://bucket/x")
