@@ -70,9 +70,8 @@ def prepare() -> None:
     (HERE / "etc").mkdir()
     for name in ("hosts", "resolv.conf"):  # every container gets them from outside: what an image has is never seen
         (HERE / "etc" / name).touch()
-    lock = (HERE / "requirements.txt").read_text(encoding="utf-8")
-    (HERE / "sbom.cdx.json").write_text(sbom(lock), encoding="utf-8")
-    for number, rows in enumerate(layers_of(lock), start=1):
+    layers = layers_of((HERE / "requirements.txt").read_text(encoding="utf-8"))
+    for number, rows in enumerate(layers, start=1):
         folder = HERE / str(number)
         shutil.copytree(HERE / "uv", folder / "uv", copy_function=os.link)
         shutil.copy(__file__, folder)
@@ -123,15 +122,6 @@ def layers_of(lock: str) -> list[str]:
         name = re.sub(r"[-_.]+", "-", row.partition("==")[0]).lower()  # the one form that PyPI compares by
         texts[next((n for n, names in enumerate(LAYERS) if name in names), len(LAYERS))] += row
     return texts
-
-
-def sbom(lock: str) -> str:
-    """The lock as a list of components. source: CycloneDX 1.6, JSON; package-url, type pypi."""
-    components = [
-        {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name}@{version}"}
-        for name, version in re.findall(r"^([A-Za-z0-9][\w.-]*)==(\S+)", lock, re.MULTILINE)
-    ]
-    return json.dumps({"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components})
 
 
 def settle(root: str, *, since_s: float) -> None:

@@ -48,7 +48,7 @@ def prefix_of(minor: PythonMinor) -> Path:
 def checkout(folder: Path) -> Path:
     """Copy what `make setup` reads to `folder`, with a short lock; return `folder`."""
     folder.mkdir()
-    for name in (".ci", "xsft", "Makefile", "pyproject.toml", "README.md", "LICENSE"):
+    for name in (".ci", "xsft", "images", "Makefile", "pyproject.toml", "README.md", "LICENSE"):
         source = CHECKOUT / name
         copy = functools.partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__"))
         (copy if source.is_dir() else shutil.copy)(source, folder / name)

@@ -43,13 +43,10 @@ def shell_bootstrap(folder: Path, pythons: Mapping[str, str]) -> subprocess.Comp
     )
 
 
-def test_locked_uv_returns_the_hashes_of_the_lock() -> None:
-    requirement = bootstrap.locked_uv((CHECKOUT / bootstrap.LOCK).read_text())
-    assert requirement.startswith("uv==")
-    assert "\n    --hash=sha256:" in requirement
-    assert requirement.count("==") == 1
-    with pytest.raises(SetupError, match="has no entry for uv"):
-        bootstrap.locked_uv("xpk==1.16.0 \\\n    --hash=sha256:00\n")
+def test_the_lock_of_uv_is_its_entry_in_the_lock_of_development() -> None:
+    entry = (CHECKOUT / bootstrap.UV_LOCK).read_text().partition("uv==")[2]
+    assert f"\nuv=={entry}" in (CHECKOUT / bootstrap.LOCK).read_text()
+    assert "\n    --hash=sha256:" in entry
 
 
 @pytest.mark.parametrize("minor", [(3, 9), (3, 10), (3, 13)])
@@ -83,8 +80,9 @@ def test_the_shell_bootstrap_skips_shims_and_starts_with_any_python(tmp_path: Pa
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the lock and no .venv."""
     monkeypatch.chdir(tmp_path)
-    bootstrap.LOCK.parent.mkdir(parents=True)
-    shutil.copy(CHECKOUT / bootstrap.LOCK, bootstrap.LOCK)
+    for lock in (bootstrap.LOCK, bootstrap.UV_LOCK):
+        lock.parent.mkdir(parents=True)
+        shutil.copy(CHECKOUT / lock, lock)
     return tmp_path
 
 

@@ -120,11 +120,6 @@ def test_byte_code_is_loaded_without_checking_its_source(engine: Engine, deps: s
     assert run(engine, deps, code) == repr(b"\x01\x00\x00\x00")
 
 
-def test_image_contains_the_list_of_packages(engine: Engine, deps: str) -> None:
-    listed = json.loads(run(engine, deps, "print(open('/usr/share/xsft/sbom.cdx.json').read())"))
-    assert "pkg:pypi/libtpu@9.9" in [one["purl"] for one in listed["components"]]
-
-
 def test_the_last_layer_records_the_lock_and_what_is_installed(
     engine: Engine, deps: str, private_index: Index, base_image: BaseImage
 ) -> None:
@@ -158,11 +153,6 @@ def test_code_fork_and_tunix_can_be_imported_and_the_labels_stay(engine: Engine,
     assert labels(engine, deps) == {
         "org.opencontainers.image.title": "xsft post-training",
         "org.opencontainers.image.base.name": "xsft-tests-base",
-        "org.opencontainers.image.base.digest": "sha256:base",
-        "dev.xsft.kind": "deps",
-        "dev.xsft.lock.sha256": "lock",
-        "dev.xsft.maxtext.version": "0.2.5",
-        "dev.xsft.maxtext.source": "pypi",
     }
     tag = image.rpartition(":")[2]
     assert labels(engine, image) == {**labels(engine, deps), "dev.xsft.kind": "code", "dev.xsft.tag": tag}
@@ -194,9 +184,7 @@ def build_deps(
 
 
 def deps_argv(base: BaseImage, pip_conf: Path, *, tag: str) -> tuple[str, ...]:
-    given = {"BASE_IMAGE": base.reference, "BASE_DIGEST": "sha256:base", "LOCK_SHA256": "lock"}
-    arguments = (f"--build-arg={name}={value}" for name, value in given.items())
-    return ("build", "-t", tag, "--secret", f"id=pip_conf,src={pip_conf}", *arguments)
+    return ("build", "-t", tag, "--secret", f"id=pip_conf,src={pip_conf}", f"--build-arg=BASE_IMAGE={base.reference}")
 
 
 def deps_context(index: Index, folder: Path, *, newer: str = "") -> Path:

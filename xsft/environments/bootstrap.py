@@ -22,7 +22,8 @@ VENV = Path(".venv")
 MARKER = VENV / ".xsft-set-up"
 """Written last; holds the digest of the installed set."""
 LOCK = Path("xsft/locks/dev.txt")
-UV_ENTRY = re.compile(r"^uv==\S+ \\\n(?:    --hash=\S+(?: \\)?\n)+", re.MULTILINE)
+UV_LOCK = Path("images/post_training/installer.txt")
+"""uv alone, in the version that LOCK has."""
 PIP = (
     *("install", "-qq", "--disable-pip-version-check", "--timeout=8", "--retries=1", "--no-deps"),
     *("--require-hashes", "--only-binary", ":all:"),
@@ -99,18 +100,8 @@ def find_or_install_uv(folder: Path) -> str:
     if venv_works() and succeeds(str(uv), "--version"):
         return str(uv)
     print_message("installing uv with pip")
-    lock = folder / "uv.txt"
-    lock.write_text(locked_uv(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
-    run_installer(*pip_command(folder), *PIP, "--target", str(folder / "uv"), "-r", str(lock))
+    run_installer(*pip_command(folder), *PIP, "--target", str(folder / "uv"), "-r", str(UV_LOCK))
     return str(folder / "uv" / "bin" / "uv")
-
-
-def locked_uv(lock: str) -> str:
-    """Return the lock's lines for uv, with its version and hashes."""
-    entry = UV_ENTRY.search(lock)
-    if entry is None:
-        raise SetupError(f"{LOCK} has no entry for uv", fix="restore it from git, or regenerate it: make locks")
-    return entry[0]
 
 
 def pip_command(folder: Path) -> tuple[str, ...]:

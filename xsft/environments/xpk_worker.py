@@ -125,7 +125,7 @@ def _no_checkout(**_kwargs: object) -> NoReturn:
 class Renderer:
     """xpk's parser and functions, imported once, called many times."""
 
-    def __init__(self, *, packages: frozenset[str]) -> None:
+    def __init__(self, *, packages: frozenset[str], folder: Path) -> None:
         self._seal = Seal()
         sys.meta_path.insert(0, StandInFinder(packages, self._seal))
         from xpk.commands import workload  # type: ignore[import-not-found]
@@ -137,7 +137,7 @@ class Renderer:
         set_workload_parsers(workload_parser=commands.add_parser("workload"))
         self._set_context = set_context
         if PATHWAYS_ONLY not in packages:
-            _share_compiled_templates(workload)
+            _share_compiled_templates(workload, folder)
         self._seal.closed = True
 
     def render(self, argv: list[str], manifest: str) -> int | None:
@@ -161,25 +161,13 @@ class Renderer:
         return 0
 
 
-def _share_compiled_templates(workload: Any) -> None:
+def _share_compiled_templates(workload: Any, folder: Path) -> None:
     """Share compiled templates. xpk creates a new Jinja environment, and compiles its template again, for every
     workload: 15 ms each.
     """
-    from jinja2 import BytecodeCache, Environment
+    from jinja2 import Environment, FileSystemBytecodeCache
 
-    class BytecodeMemory(BytecodeCache):
-        def __init__(self) -> None:
-            self._codes: dict[str, tuple[str, object]] = {}
-
-        def load_bytecode(self, bucket: Any) -> None:
-            checksum, code = self._codes.get(bucket.key, ("", None))
-            if checksum == bucket.checksum:
-                bucket.code = code
-
-        def dump_bytecode(self, bucket: Any) -> None:
-            self._codes[bucket.key] = (bucket.checksum, bucket.code)
-
-    workload.Environment = functools.partial(Environment, bytecode_cache=BytecodeMemory())
+    workload.Environment = functools.partial(Environment, bytecode_cache=FileSystemBytecodeCache(str(folder)))
 
 
 def packages_to_replace(argvs: list[list[str]]) -> frozenset[str]:
@@ -189,7 +177,8 @@ def packages_to_replace(argvs: list[list[str]]) -> frozenset[str]:
 
 def main(jobs_path: str, results_path: str) -> None:
     jobs = json.loads(Path(jobs_path).read_text(encoding="utf-8"))
-    renderer = Renderer(packages=packages_to_replace([job["argv"] for job in jobs]))
+    packages = packages_to_replace([job["argv"] for job in jobs])
+    renderer = Renderer(packages=packages, folder=Path(results_path).parent)
     results = [renderer.render(job["argv"], job["manifest"]) for job in jobs]
     Path(results_path).write_text(json.dumps(results), encoding="utf-8")
 
