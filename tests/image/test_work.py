@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from tests.fakes.dockers import FakeEngine, FakeRepository, image_of
+from tests.gitrepo import git
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
 from tests.replacing import replace
-from xsft.base.errors import EnvironmentMissing, Refused, SpecError, UsageError
+from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unreachable, UsageError
 from xsft.image.engine import EngineImage
 from xsft.image.lock import SCHEMA
 from xsft.image.lock_file import keep_lock
 from xsft.image.options import BuildOptions
 from xsft.image.push import ImageMaker
-from xsft.image.work import ImageRequest, PlannedImage, plan_image, within_project
+from xsft.image.work import ImageRequest, PlannedImage, SourceTree, plan_image, source_of, within_project
+from xsft.machine.process import own_environment
 
 REGISTRY = "127.0.0.1:5000/team"
 PINNED = f"base:1@{DIGEST}"
@@ -168,3 +170,54 @@ def test_a_base_that_only_an_engine_has_is_known_from_the_last_push_without_one(
     known = "base:1#sha256:1"
     keep_lock(lab.images, replace(LOCKED, image="mine", repository=f"{REGISTRY}/mine", base=known))
     assert lab.plan(forgets=True).recipe.base == known
+
+
+@pytest.fixture
+def fork(tmp_path: Path) -> Path:
+    made = tmp_path / "fork"
+    made.mkdir()
+    (made / "a.py").write_text("1")
+    for argv in (("init", "-q", "-b", "main"), ("add", "a.py"), ("commit", "-q", "-m", "first"), ("tag", "v1")):
+        git(made, *argv)
+    return made
+
+
+def source(text: str, tmp_path: Path, said: list[str] | None = None) -> SourceTree:
+    progress = (said if said is not None else []).append
+    return source_of(text, project=tmp_path, env=own_environment(), cache=tmp_path / "cache", progress=progress)
+
+
+def test_a_folder_is_described_by_its_commit_and_changes(fork: Path, tmp_path: Path) -> None:
+    head = git(fork, "rev-parse", "HEAD")
+    assert source("fork", tmp_path) == SourceTree(folder=fork, label=f"tree {head}")
+    (fork / "a.py").write_text("2")
+    assert source(str(fork), tmp_path) == SourceTree(folder=fork, label=f"tree {head}-dirty")
+
+
+@pytest.mark.parametrize("ref", ["main", "v1", "COMMIT"])
+def test_a_git_source_is_fetched_and_a_full_commit_only_once(fork: Path, tmp_path: Path, ref: str) -> None:
+    head = git(fork, "rev-parse", "HEAD")
+    text = f"git+file://{fork}@{head if ref == 'COMMIT' else ref}"
+    first = source(text, tmp_path)
+    assert first.label == f"git {head}"
+    assert (first.folder / "a.py").read_text() == "1"
+    said: list[str] = []
+    assert source(text, tmp_path, said) == first
+    assert bool(said) == (ref != "COMMIT")
+
+
+def test_a_branch_that_moved_is_fetched_again(fork: Path, tmp_path: Path) -> None:
+    text = f"git+file://{fork}@main"
+    before = source(text, tmp_path)
+    (fork / "a.py").write_text("2")
+    git(fork, "commit", "-q", "-a", "-m", "second")
+    after = source(text, tmp_path)
+    assert ((before.folder / "a.py").read_text(), (after.folder / "a.py").read_text()) == ("1", "2")
+
+
+def test_a_source_that_cannot_be_fetched_is_reported(fork: Path, tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=r"nowhere of file://.* could not be fetched"):
+        source(f"git+file://{fork}@nowhere", tmp_path)
+    assert source(f"git+file://{fork}@main", tmp_path)
+    with pytest.raises(Unreachable, match="could not be fetched"):
+        source(f"git+file://{fork}@--upload-pack=x", tmp_path)

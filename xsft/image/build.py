@@ -16,10 +16,10 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from xsft.base.errors import EnvironmentMissing, TimedOut, Unknown, XsftError
-from xsft.image.archives import write_tar
 from xsft.image.context import ContextFile
 from xsft.image.engine import Engine
 from xsft.image.failures import FailedRequest, explain_failure
+from xsft.image.folders import write_tar
 from xsft.image.recipe import PIP_SECRET, PLATFORM
 from xsft.machine import process
 

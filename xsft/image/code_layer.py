@@ -103,17 +103,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return sum(part.size for part in parts if part)
 
 
-class _RootFilesystem(Struct, frozen=True, kw_only=True):
-    diff_ids: tuple[str, ...] | None = ()
-
-
-class _LayeredConfiguration(Struct, frozen=True, kw_only=True):
-    rootfs: _RootFilesystem | None = None
-
-
 # Created at import: msgspec@0.22.0 crashes if two threads do this for one type.
 MANIFEST = msgspec.json.Decoder(Manifest)
-_CONFIGURATION = msgspec.json.Decoder(_LayeredConfiguration)
 _RECORD = msgspec.json.Decoder(DepsRecord)
 
 
@@ -182,12 +173,11 @@ def is_same_image(first: ImageDocuments, other: ImageDocuments) -> bool:
 
 def has_code(image: ImageDocuments, layers: Iterable[Layer]) -> bool:
     """Return whether the image ends with these layers, on whichever build of the dependencies."""
-    diff_ids = tuple(layer.diff_id for layer in layers)
+    diff_ids = [layer.diff_id for layer in layers]
     try:
-        rootfs = _CONFIGURATION.decode(image.configuration).rootfs
-    except (msgspec.DecodeError, RecursionError):  # anybody may have pushed it
+        return bool(json.loads(image.configuration)["rootfs"]["diff_ids"][-len(diff_ids) :] == diff_ids)
+    except (ValueError, LookupError, TypeError, RecursionError):  # anybody may have pushed it
         return False
-    return rootfs is not None and (rootfs.diff_ids or ())[-len(diff_ids) :] == diff_ids
 
 
 def digest_of(content: bytes) -> str:

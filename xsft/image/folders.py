@@ -1,17 +1,23 @@
-"""Reads images/ and the folders of a user's own code."""
+"""Reads images/ and the folders of a user's own code, and packs files as a tar: a build context, or a layer. The same
+files give the same bytes, whatever the user and the time.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import os
 import re
 import stat
+import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from xsft.base.errors import EnvironmentMissing, UsageError, refuse_errors
+from xsft.base.errors import EnvironmentMissing, Refused, UsageError, refuse_errors
 from xsft.base.problems import Problem
-from xsft.image.code_layer import RECORD
+from xsft.image.code_layer import RECORD, Layer, digest_of
 from xsft.image.context import (
     NEVER,
     ContextFile,
@@ -30,6 +36,10 @@ FOLDER = "images"
 CODE_DOCKERFILE = "code.Dockerfile"
 """Dockerfile of the code in images of earlier versions."""
 PIN = re.compile(r"^([a-z0-9][-a-z0-9.]*)==([0-9][0-9A-Za-z.]*)", re.MULTILINE)
+MTIME_S = 315_619_200
+"""1980-01-02T00:00:00Z. Not 0: a zip (so a wheel, if one is built from the context) cannot hold a time before 1980, in
+any time zone.
+"""
 SCANNED = 1 << 20
 """Maximum size of a file that is searched for secrets, in bytes; larger files are data."""
 
@@ -125,6 +135,29 @@ def refuse_content(files: Sequence[ContextFile], *, accept: Iterable[str], searc
     """
     kinds = {file.path: _secret_in(file) for file in files if file.path.startswith(searched)}
     return refuse_errors(accept_problems(context_problems(files, secrets=kinds), accept))
+
+
+def write_tar(files: Sequence[ContextFile], into: IO[bytes]) -> None:
+    """Write the tar. Raises Refused if a file has changed since it was hashed: the tag would name other bytes."""
+    with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 16) as tar:
+        for folder in _parents(files):
+            entry = _entry(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for file in sorted(files, key=lambda file: file.path):
+            _add(tar, file)
+
+
+def layer_archive(files: Sequence[ContextFile]) -> tuple[Layer, bytes]:
+    """Return the files as a layer, in memory, with its digests. Raises as `write_tar` does."""
+    tar = io.BytesIO()
+    write_tar(files, tar)
+    archive = io.BytesIO()
+    # filename and time are in gzip's header; empty, they differ between no two machines
+    with gzip.GzipFile(filename="", mode="wb", fileobj=archive, mtime=0) as packing:
+        packing.write(tar.getbuffer())
+    content = archive.getvalue()
+    return Layer(digest=digest_of(content), diff_id=digest_of(tar.getvalue()), size=len(content)), content
 
 
 def _dockerfile_text(folder: Path) -> str:
@@ -245,4 +278,50 @@ def _unreadable_context(path: Path, failed: OSError) -> EnvironmentMissing:
         f"{path} cannot be read: {failed.strerror}.",
         fix="Make it readable, or exclude it in .dockerignore.",
         id="image-context-unreadable",
+    )
+
+
+def _parents(files: Sequence[ContextFile]) -> list[str]:
+    """Return every folder above a file, each before its content: an engine makes missing ones unreadable to others."""
+    folders = {str(folder) for file in files for folder in PurePosixPath(file.path).parents}
+    return sorted(folders - {"."})
+
+
+def _entry(path: str) -> tarfile.TarInfo:
+    """Return an entry with owner root and one time, so that differences between two users' checkouts do not change
+    the image.
+    """
+    entry = tarfile.TarInfo(path)
+    entry.mtime = MTIME_S
+    entry.uid = 0
+    entry.gid = 0
+    return entry
+
+
+def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
+    entry = _entry(file.path)
+    if file.kind == "link":
+        entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, file.target or ""
+        tar.addfile(entry)
+        return
+    entry.size = file.size
+    entry.mode = 0o755 if file.executable else 0o644
+    if not file.source:
+        tar.addfile(entry, io.BytesIO(file.content))
+        return
+    try:
+        with Path(file.source).open("rb") as source:
+            if file.sha256 and hashlib.file_digest(source, "sha256").hexdigest() != file.sha256:
+                raise _changed(file, "its content is different")
+            source.seek(0)
+            tar.addfile(entry, source)
+    except OSError as failed:  # also if the file's end comes too early
+        raise _changed(file, failed.strerror or "it became shorter") from None
+
+
+def _changed(file: ContextFile, why: str) -> Refused:
+    return Refused(
+        f"{file.path} changed while the image was built: {why}.",
+        fix="Build again once no process writes to the context.",
+        id="context-changed",
     )

@@ -26,7 +26,6 @@ from xsft.base.errors import (
     refuse_errors,
 )
 from xsft.base.problems import Problem, error
-from xsft.image.archives import layer_archive
 from xsft.image.artifact_registry import create_repository
 from xsft.image.build import Build, run_build
 from xsft.image.code_layer import (
@@ -44,7 +43,7 @@ from xsft.image.code_layer import (
 )
 from xsft.image.context import ContextFile, accept_problems
 from xsft.image.engine import Engine, connect_engine
-from xsft.image.folders import refuse_content
+from xsft.image.folders import layer_archive, refuse_content
 from xsft.image.lock import LockedImage
 from xsft.image.lock_file import keep_lock, read_lock_file
 from xsft.image.recipe import DOCKERFILE, KIND_LABEL, TAG_LABEL, Recipe, registry_of_repository
