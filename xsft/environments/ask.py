@@ -48,7 +48,9 @@ class ProgramFailed(XsftError):
     """
 
     def __init__(self, program: str, *, error: str | None, status: int, tail: tuple[str, ...]) -> None:
-        self.error, self.status, self.tail = error, status, tail
+        self.error = error
+        self.status = status
+        self.tail = tail
         self.printed = next((line for line in reversed(tail) if line.strip()), "it printed no message")
         super().__init__(f"{program}: {error or f'it ended with status {status}: {self.printed}'}")
 
@@ -74,12 +76,13 @@ def ask(
         say(line)
 
     with scratch_folder("ask") as scratch:
-        asked, answered = scratch / "question.json", scratch / "answer.json"
-        asked.write_text(json.dumps(question), encoding="utf-8")
+        question_file = scratch / "question.json"
+        answer_file = scratch / "answer.json"
+        question_file.write_text(json.dumps(question), encoding="utf-8")
         # -I: neither the user's site nor the checkout can shadow a library.
         start = (str(interpreter.python), *interpreter.options, "-I", str(folder / "entry.py"))
         status = follow(
-            (*interpreter.prefix, *start, program, str(asked), str(answered)),
+            (*interpreter.prefix, *start, program, str(question_file), str(answer_file)),
             env=interpreter.env,
             log=interpreter.log or scratch / "log",
             on_line=on_line,
@@ -88,8 +91,8 @@ def ask(
             timeout_s=interpreter.timeout_s,
         )
         reply: Any = None
-        if answered.is_file():
-            reply = json.loads(answered.read_text(encoding="utf-8"))
+        if answer_file.is_file():
+            reply = json.loads(answer_file.read_text(encoding="utf-8"))
     error = reply.get("error") if isinstance(reply, dict) else None
     if reply is None or error is not None:
         raise ProgramFailed(program.rpartition(".")[2], error=error, status=status, tail=tuple(tail))

@@ -69,12 +69,13 @@ def render(
     for argv in argvs:
         _require_renderable(argv)
     entries = {argv: cache / "renders" / _entry_name(argv, lock_digest) for argv in argvs}
-    known = {argv: manifest for argv, path in entries.items() if (manifest := _read_cached(path)) is not None}
-    missing = tuple(argv for argv in entries if argv not in known)
-    fresh = _render_all(missing, python=python, worker=worker) if missing else {}
-    for argv, manifest in fresh.items():
-        _write_cached(entries[argv], manifest)
-    return tuple({**known, **fresh}[argv] for argv in argvs)
+    manifests = {argv: manifest for argv, path in entries.items() if (manifest := _read_cached(path)) is not None}
+    missing = tuple(argv for argv in entries if argv not in manifests)
+    if missing:
+        for argv, manifest in _render_all(missing, python=python, worker=worker).items():
+            _write_cached(entries[argv], manifest)
+            manifests[argv] = manifest
+    return tuple(manifests[argv] for argv in argvs)
 
 
 def dry_run(argv: Argv, *, python: Path) -> str:
@@ -126,11 +127,12 @@ def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[
 
 def render_lean(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
     """Return what one worker process could render with certainty; possibly nothing."""
-    jobs, results = xpk.scratch / "jobs.json", xpk.scratch / "results.json"
+    jobs = xpk.scratch / "jobs.json"
+    results = xpk.scratch / "results.json"
     work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
     jobs.write_text(json.dumps(work), encoding="utf-8")
-    done = xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
-    codes = _read_exit_codes(results) if done.ok else []
+    xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
+    codes = _read_exit_codes(results)
     sure = {
         argv: xpk.manifest(index) for index, (argv, code) in enumerate(zip(argvs, codes, strict=False)) if code == 0
     }

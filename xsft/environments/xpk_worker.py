@@ -66,7 +66,8 @@ class StandIn:
     """
 
     def __init__(self, name: str, seal: Seal) -> None:
-        self._name, self._seal = name, seal
+        self._name = name
+        self._seal = seal
 
     def __getattr__(self, attribute: str) -> StandIn:
         if attribute.startswith("__"):
@@ -96,7 +97,8 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """An import finder for the unused packages and everything below them."""
 
     def __init__(self, packages: frozenset[str], seal: Seal) -> None:
-        self._packages, self._seal = packages, seal
+        self._packages = packages
+        self._seal = seal
 
     def find_spec(
         self, fullname: str, _path: object = None, _target: object = None
@@ -155,7 +157,9 @@ class Renderer:
             self._set_context(dry_run_value=True, quiet_value=False)
             args.func(args)
         except SystemExit as exit_:
-            return exit_.code if isinstance(exit_.code, int) else 0 if exit_.code is None else 1
+            if isinstance(exit_.code, str):  # Python prints it, and ends with 1
+                return 1
+            return exit_.code or 0
         except Exception:  # noqa: BLE001 (whatever xpk raises, the plain command line decides)
             return None
         return 0

@@ -69,7 +69,8 @@ def run_in_container(
     If anything is raised meanwhile, above all by Ctrl-C and SIGTERM, the process gets SIGINT, and SIGKILL `grace_s`
     seconds later. The container is removed in any case. Raises EnvironmentMissing if it cannot be started.
     """
-    api, request = engine.api, FailedRequest(what=f"run {command.image}")
+    api = engine.api
+    request = FailedRequest(what=f"run {command.image}")
     with as_ctrl_c(), _container(api, command, request, grace_s=grace_s) as container:
         with log.open("wb") as log_file, _attach_output(api, container, request) as output:
             _start_container(api, container, command)

@@ -77,8 +77,11 @@ class ImageLook(Struct, frozen=True, kw_only=True):
 
 def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
     """Return what labels, environment, commands and the tag tell; labels of xsft rank first."""
-    labels, env = configuration.labels, configuration.env
-    packages = {**_from_tag(ref), **_from_commands(configuration.made_by), **_from_env(env)}
+    labels = configuration.labels
+    env = configuration.env
+    packages = {**_from_commands(configuration.made_by), **_from_env(env)}
+    if version := jax_of_tag(ref):
+        packages = {"jax": version, **packages}
     pins = dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
     packages |= pins
     if maxtext := labels.get(MAXTEXT_LABEL):
@@ -108,11 +111,6 @@ def older(version: str, than: str) -> bool:
 def same_minor(version: str, other: str) -> bool:
     """Return whether the first two numbers are the same."""
     return _version_numbers(version)[:2] == _version_numbers(other)[:2]
-
-
-def _from_tag(ref: str) -> dict[str, str]:
-    version = jax_of_tag(ref)
-    return {"jax": version} if version else {}
 
 
 def _from_commands(commands: Iterable[str]) -> dict[str, str]:

@@ -94,13 +94,14 @@ def accept_problems(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Pr
     """Turn accepted problems into warnings; only those that are disputable may be accepted, not a broken link or a
     secret.
     """
-    accepted = {*ids}
-    return tuple(
-        warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
-        if problem.id in accepted and problem.can_be_accepted
-        else problem
-        for problem in problems
-    )
+    accepted_ids = {*ids}
+    judged = []
+    for problem in problems:
+        if problem.id in accepted_ids and problem.can_be_accepted:
+            judged.append(warning(problem.id, problem.where, f"{problem.message} (accepted)", ""))
+        else:
+            judged.append(problem)
+    return tuple(judged)
 
 
 def size_of(files: Iterable[ContextFile]) -> int:

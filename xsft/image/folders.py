@@ -142,7 +142,8 @@ def write_tar(files: Sequence[ContextFile], into: IO[bytes]) -> None:
     with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 16) as tar:
         for folder in _parents(files):
             entry = _entry(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o755
             tar.addfile(entry)
         for file in sorted(files, key=lambda file: file.path):
             _add(tar, file)
@@ -201,12 +202,12 @@ def _read_tree(root: Path, *, prefix: str, ignored: Callable[[str], bool]) -> tu
     """Return every file and link below `root`, without following links; `ignored` gets paths relative to `root`. Raises
     EnvironmentMissing if something cannot be read.
     """
-    files = []
-    for path, below in _walk(root, ""):
-        if not ignored(below):
-            file = _read_entry(path, str(PurePosixPath(prefix, below)), root=root)
-            files += [file] if file else []
-    return tuple(files)
+    entries = (
+        _read_entry(path, str(PurePosixPath(prefix, below)), root=root)
+        for path, below in _walk(root, "")
+        if not ignored(below)
+    )
+    return tuple(file for file in entries if file)
 
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
@@ -301,7 +302,9 @@ def _entry(path: str) -> tarfile.TarInfo:
 def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
     entry = _entry(file.path)
     if file.kind == "link":
-        entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, file.target or ""
+        entry.type = tarfile.SYMTYPE
+        entry.mode = 0o777
+        entry.linkname = file.target or ""
         tar.addfile(entry)
         return
     entry.size = file.size

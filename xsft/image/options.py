@@ -81,9 +81,9 @@ def given_fields(options: BuildOptions) -> dict[str, Any]:
     return {name: option for name, option in asdict(options).items() if option}
 
 
-def combine_options(given: BuildOptions, last: BuildOptions) -> BuildOptions:
-    """Return the options of the last push, changed by those that are given."""
-    return replace(last, **{"maxtext": None, **given_fields(given)})
+def combine_options(call: BuildOptions, last: BuildOptions) -> BuildOptions:
+    """Return the options of the last push, changed by those of the call."""
+    return replace(last, **{"maxtext": None, **given_fields(call)})
 
 
 def option_words(options: BuildOptions) -> str:
@@ -115,9 +115,9 @@ def option_problems(options: BuildOptions, *, image: str, registry: str | None) 
 
 def argument_problems(options: BuildOptions, declared: Mapping[str, str | None]) -> tuple[Problem, ...]:
     """Return `image-argument` for each argument that the Dockerfile, whose arguments are `declared`, does not take."""
-    given = {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}
+    values = {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}
     arguments = {**declared, RUN_AS: None}
-    missing = [name for name, value in given.items() if value is not None and name not in arguments]
+    missing = [name for name, text in values.items() if text is not None and name not in arguments]
     return tuple(_unknown_argument(name, arguments) for name in missing)
 
 
