@@ -50,6 +50,23 @@ def test_grace_period_beyond_a_spot_nodes_notice_is_said():
     assert ids(check, spec(restarts=long, tpu={"capacity": "on-demand"})) == set()
 
 
+def test_a_run_of_days_without_restarts_is_named():
+    long = {"steps": 10**6, "checkpoint_period": 100}
+    assert ids(check, spec(FLAGSHIP, train=long, restarts={"max": 0})) == {"restarts-none"}
+    assert ids(check, spec(FLAGSHIP, train=long, restarts={"max": 1, "on_exit_codes": [1]})) == set()
+    assert ids(check, spec(FLAGSHIP, train={"steps": 10**5}, restarts={"max": 0})) == set()
+
+
+def test_cost_of_an_interruption_is_said_where_it_is_much():
+    place = {"context": "c", "output": "gs://my-bucket/o", "chip_hour_price": 2.0}
+    restarts = {"max": 1, "on_exit_codes": [1]}
+    rare = {"steps": 10**6, "checkpoint_period": 30_000}
+    (problem,) = problems(check, spec(FLAGSHIP, train=rare, restarts=restarts, place=place))
+    assert problem.id == "interruption-cost"
+    # half of 30,000 steps of 0.2454 s, on 512 chips, at 2.0
+    assert "at least 1.0 h, 524 chip-hours, 1,047 by the place's price" in problem.message
+
+
 def test_time_to_live_of_0_is_reported():
     assert ids(check, spec(ttl_seconds_after_finished=0)) == {"ttl-zero"}
     assert ids(check, spec(ttl_seconds_after_finished=1)) == set()

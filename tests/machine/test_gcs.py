@@ -48,6 +48,7 @@ def test_a_busy_bucket_or_broken_connection_is_retried(error: Exception) -> None
 
 LATER = "Try again; status.cloud.google.com says whether Cloud Storage is up."
 ASK_FOR = "Ask for some.right on the bucket, or log in with an account that has them."
+NAMED = "Change what it names; a requester-pays bucket cannot be used."
 NOT_ACCEPTED = "the login was not accepted"
 
 
@@ -56,7 +57,8 @@ NOT_ACCEPTED = "the login was not accepted"
     [
         (google.Forbidden("no"), "permission denied (HTTP 403)", ASK_FOR),
         (google.Unauthorized("no"), "permission denied (HTTP 401)", ASK_FOR),
-        (google.BadRequest("no"), "Cloud Storage answered HTTP 400", LATER),
+        (google.BadRequest("requester pays"), "Cloud Storage refused the request: 400 requester pays", NAMED),
+        (google.InternalServerError("no"), "Cloud Storage answered HTTP 500", LATER),
         (RefreshError("expired\nand more"), f"{NOT_ACCEPTED} (expired)", LOGIN),
         (RefreshError(), f"{NOT_ACCEPTED} (RefreshError)", LOGIN),
         (RefreshError("x" * 300), f"{NOT_ACCEPTED} ({'x' * 200})", LOGIN),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, note, warning
 from xsft.checks.facts import Facts
+from xsft.checks.step_time import HOUR_S, run_time
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -28,6 +29,12 @@ SPOT_NOTICE_S = 30
 """Seconds from the notice to the end of a spot node; its kubelet keeps half of it for system pods. source:
 cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, "Termination and graceful shutdown"."""
 
+LONG_RUN_S = 24 * HOUR_S
+"""Seconds of a run on which a node is likely to be lost: GKE's own maintenance of a node pool comes more often than
+once in a month, and a slice of 64 hosts has 64 nodes."""
+MUCH_WORK_S = HOUR_S / 2
+"""Seconds of lost work that are worth a line."""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check what restarts mean for a run on a cluster."""
@@ -38,6 +45,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _lost_slice(run)
         yield from _grace(run)
         yield from _ttl(run)
+        yield from _lost_work(run)
 
 
 def _check_exit_codes(run: Run) -> Iterator[Problem]:
@@ -101,3 +109,25 @@ def _ttl(run: Run) -> Iterator[Problem]:
         message = "The JobSet is deleted as soon as it ends, and its result is lost."
         fix = "Set at least a few minutes, e.g. 3600."
         yield warning("ttl-zero", "ttl_seconds_after_finished", message, fix)
+
+
+def _lost_work(run: Run) -> Iterator[Problem]:
+    """Say what an interruption costs, where it is much; by arithmetic, so the true figures are higher."""
+    time = run_time(run)
+    if time is None:
+        return
+    if run.spec.restarts.max == 0 and time.seconds >= LONG_RUN_S:
+        message = (
+            f"The steps take at least {time.seconds / LONG_RUN_S:.1f} days, and restarts.max is 0: the first lost node "
+            f"ends the run for all {time.chips} chips."
+        )
+        yield warning("restarts-none", "restarts.max", message, "Set restarts.max, e.g. 3.")
+    lost_s = run.checkpoint_period * time.step_s / 2
+    if lost_s >= MUCH_WORK_S:
+        chip_hours = lost_s * time.chips / HOUR_S
+        cost = f", {chip_hours * time.price:,.0f} by the place's price" if time.price else ""
+        message = (
+            f"An interruption loses half the steps between two checkpoints on average: at least "
+            f"{lost_s / HOUR_S:.1f} h, {chip_hours:,.0f} chip-hours{cost}, and the restart besides."
+        )
+        yield note("interruption-cost", "train.checkpoint_period", message, "Set a smaller train.checkpoint_period.")

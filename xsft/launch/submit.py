@@ -234,7 +234,7 @@ def _rights(source: str, demand: Demand) -> PodRights | None:
     return iam.rights(source, demand) if iam else None
 
 
-PARSER_WAIT_S = 10.0
+PARSER_WAIT_S = 60.0
 """Seconds that a submission waits for MaxText's parser, which runs in parallel with its other reads."""
 
 

@@ -103,6 +103,9 @@ def _ask_once(question: Callable[[], T]) -> T | None:
 def _bucket_refused(path: str, failed: GoogleAPICallError, permissions: str) -> XsftError:
     if _KEY in str(failed.message):
         return _key_refused(path)
+    if failed.code == 400:  # a retry would say the same; the server's own words say why
+        message = f"{path}: Cloud Storage refused the request: {_brief(failed)}"
+        return Unreachable(message, fix="Change what it names; a requester-pays bucket cannot be used.", again="never")
     return Unreachable(f"{path}: {_status_text(failed.code)}", fix=_mend(failed.code, permissions))
 
 
