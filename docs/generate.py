@@ -127,8 +127,10 @@ documents. Colours and animations appear only on terminals, and not if `NO_COLOR
 
 def cli_page() -> str:
     lines = [CLI_HEAD]
-    for verb, sub in subparsers().items():
-        lines += [f"## xsft {verb}", "", f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.", ""]
+    parsers = subparsers()
+    for verb, about in VERBS.items():
+        sub = parsers[verb]
+        lines += [f"## xsft {verb}", "", f"{about[0].upper()}{about[1:]}.", ""]
         lines += ["| argument | |", "|---|---|", *argument_rows(sub), ""]
         lines += [str(sub.epilog), ""] if sub.epilog else []
     return "\n".join(lines).rstrip() + "\n"

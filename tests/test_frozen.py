@@ -26,7 +26,7 @@ MUTABLE = {
     "launch.local_attempt.AttemptWatch",
     "runs.logstream.YieldedLines",
     "runs.read_progress._ProgressRequest",
-    "verbs.live._StepPace",
+    "verbs.terminal._StepPace",
     "spec.yamltext._YamlContents",
     "trainer.losses.LossFold",
     "trainer.progress._Fold",

@@ -22,7 +22,7 @@ from xsft.machine.pid_namespace import orphans
 from xsft.planning.steps import Plan
 from xsft.runs.losses import later_losses
 from xsft.trainer.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
-from xsft.verbs.local_text import adapter_text
+from xsft.verbs.submission import adapter_text
 
 pytestmark = pytest.mark.trainer
 

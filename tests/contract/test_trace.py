@@ -16,7 +16,7 @@ from tests.control_plane.ports import free_port
 from tests.tunedmodels import Memorised
 from tests.until import until
 from xsft.launch.local_folder import newest_trace
-from xsft.verbs.local_text import trace_lines
+from xsft.verbs.submission import trace_lines
 
 pytestmark = pytest.mark.trainer
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inprocess import xsft
+from tests.verbs.terminals import seen
 from xsft.base.errors import Unreachable
 from xsft.machine.interrupts import goes_on, when_interrupted
 from xsft.verbs.cli import main
@@ -391,3 +392,22 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal(
     assert json.loads(out)["problems"][0]["fix"] == FOREIGN
     assert not ACTING & {*out, *err}
     assert "hunter2" not in out + err
+
+
+def test_an_old_name_gives_the_document_of_the_present_one(tmp_path: Path) -> None:
+    file = tmp_path / "good.yaml"
+    file.write_text(GOOD)
+    old = xsft("submit", str(file), "--dry-run", "--json")
+    new = xsft("plan", str(file), "--json")
+    assert (old.returncode, old.stdout) == (new.returncode, new.stdout)
+    assert "is now `xsft plan FILE`" in old.stderr
+    assert "is now `xsft status RUN --receipt`" in xsft("receipt", "nothing").stderr
+    assert "receipt" not in xsft("--help").stdout
+
+
+def test_help_has_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    colours = {name: seen("--help", env=env).colours for name, env in {"no": {"NO_COLOR": "1"}, "yes": {}}.items()}
+    assert colours["no"] == 0
+    assert colours["yes"] > 2 * len(VERBS)
+    assert "\x1b" not in process("--help").stdout

@@ -18,7 +18,7 @@ from xsft.data.refusals import data_refused
 from xsft.launch.examples import ExamplePick, pick_examples, refuse_picture
 from xsft.runs.pictures import lengths_picture
 from xsft.verbs.arguments import request_of
-from xsft.verbs.data_text import printable_line
+from xsft.verbs.data import printable_line
 from xsft.verbs.table import parser
 from xsft.verbs.weights_arguments import SAMPLE, _parse_rows
 

@@ -1,4 +1,4 @@
-"""`xsft receipt`: of a run on this machine, whole, and of a cluster's as a document."""
+"""`xsft status RUN --receipt`: of a run on this machine, whole, and of a cluster's as a document."""
 
 from __future__ import annotations
 

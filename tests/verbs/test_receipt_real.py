@@ -1,4 +1,4 @@
-"""`xsft receipt` of a run that was submitted again, on a real control plane."""
+"""`xsft status RUN --receipt` of a run that was submitted again, on a real control plane."""
 
 from __future__ import annotations
 

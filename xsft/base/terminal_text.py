@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 _SEQUENCES = re.compile(
     r"(?:\x1b|\\(?:u001b|x1b|033|e))\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor; as JSON and shells write them too
@@ -34,3 +35,18 @@ def without_sequences(text: str) -> str:
 
 def _escape_character(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
+
+
+def wrap_line(line: str, *, width: int | None, indent: int = 4) -> list[str]:
+    """Return the line wrapped for reading, its continuations indented; commands in it stay whole. None: not a
+    terminal, which gets whole lines."""
+    if width is None or len(line) <= width:
+        return [line]
+    return textwrap.wrap(
+        line.strip(),
+        width=max(width, 40),
+        initial_indent=line[: len(line) - len(line.lstrip())],
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -64,6 +64,11 @@ def prepare_streams() -> None:
     sys.stderr = _screen_stream(sys.stderr)
 
 
+def shows_colours(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal on which the user wants colours. source: no-color.org"""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def has_terminal() -> bool:
     """Return whether a terminal is there to ask a question on stderr and read the answer."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

@@ -136,7 +136,7 @@ class Attempt:
     exit_status: int | None = None
     last_step: int | None = None
     receipt: Receipt | None = None
-    """Its receipt, once it has ended; on a cluster once `xsft receipt` has read it."""
+    """Its receipt, once it has ended; on a cluster once `xsft status RUN --receipt` has read it."""
     private_pids: bool | None = None
     """Whether it ran in its own PID namespace."""
 

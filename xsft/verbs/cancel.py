@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
+from msgspec.structs import replace
+
 from xsft.base.errors import Refused, UserRefusal
 from xsft.base.reporting import AskUser
 from xsft.base.state_names import State
@@ -17,8 +19,7 @@ from xsft.machine.interrupts import when_interrupted
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import VerbDocument, problem_documents, report_document
 from xsft.verbs.progress import asker, show_spinner
 
 
@@ -44,6 +45,10 @@ class CancelDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
     lost_steps: int | None
     """Steps since then; null if unknown, or if nothing was cancelled."""
     freed_chips: int | None
+    kind: Literal["JobSet", "Deployment"] | None = None
+    """Kind of the object that was deleted; null for a run on this machine, and if nothing was cancelled."""
+    checkpoints: str | None = None
+    """Folder of the checkpoints of a cancelled run, which are kept; null for a server, and if it is unknown."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,12 +64,7 @@ def cancel(name: str, *, runs: RunAccess, confirm: AskUser | None, yes: bool, js
     """
     agree = partial(_ask_to_cancel, confirm=confirm, yes=yes)
     done = cancel_run(name, runs=runs, agree=agree, waiting=partial(show_spinner, "cancel"))
-    if json:
-        print_document(_cancel_document(done))
-        return 0
-    print_problems(done.problems)
-    print_lines(_report_cancelled(done))
-    return 0
+    return report_document(_cancel_document(done), _cancelled_lines, as_json=json)
 
 
 def _ask_to_cancel(about: tuple[str, ...], *, confirm: AskUser | None, yes: bool) -> None:
@@ -79,37 +79,45 @@ def _ask_to_cancel(about: tuple[str, ...], *, confirm: AskUser | None, yes: bool
         raise UserRefusal("Nothing was cancelled.")
 
 
-def _report_cancelled(done: CancelResult) -> Iterator[str]:
-    row = done.row
-    if done.action == "nothing":
-        yield f"{row.run_name}: nothing to cancel: {done.why}"
+def _cancelled_lines(document: CancelDocument) -> Iterator[str]:
+    name = document.run_name
+    if document.action == "nothing":
+        yield f"{name}: nothing to cancel: {document.why}"
         return
-    if done.jobset is None:
-        yield f"{row.run_name}: interrupted; its xsft stops the trainer and keeps the record"
+    if document.kind is None:
+        yield f"{name}: interrupted; its xsft stops the trainer and keeps the record"
         return
-    freed = f"; {done.loss.chips} chips are freed" if done.loss and done.loss.chips else ""
-    yield f"{row.run_name}: cancelled: {done.jobset.kind} {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
-    if row.output and done.jobset.ours and not done.jobset.serves:
-        saved = done.loss.saved_step if done.loss else None
+    freed = f"; {document.freed_chips} chips are freed" if document.freed_chips else ""
+    yield f"{name}: cancelled: {document.kind} {document.jobset}, uid {document.uid}, is deleted{freed}"
+    if document.checkpoints:
+        saved = document.saved_step
         resumes = "" if saved is None else f"; submitting again resumes from step {saved}"
-        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept{resumes})"
+        yield f"checkpoints  {document.checkpoints} (kept{resumes})"
 
 
 def _cancel_document(done: CancelResult) -> CancelDocument:
     row, jobset, loss = done.row, done.jobset, done.loss
-    return CancelDocument(
+    checkpoints = None
+    if row.output and jobset and jobset.ours and not jobset.serves:
+        checkpoints = f"{row.output.rstrip('/')}/{row.run_name}/checkpoints"
+    document = CancelDocument(
         run_name=row.run_name,
         action=done.action,
         why=done.why,
-        jobset=jobset.name if jobset else row.jobset,
+        jobset=row.jobset,
         namespace=row.namespace,
         cluster=row.cluster,
-        uid=jobset.uid if jobset else row.uid,
-        ours=jobset.ours if jobset else None,
+        uid=row.uid,
         state=row.state,
         step=row.step,
-        saved_step=loss.saved_step if loss else row.progress.saved_step,
-        lost_steps=loss.steps if loss else None,
-        freed_chips=loss.chips if loss else None,
+        saved_step=row.progress.saved_step,
+        lost_steps=None,
+        freed_chips=None,
+        checkpoints=checkpoints,
         problems=problem_documents(done.problems),
     )
+    if jobset:
+        document = replace(document, jobset=jobset.name, uid=jobset.uid, ours=jobset.ours, kind=jobset.kind)
+    if loss:
+        document = replace(document, saved_step=loss.saved_step, lost_steps=loss.steps, freed_chips=loss.chips)
+    return document

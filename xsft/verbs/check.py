@@ -14,8 +14,15 @@ from xsft.machine.parallel import all_answers
 from xsft.planning import api
 from xsft.planning.asked_rows import ask_rows
 from xsft.planning.steps import Intent
-from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents, status_of
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import (
+    VerbDocument,
+    counts_text,
+    print_document,
+    print_lines,
+    print_problems,
+    problem_documents,
+    status_of,
+)
 from xsft.verbs.progress import show_progress
 
 
@@ -41,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
         return status
     shown = [p for p in problems if args.notes or p.severity != "note" or (args.offline and p.kind == "unread")]
     print_problems(shown)
-    hidden = "; --notes shows them" if len(shown) < len(problems) else ""
-    print_lines((f"{_summary(files=len(args.files), problems=problems)}{hidden}",))
+    summary = f"{counted_text(len(args.files), 'file')}: {counts_text(problems) or 'no problem'}"
+    if len(shown) < len(problems):
+        summary += "; --notes shows them"
+    print_lines((summary,))
     return status
 
 
@@ -50,9 +59,3 @@ def _check_deeply(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[tup
     ask = partial(api.ask_maxtext, intents)
     (problems,) = all_answers([ask], threads=1, waiting=lambda: "waiting for MaxText's own parser", progress=progress)
     return problems
-
-
-def _summary(*, files: int, problems: Sequence[Problem]) -> str:
-    severities = [problem.severity for problem in problems]
-    counts = (counted_text(severities.count(word), word) for word in ("error", "warning", "note"))
-    return f"{counted_text(files, 'file')}: {', '.join(counts)}"

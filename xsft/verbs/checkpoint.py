@@ -33,12 +33,12 @@ def run(args: argparse.Namespace) -> int:
         report = Deadline.after(LOOKS_S).look(
             args.what, lambda: inspect_checkpoint(checkpoint_path(args.what, store=store), store=store), say=progress
         )
-    status = _exit_status(report)
+    document = document_of(CheckpointDocument, report, exit_status=_exit_status(report))
     if args.json:
-        print_document(document_of(CheckpointDocument, report, exit_status=status))
+        print_document(document)
     else:
-        print_lines(checkpoint_lines(report))
-    return status
+        print_lines(checkpoint_lines(document))
+    return document.exit_status
 
 
 def _exit_status(report: CheckpointReport) -> int:

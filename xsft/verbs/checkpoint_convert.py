@@ -18,8 +18,7 @@ from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do
 from xsft.stages.convert import ConversionResult
 from xsft.stages.convert_stage import ConversionJob, converted_here, show_conversion
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import document_of, print_problems, problem_documents, report_document
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
@@ -48,14 +47,10 @@ def run(args: argparse.Namespace) -> int:
     if workload.spec.on_cluster:
         return _on_cluster(workload, args)
     result = converted_here(workload, terminal())
+    if result.end.outcome == "completed":
+        return report_document(conversion_document(result), _conversion_lines, as_json=args.json)
     print_problems(result.end.warnings)
     match result.end.outcome:
-        case "completed" if args.json:
-            print_document(conversion_document(result))
-            return 0
-        case "completed":
-            print_lines(_conversion_lines(result))
-            return 0
         case "interrupted":
             print_to_stderr(f"interrupted: {result.plan.run_name} is stopped")
             print_to_stderr(f"kept: {result.plan.directory}; the same command converts again, unless it is complete")
@@ -95,15 +90,14 @@ def _document(
     )
 
 
-def _conversion_lines(result: ConversionResult) -> Iterator[str]:
-    plan = result.plan
-    done = "found" if result.action == "finished" else "converted"
-    yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {done}; {result.end.why}"
-    yield f"checkpoint  {result.end.result}"
-    for broken in plan.broken:
-        yield f"incomplete  {broken} (kept; delete it if you like)"
-    if result.record:
-        yield f"record      {result.record}"
+def _conversion_lines(document: ConversionDocument) -> Iterator[str]:
+    done = "found" if document.action == "finished" else "converted"
+    yield f"{document.source.repo} for {document.model}: {done}; {document.why}"
+    yield f"checkpoint  {document.checkpoint}"
+    for incomplete in document.not_whole:
+        yield f"incomplete  {incomplete} (kept; delete it if you like)"
+    if document.record:
+        yield f"record      {document.record}"
 
 
 def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:

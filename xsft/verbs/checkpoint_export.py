@@ -18,7 +18,7 @@ from xsft.stages.export import BUCKET, ExportResult, exported_here, intended_tra
 from xsft.stages.export_stage import ExportJob, no_logits
 from xsft.stages.exported import training_of
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import document_of, print_document, print_lines, problem_documents
+from xsft.verbs.document import document_of, problem_documents, report_document
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
@@ -121,16 +121,15 @@ def export_document(result: ExportResult) -> ExportDocument:
     return replace(document, record=record, log=log)
 
 
-def _export_lines(result: ExportResult) -> Iterator[str]:
-    plan = result.plan
-    done = "found" if result.action == "finished" else "exported"
-    yield f"{plan.training}, step {plan.inputs.step}, {plan.inputs.form}: {done}"
-    yield f"folder    {result.end.result}"
-    yield f"verified  {result.end.why}"
-    for broken in plan.broken:
-        yield f"incomplete {broken} (kept; delete it if you like)"
-    if result.record:
-        yield f"record    {result.record}"
+def _export_lines(document: ExportDocument) -> Iterator[str]:
+    done = "found" if document.action == "finished" else "exported"
+    yield f"{document.training}, step {document.step}, {document.form}: {done}"
+    yield f"folder    {document.folder}"
+    yield f"verified  {document.why}"
+    for incomplete in document.not_whole:
+        yield f"incomplete {incomplete} (kept; delete it if you like)"
+    if document.record:
+        yield f"record    {document.record}"
 
 
 def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
@@ -150,12 +149,8 @@ def _export_here(trained: TrainedRun, args: argparse.Namespace) -> int:
     logits = args.verify == "logits"
     result = exported_here(trained, request_of(args, ExportRequest), to=args.output, logits=logits, listener=terminal())
     match result.end.outcome:
-        case "completed" if args.json:
-            print_document(export_document(result))
-            return 0
         case "completed":
-            print_lines(_export_lines(result))
-            return 0
+            return report_document(export_document(result), _export_lines, as_json=args.json)
         case "interrupted":
             print_to_stderr(f"interrupted: {result.plan.directory} stays; the same command exports again")
             return INTERRUPTED

@@ -4,6 +4,7 @@ here.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -57,7 +58,18 @@ def _run_verb(arguments: tuple[str, ...]) -> int:
     if args.verb is None:
         top.print_help(sys.stderr)
         return 2
+    _use_present_name(args)
     return verb_module(args.verb, action=getattr(args, "action", None)).run(args)
+
+
+def _use_present_name(args: argparse.Namespace) -> None:
+    """Replace an old name by the verb that does its work, and say so on stderr."""
+    if args.verb == "receipt":
+        sys.stderr.write("`xsft receipt RUN` is now `xsft status RUN --receipt`\n")
+        vars(args).update(verb="status", runs=[args.run], receipt=True)
+    elif args.verb == "submit" and args.dry_run:
+        sys.stderr.write("`xsft submit FILE --dry-run` is now `xsft plan FILE`\n")
+        vars(args).update(verb="plan", files=[args.file], offline=False, part="screen")
 
 
 def _reader_went_away() -> int:

@@ -17,8 +17,7 @@ from xsft.runs.losses import LossCurve
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.spec.keypath import printable
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, print_document, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import Document, VerbDocument, print_document, print_problems, problem_documents
 from xsft.verbs.loss_plot import LETTERS, terminal_comparison
 from xsft.verbs.terminal import terminal
 

@@ -3,17 +3,18 @@ draws reach the terminal; the texts in it are screened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from xsft.base.terminal_text import safe_text
+from xsft.base.terminal_text import safe_text, wrap_line
+from xsft.evaluation.report import EvaluationReport, MeasuredWeights
 from xsft.machine.streams import with_controls
-from xsft.verbs.document import wrap_line
 
 STYLES = {"error:": "bold red", "warning:": "bold yellow", "note:": "bold", "fix:": "green", "Unknown:": "green"}
 """First word of a line of a message -> its style."""
@@ -61,3 +62,44 @@ def draw_messages(messages: Iterable[Sequence[str]], stream: TextIO) -> None:
             text.stylize(STYLES.get(first, ""), 0, line.index(first) + len(first))
             text.highlight_regex(r"\[[a-z0-9-]+\]$", "cyan")
             screen.print(text, soft_wrap=True, highlight=False)
+
+
+LONGEST = 400
+"""Characters of a prompt or an answer in the table; evaluation.json has all of it."""
+
+
+def print_evaluation(report: EvaluationReport, *, stream: TextIO) -> None:
+    """Print the table, the rules and the verdict."""
+    screen = console(stream)
+    screen.print(table(report))
+    for line in lines(report):
+        screen.print(Text(line))
+
+
+def table(report: EvaluationReport) -> Table:
+    made = Table("prompt", "base", "tuned", show_lines=True)
+    answers = zip(report.prompts, report.base.answers, report.tuned.answers, strict=True)
+    for prompt, base, tuned in answers:
+        made.add_row(*(Text(_shorten_answer(text)) for text in (prompt[-1].content, base.text, tuned.text)))
+    if report.tuned.rows:
+        made.add_row(Text(_loss_label(report.tuned)), Text(_loss(report.base)), Text(_loss(report.tuned)))
+    return made
+
+
+def lines(report: EvaluationReport) -> Iterator[str]:
+    """Yield a line for each rule, then the verdict."""
+    for rule in report.judgement.rules:
+        yield f"{'holds ' if rule.passed else 'missed'}  {rule.rule}: {rule.why}"
+    yield f"verdict {report.judgement.verdict}"
+
+
+def _loss_label(tuned: MeasuredWeights) -> str:
+    return f"eval loss ({tuned.targets:,} tokens of {tuned.rows} rows)"
+
+
+def _loss(measured: MeasuredWeights) -> str:
+    return "not finite" if measured.loss is None else f"{measured.loss:.4f}"
+
+
+def _shorten_answer(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

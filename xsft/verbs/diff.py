@@ -10,11 +10,16 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from xsft.base.amounts import counted_text
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.spec.scalars import same_value
-from xsft.verbs.document import Document, VerbDocument, print_document
+from xsft.verbs.document import BOLD, GREEN, RED, Document, VerbDocument, print_document, print_styled
 from xsft.verbs.progress import show_progress
+
+FOLLOWING = ("xpk_argv", "manifest")
+"""Sections that follow from the others."""
+STYLES = {r"^- .*": RED, r"^\+ .*": GREEN, r"^## .*": BOLD}
 
 
 class Difference(Document, frozen=True, kw_only=True):
@@ -60,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_document(document)
     else:
-        sys.stdout.write(diff_text(document))
+        print_styled(diff_lines(document, with_manifest=args.manifest), STYLES, stream=sys.stdout)
     return 0
 
 
@@ -74,18 +79,25 @@ def plan_differences(a: Plan, b: Plan) -> Differences:
     )
 
 
-def diff_text(document: DiffDocument) -> str:
-    """Return the differences as text: `- key: value` is A's, `+ key: value` is B's."""
+def diff_lines(document: DiffDocument, *, with_manifest: bool) -> Iterator[str]:
+    """Yield the differences as text: `- key: value` is A's, `+ key: value` is B's. What follows from the keys and
+    arguments, xpk's line and the manifest, is only counted unless it is wanted."""
     if document.same:
-        return "no difference\n"
-    lines = [f"--- {document.a}", f"+++ {document.b}"]
+        yield "no difference"
+        return
+    yield from (f"--- {document.a}", f"+++ {document.b}")
+    hidden = 0
     for section, differences in asdict(document.differences).items():
-        if differences:
-            lines.extend(("", f"## {section}", *_diff_lines(differences)))
-    return "\n".join(lines) + "\n"
+        if section in FOLLOWING and not with_manifest:
+            hidden += len(differences)
+        elif differences:
+            yield from ("", f"## {section}")
+            yield from _section_lines(differences)
+    if hidden:
+        yield from ("", f"and {counted_text(hidden, 'field')} of xpk's line and the manifest that follow: --manifest")
 
 
-def _diff_lines(differences: Sequence[Difference]) -> Iterator[str]:
+def _section_lines(differences: Sequence[Difference]) -> Iterator[str]:
     for difference in differences:
         if difference.a is not None:
             yield f"- {difference.key}: {_value_text(difference.a)}"

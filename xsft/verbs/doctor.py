@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import convert
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from rich.table import Table
 from rich.text import Text
 
 from xsft.base.errors import EnvironmentMissing, UsageError
-from xsft.base.names import ModeName
 from xsft.checks.place_needs import ModeNeed, missing_needs
 from xsft.verbs.console import console
 from xsft.verbs.document import Document, VerbDocument, print_document
@@ -20,6 +19,9 @@ from xsft.verbs.progress import show_progress
 from xsft.world import doctor
 from xsft.world.check import check_place, place_checks
 from xsft.world.tools import ToolCheck
+
+PLACES_FILE = "places.yaml"
+"""The check of that file as a whole."""
 
 
 class ModeGaps(Document, frozen=True, kw_only=True):
@@ -43,55 +45,52 @@ class DoctorDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if anything for them is missing."""
-    if args.place:
-        return _check_place(args.place, impersonate=args.impersonate, as_json=args.json)
-    if args.impersonate:
+    if args.impersonate and not args.place:
         raise UsageError("--impersonate needs a place.", fix="Name it: xsft doctor --place NAME --impersonate")
+    document = _place_document(args.place, impersonate=args.impersonate) if args.place else _machine_document()
+    if not document.ok:
+        document = replace(document, exit_status=EnvironmentMissing.exit_status)
+    if args.json:
+        print_document(document)
+    else:
+        _draw_checks(document.checks)
+        _draw_needs(document)
+    return document.exit_status
+
+
+def _machine_document() -> DoctorDocument:
     with show_progress("looking around"):
         here, places = doctor.examine(doctor.checked_machine()), place_checks()
-    ok = doctor.is_ok(here)
-    status = 0 if ok else EnvironmentMissing.exit_status
-    if args.json:
-        print_document(DoctorDocument(checks=_check_fields((*here, *places)), ok=ok, exit_status=status))
-    else:
-        _print_table(here, places)
-    return status
+    return DoctorDocument(checks=_check_fields((*here, *places)), ok=doctor.is_ok(here))
 
 
-def _check_place(name: str, *, impersonate: bool, as_json: bool) -> int:
-    """Print what the place has and lacks; return 3 if no mode can run there."""
+def _place_document(name: str, *, impersonate: bool) -> DoctorDocument:
+    """Return what the place has and lacks; it is ok if a mode can run there."""
     with show_progress("place"):
         report = check_place(name, impersonate=impersonate)
     modes = missing_needs(report.needs) if report.needs else {}
     ok = bool(modes) and not all(modes.values())
-    status = 0 if ok else EnvironmentMissing.exit_status
-    if as_json:
-        gaps = convert(modes, ModeGaps) if modes else None
-        checks = _check_fields(report.checks)
-        print_document(DoctorDocument(checks=checks, needs=report.needs, modes=gaps, ok=ok, exit_status=status))
-    else:
-        _print_table((), report.checks)
-        _print_needs(report.needs, modes)
-    return status
+    gaps = convert(modes, ModeGaps) if modes else None
+    return DoctorDocument(checks=_check_fields(report.checks), needs=report.needs, modes=gaps, ok=ok)
 
 
 def _check_fields(checks: Iterable[ToolCheck]) -> tuple[ToolCheck, ...]:
     return tuple(replace(check, fix=check.next_step) for check in checks)
 
 
-def _print_needs(needs: tuple[ModeNeed, ...], modes: Mapping[ModeName, tuple[str, ...]]) -> None:
-    drawn = console(sys.stdout)
-    if needs:
-        drawn.print(Text(""))
-        drawn.print(_needs_table(needs))
-    for need in needs:
+def _draw_needs(document: DoctorDocument) -> None:
+    screen = console(sys.stdout)
+    if document.needs:
+        screen.print(Text(""))
+        screen.print(_needs_table(document.needs))
+    for need in document.needs:
         if need.ok is False:
-            drawn.print(Text(f"\n{need.id}: {need.detail}\n  fix: {need.fix}"), soft_wrap=True)
-    if modes:
-        drawn.print(Text(""))
-    for mode, ids in modes.items():
-        state = f"needs {', '.join(ids)}" if ids else "ready"
-        drawn.print(Text(f"{mode}: {state}"), soft_wrap=True)
+            screen.print(Text(f"\n{need.id}: {need.detail}\n  fix: {need.fix}"), soft_wrap=True)
+    if document.modes:
+        screen.print(Text(""))
+        for mode, ids in asdict(document.modes).items():
+            state = f"needs {', '.join(ids)}" if ids else "ready"
+            screen.print(Text(f"{mode}: {state}"), soft_wrap=True)
 
 
 def _needs_table(needs: tuple[ModeNeed, ...]) -> Table:
@@ -102,15 +101,20 @@ def _needs_table(needs: tuple[ModeNeed, ...]) -> Table:
     return table
 
 
-def _print_table(here: tuple[ToolCheck, ...], places: tuple[ToolCheck, ...]) -> None:
-    """Print the checks of this machine, and of places."""
+def _draw_checks(checks: tuple[ToolCheck, ...]) -> None:
+    """Draw the checks of this machine, and of places, whose ids name what was checked: `place:main`."""
     table = Table("CHECK", "STATE", "VERSION", "NEEDED FOR", box=None, pad_edge=False)
-    tools = ((check, "MISSING" if check.required else "absent (optional)") for check in here)
-    for check, failed in (*tools, *((place, "FAILS") for place in places)):
-        state = "ok" if check.ok else failed
+    screen = console(sys.stdout)
+    for check in checks:
+        state = "absent (optional)"
+        if check.ok:
+            state = "ok"
+        elif check.required:
+            state = "MISSING"
+        elif ":" in check.id or check.id == PLACES_FILE:
+            state = "FAILS"
         table.add_row(*map(Text, (check.id, state, check.version, check.needed_for)))
-    drawn = console(sys.stdout)
-    drawn.print(table)
-    for check in (check for check in (*here, *places) if not check.ok):
-        words = f"\n{check.id}: {check.detail}\n  fix: {check.next_step}"
-        drawn.print(Text(words), soft_wrap=True)
+    screen.print(table)
+    for check in checks:
+        if not check.ok:
+            screen.print(Text(f"\n{check.id}: {check.detail}\n  fix: {check.fix}"), soft_wrap=True)

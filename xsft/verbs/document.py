@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 from msgspec import Meta, Struct, convert, field, to_builtins
 from msgspec.structs import asdict, replace
 
+from xsft.base.amounts import counted_text
 from xsft.base.errors import UsageError
-from xsft.base.problems import Problem, errors_in
+from xsft.base.problems import Problem, Severity, errors_in
+from xsft.base.terminal_text import safe_text
+from xsft.machine.streams import shows_colours, with_controls
+from xsft.spec.keypath import printable
+
+BOLD, RED, GREEN, CYAN = "1", "31", "32", "36"
+"""Styles of a terminal; source: ECMA-48 §8.3.117, SGR."""
+
+SEVERITIES: tuple[Severity, ...] = ("note", "warning", "error")
+"""From the least serious to the most serious."""
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -53,6 +63,7 @@ class ErrorDocument(VerbDocument, frozen=True, kw_only=True):
 
 
 AnyDocument = TypeVar("AnyDocument", bound=Struct)
+AnyVerbDocument = TypeVar("AnyVerbDocument", bound=VerbDocument)
 
 
 def document_of(kind: type[AnyDocument], source: Struct, /, **fields: Any) -> AnyDocument:
@@ -75,6 +86,18 @@ def status_of(problems: Iterable[Problem]) -> int:
     return UsageError.exit_status if errors_in(problems) else 0
 
 
+def report_document(
+    document: AnyVerbDocument, text: Callable[[AnyVerbDocument], Iterable[str]], *, as_json: bool
+) -> int:
+    """Print the document as JSON, or as text and then its problems, nearest to the prompt; return its exit status."""
+    if as_json:
+        print_document(document)
+    else:
+        print_lines(text(document))
+        print_problems(document.problems)
+    return document.exit_status
+
+
 def print_document(document: Document) -> None:
     """Print exactly one document on stdout, on one line, before the process ends or waits."""
     text = json.dumps(to_builtins(document), ensure_ascii=False)
@@ -88,16 +111,42 @@ def print_lines(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def wrap_line(line: str, *, width: int | None, indent: int = 4) -> list[str]:
-    """Return the line wrapped for reading, its continuations indented; commands in it stay whole. None: not a
-    terminal, which gets whole lines."""
-    if width is None or len(line) <= width:
-        return [line]
-    return textwrap.wrap(
-        line.strip(),
-        width=max(width, 40),
-        initial_indent=line[: len(line) - len(line.lstrip())],
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def print_styled(lines: Iterable[str], styles: Mapping[str, str], *, stream: TextIO) -> None:
+    """Print the lines; where the stream shows colours, what matches an expression of `styles` is in its style."""
+    if not shows_colours(stream):
+        stream.writelines(f"{line}\n" for line in lines)
+        return
+    terminal = with_controls(stream)
+    for line in lines:
+        text = safe_text(line)
+        for expression, style in styles.items():
+            text = re.sub(expression, f"\x1b[{style}m\\g<0>\x1b[0m", text)
+        terminal.write(f"{text}\n")
+
+
+def print_problems(problems: Iterable[Problem | ProblemFields], *, stream: TextIO | None = None) -> None:
+    """Print the problems, the most serious last, nearest to the prompt; on a terminal with colour, wrapped."""
+    ordered = sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
+    messages = [problem_lines(problem) for problem in ordered]
+    stream = stream or sys.stderr
+    if messages and stream.isatty():
+        from xsft.verbs.console import draw_messages
+
+        draw_messages(messages, stream)
+        return
+    stream.writelines([f"{line}\n" for lines in messages for line in lines])
+
+
+def counts_text(problems: Iterable[Problem | ProblemFields]) -> str:
+    """Return e.g. `1 error, 2 warnings`, without severities that no problem has."""
+    severities = [problem.severity for problem in problems]
+    return ", ".join(counted_text(severities.count(word), word) for word in reversed(SEVERITIES) if word in severities)
+
+
+def problem_lines(p: Problem | ProblemFields) -> tuple[str, ...]:
+    """Return the lines `file: where: message [id]` and the next step, or what a note leaves unknown."""
+    file = printable(p.file)
+    place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
+    head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
+    after = p.fix if p.fix.startswith("Unknown: ") else f"fix: {p.fix}"
+    return (head, f"  {after}") if p.fix else (head,)

@@ -29,7 +29,7 @@ from xsft.verbs.fit import FitDocument
 from xsft.verbs.image import ImageDocument
 from xsft.verbs.import_ import ImportDocument
 from xsft.verbs.place import PlaceAddDocument, PlaceCreateDocument, PlaceDocument
-from xsft.verbs.plans import PlanDocument
+from xsft.verbs.plan import PlanDocument
 from xsft.verbs.receipt import ReceiptDocument
 from xsft.verbs.run import RunDocument
 from xsft.verbs.sample import SampleDocument

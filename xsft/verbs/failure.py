@@ -5,18 +5,12 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Sequence
 
-from xsft.base.amounts import counted_text
 from xsft.base.errors import EnvironmentMissing, UsageError, UserRefusal, XsftError
-from xsft.base.problems import Problem, Severity, error
+from xsft.base.problems import Problem, error
 from xsft.machine.streams import silence_stdout
-from xsft.spec.keypath import printable
-from xsft.verbs.document import ErrorDocument, print_document, problem_documents
-
-SEVERITIES: tuple[Severity, ...] = ("note", "warning", "error")
-"""From the least serious to the most serious."""
+from xsft.verbs.document import ErrorDocument, counts_text, print_document, print_problems, problem_documents
 
 
 def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
@@ -40,34 +34,6 @@ def _print_error(problems: tuple[Problem, ...], arguments: Sequence[str], *, exi
     print_problems(problems)
     if len(problems) > 1:
         sys.stderr.write(f"{counts_text(problems)}\n")
-
-
-def print_problems(problems: Iterable[Problem], *, stream: TextIO | None = None) -> None:
-    """Print the problems, the most serious last, nearest to the prompt; on a terminal with colour, wrapped."""
-    ordered = sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
-    messages = [problem_lines(problem) for problem in ordered]
-    stream = stream or sys.stderr
-    if messages and stream.isatty():
-        from xsft.verbs.console import draw_messages
-
-        draw_messages(messages, stream)
-        return
-    stream.writelines([f"{line}\n" for lines in messages for line in lines])
-
-
-def counts_text(problems: Iterable[Problem]) -> str:
-    """Return e.g. `1 error, 2 warnings`, without severities that no problem has."""
-    severities = [problem.severity for problem in problems]
-    return ", ".join(counted_text(severities.count(word), word) for word in reversed(SEVERITIES) if word in severities)
-
-
-def problem_lines(p: Problem) -> tuple[str, ...]:
-    """Return the lines `file: where: message [id]` and the next step, or what a note leaves unknown."""
-    file = printable(p.file)
-    place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
-    head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
-    after = p.fix if p.fix.startswith("Unknown: ") else f"fix: {p.fix}"
-    return (head, f"  {after}") if p.fix else (head,)
 
 
 def _known_failure(problem: OSError) -> XsftError | None:

@@ -22,8 +22,15 @@ from xsft.launch.fit_search import FoundFit, SearchRequest, SearchResult, Search
 from xsft.machine.files import STDIN
 from xsft.planning import api
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import (
+    Document,
+    VerbDocument,
+    document_of,
+    print_document,
+    print_lines,
+    print_problems,
+    problem_documents,
+)
 from xsft.verbs.fit_text import (
     UNTRIED,
     cell_place,
@@ -37,8 +44,8 @@ from xsft.verbs.fit_text import (
     tried_line,
     verdict_name,
 )
+from xsft.verbs.plan_summary import RunTimeDocument, time_document
 from xsft.verbs.progress import show_progress
-from xsft.verbs.run_time import RunTimeDocument, time_document
 
 
 class AlternativeDocument(Document, frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from xsft.base.amounts import size_text
 from xsft.base.errors import UsageError
 from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
@@ -21,8 +23,13 @@ from xsft.image.recipe import Recipe
 from xsft.image.work import ImageRequest, PlannedImage, plan_image, within_project
 from xsft.machine.process import own_environment
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import (
+    Document,
+    VerbDocument,
+    document_of,
+    problem_documents,
+    report_document,
+)
 from xsft.verbs.progress import print_to_stderr
 
 OUTCOMES = {
@@ -121,14 +128,9 @@ def run(args: argparse.Namespace) -> int:
         creates=args.create,
     )
     planned = plan_image(_request(args, project=images.parent, cwd=cwd), maker)
-    print_problems(planned.problems)
     done = _act(args.action, planned.recipe, maker)
     document = image_document(args.action, planned, done, images=images)
-    if args.json:
-        print_document(document)
-    else:
-        print_lines(image_text(document))
-    return 0
+    return report_document(document, image_text, as_json=args.json)
 
 
 def registry_of(place: str | None, *, start: Path) -> str | None:
@@ -213,8 +215,7 @@ def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *
     """Return what was built, pushed or found."""
     recipe = planned.recipe
     locked = read_lock_file(images, recipe.image).images.get(recipe.repository or "")
-    pushed = done.locked if done else None
-    return ImageDocument(
+    document = ImageDocument(
         action=action,  # type: ignore[arg-type]
         image=recipe.image,
         repository=recipe.repository,
@@ -223,12 +224,16 @@ def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *
         base=recipe.base,
         deps=_part(recipe.deps.tag, recipe.deps.files, done.deps if done else None, args=recipe.deps.args),
         code=_part(recipe.code.tag, recipe.code.files, done.code if done else None, args={}),
-        ref=pushed.ref if pushed else None,
-        pushed=done.code.outcome == "built" if done and pushed else None,
-        sent_bytes=done.sent_bytes if done and pushed else None,
+        ref=None,
+        pushed=None,
+        sent_bytes=None,
         lock=_lock(locked, lock_file(images, recipe.image), tag=recipe.code.tag) if locked else None,
         problems=problem_documents(planned.problems),
     )
+    if done is None or done.locked is None:
+        return document
+    pushed = done.code.outcome == "built"
+    return replace(document, ref=done.locked.ref, pushed=pushed, sent_bytes=done.sent_bytes)
 
 
 def _part(tag: str, files: tuple[ContextFile, ...], step: ImageStep | None, *, args: Mapping[str, str]) -> ImagePart:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xsft.base.acceptance import for_submission
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, errors_in
-from xsft.importing.build import ImportedWorkload, import_paste
+from xsft.importing.build import import_paste
 from xsft.importing.notes import PasteDifference
 from xsft.machine import clock
 from xsft.machine.files import PASTE, read_workload_text, write_atomic
@@ -18,8 +18,20 @@ from xsft.machine.new_file import refuse_unless_free, schema_line
 from xsft.planning.gather import gather
 from xsft.planning.planner import make_intent
 from xsft.spec.reader import read_spec
-from xsft.verbs.document import ProblemFields, VerbDocument, print_document, problem_documents, status_of
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import (
+    CYAN,
+    GREEN,
+    ProblemFields,
+    VerbDocument,
+    print_document,
+    print_problems,
+    print_styled,
+    problem_documents,
+    status_of,
+)
+from xsft.verbs.progress import print_to_stderr
+
+STYLES = {r"^  [^ ][^:]*:": CYAN, r"(?<= -> ).*": GREEN}
 
 
 class ImportDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.import/1"):
@@ -41,29 +53,22 @@ def run(args: argparse.Namespace) -> int:
     imported = import_paste(_paste(args.file), line=args.line, read_file=_env_file)
     text = schema_line(target.absolute().parent if target else None) + imported.yaml
     problems = tuple(p.in_file(args.output or "") for p in imported.problems)
-    status = status_of(problems)
     refused = () if problems else tuple(p.in_file(args.output or "") for p in _refusals(text, target))
     if target is not None:
         write_atomic(target, text)
+    document = ImportDocument(
+        file=args.output,
+        workload=text,
+        differences=imported.differences,
+        refused=problem_documents(refused),
+        problems=problem_documents(problems),
+        exit_status=status_of(problems),
+    )
     if args.json:
-        document = ImportDocument(
-            file=args.output,
-            workload=text,
-            differences=imported.differences,
-            refused=problem_documents(refused),
-            problems=problem_documents(problems),
-            exit_status=status,
-        )
         print_document(document)
-        return status
-    sys.stdout.write("" if target else text)
-    sys.stderr.write("".join(_difference_lines(imported)))
-    print_problems(problems)
-    if refused:
-        sys.stderr.write("`xsft plan` and `xsft submit` refuse this workload because:\n")
-    print_problems(refused)
-    sys.stderr.write(f"wrote {target}; next: `xsft check {target}`\n" if target else "")
-    return status
+    else:
+        _print_import(document)
+    return document.exit_status
 
 
 def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
@@ -74,15 +79,28 @@ def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
     return errors_in(for_submission(problem for problem in problems if problem.kind != "unread"))
 
 
-def _difference_lines(imported: ImportedWorkload) -> Iterable[str]:
-    if imported.differences:
-        yield "differences from the pasted command:\n"
-    yield from (f"  {_difference_text(difference)}\n" for difference in imported.differences)
+def _print_import(document: ImportDocument) -> None:
+    """Print the workload, unless it was written to a file, on stdout, and what to know of it on stderr."""
+    if document.file is None:
+        sys.stdout.write(document.workload)
+    print_styled(_difference_lines(document.differences), STYLES, stream=sys.stderr)
+    print_problems(document.problems)
+    if document.refused:
+        print_to_stderr("`xsft plan` and `xsft submit` refuse this workload because:")
+    print_problems(document.refused)
+    if document.file is not None:
+        print_to_stderr(f"wrote {document.file}; next: `xsft check {document.file}`")
 
 
-def _difference_text(d: PasteDifference) -> str:
-    change = f" {d.given}" if d.given else ""
-    return f"{d.what}:{change}{f' -> {d.now}' if d.now else ''}\n    {d.why}"
+def _difference_lines(differences: Sequence[PasteDifference]) -> Iterator[str]:
+    if differences:
+        yield "differences from the pasted command:"
+    for difference in differences:
+        change = f" {difference.given}" if difference.given else ""
+        if difference.now:
+            change += f" -> {difference.now}"
+        yield f"  {difference.what}:{change}"
+        yield f"    {difference.why}"
 
 
 def _paste(name: str) -> str:

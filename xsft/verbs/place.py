@@ -19,22 +19,28 @@ from xsft.cluster.errors import last_net
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, sources
 from xsft.cluster.supply import SliceUser, TpuSupply
 from xsft.launcher.audit import AuditRow
-from xsft.launcher.xpkcluster import ClusterLine
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.streams import has_terminal
 from xsft.planning import api
 from xsft.spec.placestext import render_place
 from xsft.verbs.arguments import request_of
 from xsft.verbs.console import console
-from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
-from xsft.verbs.progress import choose, print_to_stderr, show_spinner
+from xsft.verbs.document import (
+    Document,
+    VerbDocument,
+    document_of,
+    print_document,
+    print_lines,
+    problem_documents,
+    report_document,
+)
+from xsft.verbs.progress import choose, show_spinner
 from xsft.verbs.terminal import terminal
 from xsft.world.discovery import ClusterView, ProjectView
 from xsft.world.gcloud import GkeCluster
-from xsft.world.new_cluster import ClusterPlan, create_cluster, plan_cluster
-from xsft.world.new_place import NewPlace, PlaceRequest, add_place
-from xsft.world.view import PlaceView, QueueQuota, view_place
+from xsft.world.new_cluster import create_cluster, plan_cluster
+from xsft.world.new_place import PlaceRequest, add_place
+from xsft.world.view import QueueQuota, view_place
 
 
 class SliceSupply(Document, frozen=True, kw_only=True):
@@ -126,11 +132,12 @@ def _show_place(args: argparse.Namespace) -> None:
     with show_spinner("place", f"reading {source.name}"), last_net(source.name):
         cluster = connect(source.where, patience=FOR_READS).by(Deadline.after(LOOKS_S))
         view = view_place(cluster, namespace=source.namespace)
+    slices = tuple(map(_supply_fields, view.slices))
+    document = document_of(PlaceDocument, view, action="show", place=args.name, slices=slices)
     if args.json:
-        slices = tuple(map(_supply_fields, view.slices))
-        print_document(document_of(PlaceDocument, view, action="show", place=args.name, slices=slices))
+        print_document(document)
     else:
-        _print_view(view)
+        _draw_place(document)
 
 
 def _supply_fields(supply: TpuSupply) -> SliceSupply:
@@ -151,34 +158,35 @@ def _find_source(query: PlaceQuery) -> RunSource:
     )
 
 
-def _print_view(view: PlaceView) -> None:
-    drawn = console(sys.stdout)
-    versions = ", ".join(f"{name} {version or 'of an unknown version'}" for name, version in view.versions.items())
-    drawn.print(Text(f"{view.context}: {versions}"), soft_wrap=True)
-    drawn.print()
-    if view.slices:
-        drawn.print(_table(view.slices))
+def _draw_place(document: PlaceDocument) -> None:
+    screen = console(sys.stdout)
+    versions = ", ".join(f"{name} {version or 'of an unknown version'}" for name, version in document.versions.items())
+    screen.print(Text(f"{document.context}: {versions}"), soft_wrap=True)
+    screen.print()
+    if document.slices:
+        screen.print(_table(document.slices))
     else:
-        drawn.print(Text("No TPU slices."))
-    for line in (*_slice_lines(view.slices), *_quota_lines(view.queues), *view.unread):
-        drawn.print(Text(line), soft_wrap=True)
+        screen.print(Text("No TPU slices."))
+    for line in (*_slice_lines(document.slices), *_quota_lines(document.queues), *document.unread):
+        screen.print(Text(line), soft_wrap=True)
 
 
-def _table(slices: tuple[TpuSupply, ...]) -> Table:
+def _table(slices: tuple[SliceSupply, ...]) -> Table:
     table = Table("TPU TYPE", "SLICES", "FREE", "HELD", "QUEUED", "UNAVAILABLE", box=None, pad_edge=False)
-    for one in slices:
-        numbers = (one.total, one.free, one.in_use, one.queued, len(one.unavailable))
-        table.add_row(one.tpu_type, *map(str, numbers))
+    for supply in slices:
+        numbers = (supply.total, supply.free, supply.held, supply.queued, len(supply.unavailable))
+        table.add_row(supply.tpu_type, *map(str, numbers))
     return table
 
 
-def _slice_lines(slices: tuple[TpuSupply, ...]) -> Iterator[str]:
-    for one in slices:
-        if one.users or one.unavailable:
+def _slice_lines(slices: tuple[SliceSupply, ...]) -> Iterator[str]:
+    for supply in slices:
+        if supply.users or supply.unavailable:
             yield ""
-        yield from (_user_line(one.tpu_type, user) for user in one.users)
-        if one.unavailable:
-            yield f"{one.tpu_type}  unavailable (cordoned, not Ready, or hosts missing): {', '.join(one.unavailable)}"
+        yield from (_user_line(supply.tpu_type, user) for user in supply.users)
+        if supply.unavailable:
+            missing = ", ".join(supply.unavailable)
+            yield f"{supply.tpu_type}  unavailable (cordoned, not Ready, or hosts missing): {missing}"
 
 
 def _user_line(tpu_type: str, user: SliceUser) -> str:
@@ -200,36 +208,34 @@ def _add_place(args: argparse.Namespace) -> None:
     pathways = {key: getattr(args, key) for key in ("proxy_image", "server_image", "scratch") if getattr(args, key)}
     request = request_of(args, PlaceRequest, pathways=pathways)
     new = add_place(request, ask=choose if has_terminal() else None, listener=terminal())
-    entry = render_place(new.name, new.values)
-    if args.json:
-        print_document(_added_document(new, entry=entry, written=request.write))
-        return
-    print_problems(new.problems)
-    for line in _added_lines(new):
-        print_to_stderr(line)
-    sys.stdout.write(f"{new.file}: added the place {new.name}\n{entry}" if request.write else entry)
-
-
-def _added_document(new: NewPlace, *, entry: str, written: bool) -> PlaceAddDocument:
-    return PlaceAddDocument(
-        action="added" if written else "printed",
+    document = PlaceAddDocument(
+        action="added" if request.write else "printed",
         place=new.name,
         file=str(new.file),
         values=new.values,
-        entry=entry,
+        entry=render_place(new.name, new.values),
         found=document_of(FoundProject, new.project, cluster=new.cluster),
         problems=problem_documents(new.problems),
         notes=new.notes,
     )
+    if not args.json:
+        sys.stderr.writelines(f"{line}\n" for line in _found_lines(document))
+    report_document(document, _added_lines, as_json=args.json)
 
 
-def _added_lines(new: NewPlace) -> Iterator[str]:
-    view = new.cluster
-    if view.slices:
-        yield f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in view.slices.items())}"
-    if view.priority_classes:
-        yield f"priority classes: {', '.join(view.priority_classes)}"
-    yield from (f"note: {note}" for note in new.notes)
+def _found_lines(document: PlaceAddDocument) -> Iterator[str]:
+    cluster = document.found.cluster
+    if cluster.slices:
+        yield f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in cluster.slices.items())}"
+    if cluster.priority_classes:
+        yield f"priority classes: {', '.join(cluster.priority_classes)}"
+    yield from (f"note: {note}" for note in document.notes)
+
+
+def _added_lines(document: PlaceAddDocument) -> Iterator[str]:
+    if document.action == "added":
+        yield f"{document.file}: added the place {document.place}"
+    yield document.entry.rstrip("\n")
 
 
 def _create_place(args: argparse.Namespace) -> None:
@@ -237,37 +243,37 @@ def _create_place(args: argparse.Namespace) -> None:
         raise UsageError("place create needs a workload.", fix="xsft place create FILE")
     workload = api.load(args.name, settings=args.settings)
     plan = plan_cluster(workload, listener=terminal())
-    if not args.json:
-        print_lines(_creation_lines(plan))
-    created = create_cluster(plan, listener=terminal()) if args.yes else None
-    if args.json:
-        print_document(_creation_document(plan, file=workload.file, created=created is not None))
-    elif created:
-        print_lines((_created_line(created, plan.line),))
-
-
-def _creation_document(plan: ClusterPlan, *, file: str, created: bool) -> PlaceCreateDocument:
-    return PlaceCreateDocument(
-        file=file,
+    document = PlaceCreateDocument(
+        file=workload.file,
         xpk_argv=plan.line.argv,
         dry_run=plan.line.dry_run,
         commands=plan.commands,
-        created=created,
+        created=args.yes,
         audit=plan.audit,
     )
+    if not args.json:
+        print_lines(_creation_lines(document))
+    cluster = create_cluster(plan, listener=terminal()) if args.yes else None
+    if args.json:
+        print_document(document)
+    elif cluster:
+        print_lines((_created_line(cluster, document.xpk_argv),))
 
 
-def _created_line(cluster: GkeCluster, line: ClusterLine) -> str:
+def _created_line(cluster: GkeCluster, xpk_argv: tuple[str, ...]) -> str:
     slices = ", ".join(f"{count} x {name}" for name, count in cluster.slices.items()) or "no TPU slices"
-    adding = shlex.join(("xsft", "place", "add", *line.argv[3:6]))
+    adding = shlex.join(("xsft", "place", "add", *xpk_argv[3:6]))
     return f"{cluster.name}: {cluster.status}, {slices}. To use it: {adding}"
 
 
-def _creation_lines(plan: ClusterPlan) -> Iterator[str]:
-    line, commands, count = plan.line, plan.commands, len(plan.audit)
-    yield shlex.join(line.argv)
+def _creation_lines(document: PlaceCreateDocument) -> Iterator[str]:
+    commands = document.commands
+    yield shlex.join(document.xpk_argv)
     yield ""
-    yield f"# {count} values audited in the dry run of xpk; it would execute {len(commands)} commands, among them:"
-    yield from (f"# {shlex.join(one)}" for one in commands if one[:1] == ("gcloud",) and "create" in one)
-    if line.dry_run[:-1] != line.argv:
+    yield (
+        f"# {len(document.audit)} values audited in the dry run of xpk; it would execute {len(commands)} commands, "
+        "among them:"
+    )
+    yield from (f"# {shlex.join(argv)}" for argv in commands if argv[:1] == ("gcloud",) and "create" in argv)
+    if document.dry_run[:-1] != document.xpk_argv:
         yield "# xpk's dry run shows one slice of a reservation; the line above makes all of them."

@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
-from xsft.stages.stage_plans import plan_files
-from xsft.verbs.plans import print_plans
-from xsft.verbs.progress import show_progress
+from xsft.base.stage import StagePlan
+from xsft.base.terminal_text import wrap_line
+from xsft.launcher.audit import AuditRow
+from xsft.planning.steps import Plan
+from xsft.spec.resolve import Mode
+from xsft.stages.stage_plans import PlannedFiles, plan_files
+from xsft.trainer.shuffling import Seeds
+from xsft.verbs.document import (
+    Document,
+    ProblemFields,
+    VerbDocument,
+    document_of,
+    print_document,
+    print_lines,
+    print_problems,
+    problem_documents,
+    status_of,
+)
+from xsft.verbs.plan_summary import RunTimeDocument, time_document
+from xsft.verbs.plan_text import (
+    audit_lines,
+    block,
+    plan_text,
+    screen_lines,
+    shell_line,
+    trainer_line,
+    verdict_text,
+    yaml_text,
+)
+from xsft.verbs.progress import print_to_stderr, show_progress
 
 
 def run(args: argparse.Namespace) -> int:
@@ -15,3 +47,147 @@ def run(args: argparse.Namespace) -> int:
             args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
         )
     return print_plans(planned, args.part, json=args.json)
+
+
+PlanPart = Literal["screen", "xpk", "trainer", "audit", "manifest", "all"]
+"""What is printed of a plan: one screen, one part to copy, or all parts."""
+
+
+class StageOutline(StagePlan, frozen=True, kw_only=True):
+    """A stage other than the training, as `xsft run` runs it."""
+
+    problems: tuple[ProblemFields, ...] = ()  # type: ignore[assignment]
+    """Problems of this stage only, and the reasons why it cannot be planned."""
+
+
+class PlanFields(Document, frozen=True, kw_only=True):
+    """A plan: exactly what `xsft submit` does."""
+
+    file: str
+    run_name: str
+    """Name of the run and of its output folder; the same for all attempts."""
+    jobset: str | None
+    """The JobSet's name: `run_name`, with `-2`, `-3`, … for later attempts. null for `target: local`."""
+    spec_digest: str
+    """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
+    target: str
+    """`local`, or the launcher for a cluster: `xpk`."""
+    mode: Mode
+    trainer_argv: tuple[str, ...]
+    """Arguments of the trainer's process, byte for byte, at the first start of this attempt; starts
+    `python3 -m MODULE`.
+    """
+    trainer_env: dict[str, str]
+    """Environment variables of the trainer's process."""
+    seeds: Seeds | None
+    """Changes of `trainer_argv` at later starts; null if all starts read the rows in the same order."""
+    conversion_argv: tuple[str, ...] | None
+    """Command that converts the Hugging Face weights, once, before the run; null if the workload names a checkpoint, or
+    the result exists."""
+    xpk_argv: tuple[str, ...] | None
+    """The `xpk workload create[-pathways]` line; null for `target: local`, or if a problem prevents rendering it."""
+    manifest: dict[str, Any] | None
+    """The object that will be created; null if `xpk_argv` is null."""
+    audit: tuple[AuditRow, ...]
+    by_hand: tuple[str, ...]
+    """What you would lose if you ran `xpk_argv` by hand, one sentence each."""
+    stages: tuple[StageOutline, ...]
+    """Stages other than the training; empty if the plan has errors."""
+    time: RunTimeDocument | None
+    """null on this machine, and if the catalogue does not have the model or the TPU type."""
+    problems: tuple[ProblemFields, ...]
+
+
+class PlanDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.plan/1"):
+    """`xsft plan FILE… --json`. Its own problems are those of files that could not be read."""
+
+    plans: tuple[PlanFields, ...]
+    """One per file that could be read, in the order given."""
+
+
+def print_plans(planned: PlannedFiles, part: PlanPart, *, json: bool) -> int:
+    """Print the plans, or a part of each, and return the exit status of their checks."""
+    if json:
+        print_document(_plan_document(planned))
+    elif part == "manifest":
+        print_manifests(planned.plans)
+    else:
+        _print_texts(planned, part)
+    is_complete = json or part in ("screen", "all")
+    print_problems(planned.unread if is_complete else planned.problems)
+    return status_of(planned.problems)
+
+
+def _plan_document(planned: PlannedFiles) -> PlanDocument:
+    return PlanDocument(
+        plans=tuple(map(_plan_fields, planned.plans, planned.stages)),
+        problems=problem_documents(planned.unread),
+        exit_status=status_of(planned.problems),
+    )
+
+
+def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
+    return document_of(
+        PlanFields,
+        plan,
+        jobset=plan.jobset if plan.on_cluster else None,
+        time=time_document(plan.time) if plan.time else None,
+        stages=stages,
+    )
+
+
+def _print_texts(planned: PlannedFiles, part: PlanPart) -> None:
+    """Print the plans, wrapped to the terminal's width; a pipe gets whole lines, and so do lines to copy."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for number, (plan, stages) in enumerate(zip(planned.plans, planned.stages, strict=True)):
+        if number:
+            print_lines(("",))
+        if part == "screen" and len(planned.plans) > 1:
+            print_lines((f"# {plan.file}",))
+        match part:
+            case "screen":
+                _print_screen(plan, stages, width=width)
+            case "xpk" if plan.xpk_argv:
+                print_lines((shell_line(plan.xpk_argv),))
+            case "trainer":
+                print_lines((trainer_line(plan),))
+            case "audit":
+                print_lines(audit_lines(plan.audit, whole=True))
+            case "all":
+                sys.stdout.write(plan_text(plan, width=width))
+                print_lines(stage_lines(stages))
+            case "xpk" | "manifest":
+                print_to_stderr(f"{plan.file}: no xpk line")
+
+
+def _print_screen(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | None) -> None:
+    """Print the decisions, then what is wrong, and last whether the plan can be submitted."""
+    print_lines(screen_lines(plan, stages, width=width))
+    problems = [replace(problem, file="") for problem in plan.problems if problem.severity != "note"]
+    if problems:
+        print_lines(("",))
+    print_problems(problems, stream=sys.stdout)
+    print_lines(wrap_line(verdict_text(plan), width=width))
+
+
+def print_manifests(plans: Sequence[Plan]) -> None:
+    sys.stdout.write(yaml_text(plan.manifest for plan in plans if plan.manifest is not None))
+
+
+def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:
+    """Yield the block of the stages: what each writes, and its command; nothing for a training alone."""
+    if not found:
+        return
+    yield from block("other stages, run by xsft run", "\n".join(_summary(one) for one in found))
+    for one in found:
+        if one.argv and one.name != "convert":  # the plan shows that line already
+            yield from block(f"stage {one.name}", shell_line(one.argv))
+
+
+def _summary(one: StagePlan) -> str:
+    if one.writes is None:
+        why = "; ".join(problem.message for problem in one.problems)
+        return f"{one.name:<10}{one.run_name}: not planned: {why}"
+    notes = "".join(f"\n{'':<10}{note}" for note in one.notes)
+    digest = f", digest {one.digest[:12]}" if one.digest else ""
+    return f"{one.name:<10}{one.run_name}{digest}: {one.writes}{notes}"

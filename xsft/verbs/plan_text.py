@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from xsft.base.acceptance import for_submission
 from xsft.base.problems import Problem, errors_in
 from xsft.base.stage import StagePlan
+from xsft.base.terminal_text import safe_text, wrap_line
 from xsft.launcher.audit import AuditRow
-from xsft.planning.steps import Plan
+from xsft.planning.steps import Plan, Planned
 from xsft.trainer.shuffling import SEED, Seeds, restarts_in_place
-from xsft.verbs.document import wrap_line
-from xsft.verbs.failure import counts_text, problem_lines
+from xsft.verbs.document import counts_text, problem_lines
 from xsft.verbs.plan_summary import summary
 
 
@@ -41,19 +41,49 @@ def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[st
         yield from wrap_line(f"{label:<12}{text}", width=width, indent=12)
     if plan.conversion_argv:
         yield from block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
-    if plan.xpk_argv:
-        yield from block("xpk", shell_line(plan.xpk_argv))
-    yield from block("trainer", shell_line(plan.trainer_argv))
-    if plan.trainer_env:
-        yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.trainer_env.items()))
+    yield from command_blocks(plan, "trainer", argv=plan.trainer_argv, env=plan.trainer_env)
     if plan.seeds is not None:
         yield from block("seeds", _seeds(plan, plan.seeds))
+    yield from evidence_blocks(plan, audit=audit, width=width)
+
+
+def command_blocks(plan: Planned, title: str, *, argv: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
+    """Yield the blocks of the commands: xpk's, and what the pods run."""
+    if plan.xpk_argv:
+        yield from block("xpk", shell_line(plan.xpk_argv))
+    yield from block(title, shell_line(argv))
+    if env:
+        yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in env.items()))
+
+
+def evidence_blocks(plan: Planned, *, audit: bool = False, width: int | None = None) -> Iterator[str]:
+    """Yield the blocks of what xpk's line lacks, the audit, whole with `audit`, and the problems."""
     if plan.by_hand:
         reasons = (line for reason in plan.by_hand for line in wrap_line(f"- {reason}", width=width, indent=2))
         yield from block("if you run this xpk line by hand", "\n".join(reasons))
     if plan.audit:
         yield from audit_lines(plan.audit, whole=audit)
     yield from problems_block(plan.problems, width=width)
+
+
+def yaml_text(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Return YAML documents for `kubectl create -f -`: programs keep their lines, equal parts are written out, and what
+    standard output would escape is quoted, so that it is read back as the same text."""
+    import yaml
+
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+        def ignore_aliases(self, data: Any) -> bool:
+            del data
+            return True
+
+    def represent(dumper: Any, text: str) -> Any:
+        style = "|" if "\n" in text else None
+        if safe_text(text) != text:
+            style = '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent)
+    return str(yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10**9))
 
 
 def screen_lines(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | None) -> Iterator[str]:

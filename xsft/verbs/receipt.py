@@ -1,25 +1,20 @@
-"""`xsft receipt RUN`: print what a run's chips did, and what they trained."""
+"""`xsft status RUN --receipt`: print what a run's chips did, and what they trained."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from xsft.base.amounts import duration_text
 from xsft.base.errors import Unknown
 from xsft.base.state_names import State
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.cluster.sources import PlaceQuery
 from xsft.records.record import Receipt
 from xsft.runs.folding import FoldedRun
 from xsft.runs.lookup import one_run
-from xsft.runs.read_all import RunAccess, runs_for
+from xsft.runs.read_all import RunAccess
 from xsft.runs.receipt import SPENT
 from xsft.runs.rows import Row
-from xsft.runs.run_receipts import read_receipt
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, print_document, print_lines
+from xsft.verbs.document import Document, VerbDocument, report_document
 from xsft.verbs.progress import show_spinner
 
 HOUR_S = 3600.0
@@ -45,7 +40,7 @@ class SpentDocument(Document, frozen=True, kw_only=True):
 
 
 class ReceiptDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):
-    """`xsft receipt RUN --json`."""
+    """`xsft status RUN --receipt --json`."""
 
     run_name: str
     jobset: str | None
@@ -72,11 +67,6 @@ class ReceiptDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema
     """Data that is missing in the receipt, one sentence each."""
 
 
-def run(args: argparse.Namespace) -> int:
-    runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
-    return print_receipt(args.run, runs=runs, read=partial(read_receipt, runs), json=args.json)
-
-
 def print_receipt(name: str, *, runs: RunAccess, read: ReadReceipt, json: bool) -> int:
     """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if there is no receipt."""
     with show_spinner("receipt", "asking the clusters") as say:
@@ -85,12 +75,7 @@ def print_receipt(name: str, *, runs: RunAccess, read: ReadReceipt, json: bool) 
         receipt = read(folded)
     if receipt is None:
         raise _no_receipt(folded.row)
-    document = receipt_document(folded.row, receipt)
-    if json:
-        print_document(document)
-    else:
-        print_lines(receipt_text(document))
-    return 0
+    return report_document(receipt_document(folded.row, receipt), receipt_text, as_json=json)
 
 
 def _no_receipt(row: Row) -> Unknown:

@@ -10,8 +10,7 @@ from xsft.planning import api
 from xsft.stages.run import PipelineRequest, run_stages
 from xsft.stages.walk import StageReport, WalkResult
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import VerbDocument, print_document, print_lines, print_problems, problem_documents
 from xsft.verbs.progress import asker
 from xsft.verbs.terminal import terminal
 

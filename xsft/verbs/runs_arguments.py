@@ -18,7 +18,7 @@ def status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without RUN, it shows active runs and runs that ended in the last day. If a cluster does not answer, it shows "
         "the last known state of its runs, with the age. Exit status: 0 whatever the state of the runs · 2 a RUN was "
-        "not found (the others are shown) · 5 no source could be read."
+        "not found (the others are shown) · 5 no source could be read · 8 --receipt: no data is left."
     )
     parser.add_argument(
         "runs", nargs="*", type=a_run, metavar="RUN", help="exact run names (default: all active or recent runs)"
@@ -39,6 +39,11 @@ def status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--forget", action="store_true", help="remove what this machine knows of RUN; the run is not touched"
     )
+    parser.add_argument(
+        "--receipt",
+        action="store_true",
+        help="show how long chips were in each state, and what they trained",
+    )
     parser.add_argument("--watch", action="store_true", help="refresh in place until Ctrl-C")
     parser.add_argument("--every", type=duration, metavar="TIME", help="interval of --watch (default: 5s)")
     add_where(parser)
@@ -57,10 +62,6 @@ def why_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def receipt_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "The run may still be active. Exit status: 0 the receipt was printed · 5 the cluster does not answer · 8 no "
-        "data is left."
-    )
     add_run(parser)
     add_where(parser)
     add_json(parser)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 from xsft.base.terminal_text import safe_text
@@ -15,7 +14,7 @@ from xsft.machine.signals import as_ctrl_c
 from xsft.records.record_files import record_store
 from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, print_document
+from xsft.verbs.document import Document, VerbDocument, report_document
 from xsft.verbs.progress import print_to_stderr, show_progress
 from xsft.verbs.terminal import terminal
 
@@ -50,25 +49,22 @@ def run(args: argparse.Namespace) -> int:
         show_progress("sample") as progress,
     ):
         measured = sample(run, sampling, machine=machine, progress=progress, scratch=scratch)
-    if args.json:
-        print_document(_sample_document(run, measured))
-    else:
-        sys.stdout.writelines(f"{safe_text(line)}\n" for line in sample_lines(measured))
-        if not all(answer.text.strip() for answer in measured.tuned.answers):
-            print_to_stderr("An answer is empty: the first token of it was the end.")
-    return 0
+    if not args.json and not all(answer.text.strip() for answer in measured.tuned.answers):
+        print_to_stderr("An answer is empty: the first token of it was the end.")
+    return report_document(_sample_document(run, measured), sample_lines, as_json=args.json)
 
 
-def sample_lines(measured: Measurement) -> Iterator[str]:
+def sample_lines(document: SampleDocument) -> Iterator[str]:
     """Yield the tuned answers alone; with the base's, or of several prompts, each under its name."""
-    if measured.base is None and len(measured.prompts) == 1:
-        yield measured.tuned.answers[0].text
+    first, *more = document.samples
+    if first.base is None and not more:
+        yield safe_text(first.tuned.text)
         return
-    for number, prompt in enumerate(measured.prompts):
-        yield f"prompt  {prompt[-1].content}"
-        if measured.base is not None:
-            yield f"base    {measured.base.answers[number].text}"
-        yield f"tuned   {measured.tuned.answers[number].text}"
+    for sampled in document.samples:
+        yield safe_text(f"prompt  {sampled.prompt[-1].content}")
+        if sampled.base is not None:
+            yield safe_text(f"base    {sampled.base.text}")
+        yield safe_text(f"tuned   {sampled.tuned.text}")
 
 
 def _sample_document(run: TunedRun, measured: Measurement) -> SampleDocument:

@@ -13,8 +13,8 @@ from xsft.base.errors import UsageError
 from xsft.base.secrets import looks_secret
 from xsft.machine.secretvalue import read_secret_file, read_secret_stdin
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, document_of, print_document, print_lines
-from xsft.world.new_secret import CreatedSecret, SecretRequest, create_secret
+from xsft.verbs.document import VerbDocument, document_of, report_document
+from xsft.world.new_secret import SecretRequest, create_secret
 
 
 class SecretDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.secret/1"):
@@ -32,11 +32,7 @@ class SecretDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
 def run(args: argparse.Namespace) -> int:
     _refuse_values(args)
     created = create_secret(request_of(args, SecretRequest), read=lambda: _read_value(args.from_file))
-    if args.json:
-        print_document(document_of(SecretDocument, created, action="created"))
-    else:
-        print_lines(_secret_lines(created))
-    return 0
+    return report_document(document_of(SecretDocument, created, action="created"), _secret_lines, as_json=args.json)
 
 
 def _read_value(file: str | None) -> bytes:
@@ -56,7 +52,7 @@ def _refuse_values(args: argparse.Namespace) -> None:
         )
 
 
-def _secret_lines(created: CreatedSecret) -> Iterator[str]:
+def _secret_lines(created: SecretDocument) -> Iterator[str]:
     where = f"namespace {created.namespace} (context {created.context})"
     yield f"created the Secret {created.name}, key {created.key}, in {where}"
     reference = f"{{secret: {created.name}, key: {created.key}}}"

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
-import yaml
-
 from xsft.base.amounts import duration_text
 from xsft.base.errors import INTERRUPTED, UsageError
 from xsft.launcher.audit import AuditRow
@@ -21,10 +19,9 @@ from xsft.stages.create_server import stop_line
 from xsft.stages.serve_here import NAMED, Server, serve_here
 from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, plan_server, serve_on_cluster
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import VerbDocument, print_document, print_lines, print_problems, problem_documents
 from xsft.verbs.plan_summary import cluster_text
-from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line
+from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line, yaml_text
 from xsft.verbs.progress import asker
 from xsft.verbs.terminal import terminal
 
@@ -118,35 +115,19 @@ def _curl(url: str, *, model: str) -> tuple[str, ...]:
     return ("curl", "-sS", f"{url}/chat/completions", *kind, "-d", json.dumps(question))
 
 
-class _ManifestDumper(yaml.SafeDumper):
-    """A dumper for people: programs keep their lines, and equal parts are written out."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
-
-
-def _represent_string(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-
-
-_ManifestDumper.add_representer(str, _represent_string)
-
-
 def _server_plan_lines(call: ServeCall) -> Iterator[str]:
     """Yield the plan of a server."""
     plan, inputs = call.plan, call.plan.inputs
     shape = inputs.shape
     yield f"# {call.file}"
-    yield f"{'run':<12}{plan.run_name}, digest {plan.digest[:12]}"
-    yield f"{'serves':<12}{inputs.weights} as {inputs.served_model_name}, {inputs.max_model_len} tokens"
-    yield f"{'cluster':<12}{cluster_text(call.run)}"
-    yield f"{'machine':<12}{shape.machine}: {shape.count} of {shape.accelerator}; outside the queue's quota"
-    yield f"{'start':<12}at most {duration_text(inputs.load_s)} once the weights are there"
-    yield f"{'address':<12}{plan.output}"
+    yield f"run         {plan.run_name}, digest {plan.digest[:12]}"
+    yield f"serves      {inputs.weights} as {inputs.served_model_name}, {inputs.max_model_len} tokens"
+    yield f"cluster     {cluster_text(call.run)}"
+    yield f"machine     {shape.machine}: {shape.count} of {shape.accelerator}; outside the queue's quota"
+    yield f"start       at most {duration_text(inputs.load_s)} once the weights are there"
+    yield f"address     {plan.output}"
     yield from block("server", shell_line(vllm_argv(inputs)))
-    objects = (plan.manifest, *plan.dependents)
-    yield from block("objects", yaml.dump_all(objects, Dumper=_ManifestDumper, sort_keys=False, width=10**9).rstrip())
+    yield from block("objects", yaml_text((plan.manifest, *plan.dependents)).rstrip())
     yield from audit_lines(call.audit, whole=False)
     yield from problems_block(call.problems)
 

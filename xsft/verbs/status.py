@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TextIO
 
 from msgspec.structs import replace
@@ -17,8 +18,7 @@ from xsft.runs.read_all import RunAccess, StatusRead, forget_runs, read_status, 
 from xsft.runs.rows import Row
 from xsft.spec.keypath import printable
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, finite, print_document, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import VerbDocument, finite, print_document, print_problems, problem_documents
 from xsft.verbs.progress import print_to_stderr, show_spinner
 from xsft.verbs.status_table import card_lines, one_line_each, plain_lines
 
@@ -31,6 +31,8 @@ class StatusDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.receipt:
+        return _print_receipt(args)
     if args.json and args.watch:
         raise UsageError("--watch and --json: --json prints one document and ends.", fix="Use one of them.")
     if args.every is not None and not args.watch:
@@ -44,6 +46,16 @@ def run(args: argparse.Namespace) -> int:
 
         return watch(runs, wanted, every_s=args.every or EVERY_S, pause=pause)
     return report_status(runs, wanted, json=args.json, stdout=sys.stdout)
+
+
+def _print_receipt(args: argparse.Namespace) -> int:
+    if len(args.runs) != 1:
+        raise UsageError("--receipt is of one run.", fix="Name one: xsft status RUN --receipt")
+    from xsft.runs.run_receipts import read_receipt
+    from xsft.verbs.receipt import print_receipt
+
+    runs = runs_for(request_of(args, PlaceQuery), names=args.runs, everything=True)
+    return print_receipt(args.runs[0], runs=runs, read=partial(read_receipt, runs), json=args.json)
 
 
 def _forget(names: Sequence[str], *, json: bool) -> int:

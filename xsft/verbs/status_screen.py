@@ -28,7 +28,7 @@ from xsft.runs.read_all import RunAccess, read_status
 from xsft.runs.rows import Row, aged, state_line
 from xsft.spec.keypath import printable
 from xsft.verbs.console import console
-from xsft.verbs.failure import problem_lines
+from xsft.verbs.document import problem_lines
 from xsft.verbs.status_table import GAP, NOTHING, fitting_columns, one_line_each
 
 EVERY_S = 5.0

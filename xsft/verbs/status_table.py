@@ -79,6 +79,7 @@ def _width(columns: Sequence[Column], rows: Iterable[Row]) -> int:
 
 
 NOTHING = "-"
+WAITING = ("queued", "evicted")
 
 
 def _tpu_cell(row: Row) -> str:
@@ -102,32 +103,46 @@ def _step_cell(row: Row) -> str:
 def _pace(row: Row) -> str:
     if row.step_seconds is None:
         return NOTHING
-    return f"{row.step_seconds:.0f}s" if row.step_seconds >= 100 else f"{row.step_seconds:.3g}s"
+    if row.step_seconds >= 100:
+        return f"{row.step_seconds:.0f}s"
+    return f"{row.step_seconds:.3g}s"
 
 
 def _wait_cell(row: Row) -> str:
     """Return the number of workloads ahead while the run waits, its ETA while it runs."""
-    if row.queue_position is not None and row.state in ("queued", "evicted"):
-        return "next" if row.queue_position == 0 else f"{row.queue_position} ahead"
-    return f"ETA {duration_text(row.eta_s)}" if row.eta_s is not None else NOTHING
+    if row.queue_position == 0 and row.state in WAITING:
+        return "next"
+    if row.queue_position is not None and row.state in WAITING:
+        return f"{row.queue_position} ahead"
+    if row.eta_s is None:
+        return NOTHING
+    return f"ETA {duration_text(row.eta_s)}"
 
 
 def _restarts_cell(row: Row) -> str:
     if row.restarts is None:
         return NOTHING
-    return f"{row.restarts}/{row.max_restarts}" if row.max_restarts is not None else str(row.restarts)
+    if row.max_restarts is None:
+        return str(row.restarts)
+    return f"{row.restarts}/{row.max_restarts}"
 
 
 def _resumed_cell(row: Row) -> str:
     """Return the step it resumed from, and whether its rows come in another order since."""
     step, order = row.progress.resumed_from, row.progress.resumed_order
-    return NOTHING if step is None else f"{step} {order or ''}".rstrip()
+    if step is None:
+        return NOTHING
+    return f"{step} {order or ''}".rstrip()
 
 
 def _seen_cell(row: Row) -> str:
     """Return the age of the evidence, then its sources."""
-    age = f"{duration_text(row.evidence_age_s)} ago" if row.evidence_age_s is not None else "age unknown"
-    return f"{age}: {','.join(row.evidence)}" if row.evidence else age
+    age = "age unknown"
+    if row.evidence_age_s is not None:
+        age = f"{duration_text(row.evidence_age_s)} ago"
+    if not row.evidence:
+        return age
+    return f"{age}: {','.join(row.evidence)}"
 
 
 def _cluster_cell(row: Row) -> str:
@@ -138,7 +153,9 @@ def _cluster_cell(row: Row) -> str:
 
 def _safe_cell(text: str | None) -> str:
     """Return the cluster's text without control characters, which could act on the terminal."""
-    return printable(text) if text else NOTHING
+    if not text:
+        return NOTHING
+    return printable(text)
 
 
 COLUMNS: tuple[Column, ...] = (

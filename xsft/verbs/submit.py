@@ -21,22 +21,16 @@ from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.runs.waiting import WaitLimits
-from xsft.stages.stage_plans import plan_files
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import print_document, problem_documents
-from xsft.verbs.failure import print_problems
-from xsft.verbs.local_text import show_result
-from xsft.verbs.plans import print_plans
+from xsft.verbs.document import print_document, print_problems, problem_documents
 from xsft.verbs.progress import asker, print_to_stderr, show_progress
-from xsft.verbs.submission import Result, SubmitDocument, report_submission, submission_document
+from xsft.verbs.submission import Result, SubmitDocument, report_submission, show_result, submission_document
 from xsft.verbs.terminal import terminal
 
 
 def run(args: argparse.Namespace) -> int:
     if args.timeout_s is not None and not (args.wait or args.follow):
         raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
-    if args.dry_run:
-        return _print_plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     plan = _plan(loaded)
     ask = asker(yes=args.yes or args.json)
@@ -60,14 +54,6 @@ def _plan(loaded: api.LoadedWorkload) -> Plan:
 def _compile(plan: Plan, *, timeout_s: float | None) -> None:
     with when_interrupted(NOTHING_CREATED), show_progress("fit") as progress:
         compile_first(plan, timeout_s=timeout_s, say=progress)
-
-
-def _print_plan(args: argparse.Namespace) -> int:
-    with show_progress("xsft") as progress:
-        planned = plan_files(
-            [args.file], settings=args.settings, run_name=args.run_name, offline=False, progress=progress
-        )
-    return print_plans(planned, "screen", json=args.json)
 
 
 def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Namespace, *, ask: AskUser | None) -> int:

@@ -10,11 +10,13 @@ import argparse
 import difflib
 import importlib
 import re
+import sys
 from collections.abc import Sequence
 from keyword import iskeyword
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from xsft.base.errors import UsageError
+from xsft.verbs.document import BOLD, CYAN, print_styled
 
 GROUPS: dict[str, dict[str, str]] = {
     "start": {
@@ -39,7 +41,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "why": "explain a run's state, and the next step",
         "logs": "show the log of a run",
         "wait": "wait until a run is done or running",
-        "receipt": "show how long chips were in each state",
     },
     "afterwards": {
         "compare": "plot the losses of several runs",
@@ -59,6 +60,9 @@ GROUPS: dict[str, dict[str, str]] = {
 
 VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
+HIDDEN = {"receipt": "show how long chips were in each state; now `xsft status RUN --receipt`"}
+"""Old names that work in this release; xsft.verbs.cli says what does their work."""
+
 ARGUMENTS: dict[str, frozenset[str]] = {
     "workloads": frozenset({"plan", "fit", "check", "submit", "run", "diff", "init", "import"}),
     "runs": frozenset({"status", "why", "receipt", "logs", "wait", "cancel", "compare", "sample"}),
@@ -75,6 +79,9 @@ DISCREET = frozenset({"secret"})
 
 INTERMIXED = frozenset({"place"})
 """Verbs whose last positional argument may be missing, or stand after options."""
+
+HELP_STYLES = {r"^[a-z][\w ]*:$": BOLD, r"^  (-[-\w, ]*?|\w+)(?=  |$)": CYAN}
+"""The titles of groups; the options or the verbs below them."""
 
 EPILOG = """
 `xsft help VERB` shows the options of a verb, `xsft --version` the version.
@@ -118,6 +125,9 @@ class _Parser(argparse.ArgumentParser):
     whole_help = ""
     """The help, if it is not argparse's."""
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        print_styled(message.splitlines(), HELP_STYLES, stream=file or sys.stderr)
+
     def format_help(self) -> str:
         return self.whole_help or super().format_help()
 
@@ -152,8 +162,10 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
     top.helps = f"xsft {only}" if only in VERBS else ""
     top.add_argument("--version", action="store_true", help="print the version")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
-    known = {only: VERBS[only]} if alone and only in VERBS else VERBS
-    for name, help_line in known.items():
+    help_lines = {**VERBS, **HIDDEN}
+    if alone and only in help_lines:
+        help_lines = {only: help_lines[only]}
+    for name, help_line in help_lines.items():
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         sub.discreet, sub.intermixed = name in DISCREET, name in INTERMIXED
         if only is None or only == name:

@@ -28,8 +28,7 @@ from xsft.runs.waiting import (
     wait_for,
 )
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, finite, print_document, print_lines, problem_documents
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import VerbDocument, finite, print_document, print_lines, print_problems, problem_documents
 from xsft.verbs.progress import print_to_stderr
 from xsft.verbs.runs_arguments import where_text
 

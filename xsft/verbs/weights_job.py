@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -17,10 +16,9 @@ from xsft.launcher.cpujob import CpuJob
 from xsft.planning.steps import JobPlan
 from xsft.runs.rows import Row
 from xsft.stages.cluster_job import ClusterCall, JobFound, JobPlanned, JobSubmitted, cpu_job_of
-from xsft.verbs.document import Document, VerbDocument, print_document, print_lines, status_of
-from xsft.verbs.failure import print_problems
+from xsft.verbs.document import Document, VerbDocument, print_document, print_lines, print_problems, status_of
 from xsft.verbs.plan_summary import cluster_text, ready_text, secrets_text
-from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line
+from xsft.verbs.plan_text import command_blocks, evidence_blocks
 from xsft.verbs.progress import asker
 from xsft.verbs.submission import exit_status, report_submission, waited_run
 from xsft.verbs.terminal import terminal
@@ -121,7 +119,7 @@ def report_cpu_job(
             return 0
         case JobPlanned(job=plan) if as_json:
             document = describe("planned", plan.job.writes, plan.problems)
-            status, job = status_of(plan.problems), _job_document(plan, plan.job, manifest=plan.manifest)
+            status, job = status_of(plan.problems), replace(_job_document(plan, plan.job), manifest=plan.manifest)
             print_document(replace(document, job=job, exit_status=status))
             return status
         case JobPlanned(job=plan):
@@ -130,7 +128,7 @@ def report_cpu_job(
         case JobSubmitted(end=end) if as_json:
             submitted = cpu_job_of(end.done)
             assert isinstance(end.done.plan, JobPlan)
-            job = _job_document(end.done.plan, submitted, jobset=end.done.jobset, uid=end.done.uid)
+            job = replace(_job_document(end.done.plan, submitted), jobset=end.done.jobset, uid=end.done.uid)
             document = describe(end.done.action, submitted.writes, end.problems)
             run, status = waited_run(end), exit_status(end)
             return report_submission(
@@ -140,36 +138,30 @@ def report_cpu_job(
             return report_submission(end, None)
 
 
-def _job_document(plan: JobPlan[Any], job: CpuJob, **created: Any) -> CpuJobDocument:
+def _job_document(plan: JobPlan[Any], job: CpuJob) -> CpuJobDocument:
     run = plan.run
-    fields = {
-        "jobset": plan.jobset,
-        "namespace": run.namespace,
-        "queue": run.queue,
-        "cpus": None if job.on_tpu else job.cpus,
-        "memory_bytes": job.memory,
-        "disk_bytes": job.disk,
-        "machine": run.slice.machine_type if run.slice else job.machine.machine,
-        "tpu": run.slice.xpk_type if run.slice else None,
-        "chips": run.chips if job.on_tpu else 0,
-        "xpk_argv": plan.xpk_argv,
-        "by_hand": plan.by_hand,
-    }
-    return CpuJobDocument(**{**fields, **created})
+    document = CpuJobDocument(
+        jobset=plan.jobset,
+        namespace=run.namespace,
+        queue=run.queue,
+        cpus=job.cpus,
+        memory_bytes=job.memory,
+        disk_bytes=job.disk,
+        machine=job.machine.machine,
+        xpk_argv=plan.xpk_argv,
+        by_hand=plan.by_hand,
+    )
+    if run.slice is None:
+        return document
+    return replace(document, cpus=None, machine=run.slice.machine_type, tpu=run.slice.xpk_type, chips=run.chips)
 
 
 def _plan_lines(plan: JobPlan[CpuJob], *, work: str, broken: tuple[str, ...]) -> Iterator[str]:
     yield f"# {plan.file}"
     for label, text in _job_rows(plan, work=work, broken=broken):
         yield f"{label:<12}{text}"
-    if plan.xpk_argv:
-        yield from block("xpk", shell_line(plan.xpk_argv))
-    yield from block(TITLES[plan.job.work], shell_line(plan.job.argv))
-    yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.job.env.items()))
-    if plan.by_hand:
-        yield from block("if you run this xpk line by hand", "\n".join(f"- {reason}" for reason in plan.by_hand))
-    yield from audit_lines(plan.audit, whole=False)
-    yield from problems_block(plan.problems)
+    yield from command_blocks(plan, TITLES[plan.job.work], argv=plan.job.argv, env=plan.job.env)
+    yield from evidence_blocks(plan)
 
 
 def _job_rows(plan: JobPlan[CpuJob], *, work: str, broken: tuple[str, ...]) -> Iterator[tuple[str, str]]:

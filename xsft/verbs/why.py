@@ -17,7 +17,7 @@ from xsft.runs.read_all import runs_for
 from xsft.runs.read_evidence import evidence_of, forgotten_attempt
 from xsft.trainer.lines import bare_text
 from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, print_document, print_lines
+from xsft.verbs.document import VerbDocument, report_document
 from xsft.verbs.progress import show_spinner
 from xsft.verbs.why_text import cause_lines, safe_text
 
@@ -62,12 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def report_why(explained: RunExplanation, *, json: bool) -> int:
     """Print the explanation; return 0, or 8 if the state is unknown."""
-    document = why_document(explained)
-    if json:
-        print_document(document)
-    else:
-        print_lines(list(why_lines(document, step=_step_text(explained))))
-    return document.exit_status
+    return report_document(why_document(explained), partial(why_lines, step=_step_text(explained)), as_json=json)
 
 
 def why_document(explained: RunExplanation) -> WhyDocument:

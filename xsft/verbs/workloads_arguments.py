@@ -71,7 +71,7 @@ def submit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="workload YAML, or - for stdin")
     add_settings(parser)
     add_json(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, as xsft plan does; create nothing")
+    parser.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--through-xpk",
         action="store_true",
@@ -129,6 +129,9 @@ def diff_arguments(parser: argparse.ArgumentParser) -> None:
         "b",
         metavar="B",
         help="workload YAML; if A and B are the same file, --set applies only to B",
+    )
+    parser.add_argument(
+        "--manifest", action="store_true", help="also print the fields of xpk's line and of the manifest that follow"
     )
     add_settings(parser)
     add_json(parser)

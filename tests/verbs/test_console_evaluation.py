@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from xsft.evaluation.inputs import turn
 from xsft.evaluation.report import EvaluationReport, MeasuredAnswer, MeasuredWeights
-from xsft.verbs.evaluation_text import print_evaluation
+from xsft.verbs.console import print_evaluation
 from xsft.workers.evaluation_verdict import Judgement, RuleOutcome
 
 

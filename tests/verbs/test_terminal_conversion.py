@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from xsft.verbs.live import ConversionDisplay
+from xsft.verbs.terminal import ConversionDisplay
 from xsft.weights.conversion_progress import ArraysDone, BytesDone, ConversionPhase, conversion_event, download_text
 
 GB = 10**9

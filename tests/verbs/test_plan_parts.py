@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from xsft.machine.streams import ScreenedStream
-from xsft.verbs.plans import print_manifests
+from xsft.verbs.plan import print_manifests
 
 
 def test_a_printed_manifest_parses_back_to_the_same_manifest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from xsft.trainer.lines import (
     Step,
     TrainerEvent,
 )
-from xsft.verbs.live import clock_text, live, step_text
+from xsft.verbs.terminal import clock_text, live, step_text
 
 
 class Terminal(io.StringIO):
