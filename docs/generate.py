@@ -21,8 +21,8 @@ from xsft.catalog.data import toml
 from xsft.catalog.fit import row_keys
 from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
 from xsft.checks.special_tokens import masked_tokens, trained_tokens
-from xsft.runs.reasons import REASONS
-from xsft.runs.rules import rule_table
+from xsft.runs.cause_rule import REASONS
+from xsft.runs.causes import rule_table
 from xsft.spec import schema
 from xsft.spec.reference import workload_page
 from xsft.verbs.documents import DOCUMENTS, published_schema

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xsft.cluster import cluster, servers
+from xsft.cluster import cluster, reads
 from xsft.machine.objects import GcsObjects, LocalObjects
 
 
@@ -31,6 +31,6 @@ def dying(*, after: int) -> Iterator[None]:
         return written
 
     with pytest.MonkeyPatch.context() as patched:
-        for owner in (cluster, servers, LocalObjects, GcsObjects):
+        for owner in (cluster, reads, LocalObjects, GcsObjects):
             patched.setattr(owner, "create", once(owner.create))
         yield

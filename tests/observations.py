@@ -10,11 +10,10 @@ from tests.replacing import replace
 from xsft.base.aliases import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.state_names import State
-from xsft.cluster.delete import DeleteOutcome
+from xsft.cluster.exactly_once import DeleteOutcome
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Observation, Recorded, RunObject, Status
-from xsft.runs.folding import Classify
-from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of
+from xsft.runs.lookup import Classify, RunsAnswer, RunsRead, answer_of
 from xsft.runs.losing import SavedSteps
 from xsft.trainer.progress import Progress
 

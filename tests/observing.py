@@ -14,7 +14,7 @@ from xsft.machine.deadline import NEVER
 from xsft.machine.objects import LocalObjects
 from xsft.records.record_files import RecordStore
 from xsft.records.run_cluster import ClusterAddress
-from xsft.runs.read_namespace import NamespaceMemory, read_namespace
+from xsft.runs.read_runs import NamespaceMemory, read_namespace
 from xsft.runs.read_scope import ReadLimits, ReadScope
 
 NOTHING = NamespaceMemory(known={}, submitted=())

@@ -14,7 +14,7 @@ from rich.console import Console
 import xsft
 from tests.observations import NOW, jobset, judged, local, observed, queued, said
 from xsft.cluster.observation import Observation
-from xsft.runs.folding import fold
+from xsft.runs.lookup import fold
 from xsft.runs.pictures import comparison_picture
 from xsft.verbs.status_screen import table
 

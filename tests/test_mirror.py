@@ -15,7 +15,6 @@ OTHERS = {
     "verbs/test_runs_here.py": "verbs about runs, on runs of this machine",
     "verbs/test_runs_on_cluster.py": "verbs about runs, on runs of a cluster",
     "verbs/test_servers_on_cluster.py": "verbs about runs, on servers",
-    "cluster/test_exactly_once.py": "which answers of create and delete lead to another request",
     "cluster/test_rights.py": "the rights in docs/guides/clusters.md",
     "importing/test_bad_pastes.py": "the importer as a whole",
     "launcher/test_second.py": "a second launcher",

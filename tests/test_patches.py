@@ -10,7 +10,7 @@ PATCH = re.compile(r"""setattr\(\s*(?:[\w.]+,\s*)?["'](?:[\w.]+\.)?([A-Z][A-Z0-9
 WHOLE_VERB = "a whole verb runs, and no verb has an option for it"
 REGISTRY = "the registry of which the test adds an entry"
 ALLOWED = {
-    "runs/test_read_namespace.py LATE_S": "a list that hangs would take three seconds",
+    "runs/test_read_runs_namespace.py LATE_S": "a list that hangs would take three seconds",
     "faults/test_silent_cluster.py ALONE_S": WHOLE_VERB,
     "faults/test_silent_cluster.py SEVERAL_S": WHOLE_VERB,
     "faults/test_transports.py GRACE_S": WHOLE_VERB,

@@ -11,9 +11,9 @@ from typing import get_args
 from tests.checks.idscan import ids_in_code
 from xsft.checks.rows import LATE_IDS
 from xsft.records.record import Outcome
-from xsft.runs.reasons import BY_SLUG
+from xsft.runs.cause_rule import BY_SLUG
+from xsft.runs.causes import log_rules
 from xsft.runs.rows import Worthless
-from xsft.runs.rules import log_rules
 from xsft.workers.row_shape import RowProblem
 
 _ID = re.compile(r"\.(problem_)?id\b")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from tests.checks.idscan import PACKAGE, ids_in, ids_in_code, late_calls
-from xsft.runs.reasons import BY_SLUG
+from xsft.runs.cause_rule import BY_SLUG
 from xsft.workers.row_shape import RowProblem
 
 DOCS = Path(__file__).parents[2] / "docs" / "checks.toml"

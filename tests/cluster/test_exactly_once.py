@@ -13,8 +13,7 @@ from tests.cluster.answers import FORBIDDEN, LOST, TRIES, UNSENT, Answers
 from xsft.base.errors import SpecError, Unreachable, XsftError
 from xsft.base.problems import error
 from xsft.base.secrets import HIDDEN
-from xsft.cluster.create import CreatedObject, ExistingObject, create, without_values
-from xsft.cluster.delete import delete
+from xsft.cluster.exactly_once import CreatedObject, ExistingObject, create, delete, without_values
 from xsft.cluster.resources import JOBSETS
 
 NONE = (404, {"message": 'jobsets "a" not found', "details": {"name": "a", "kind": "jobsets"}})

@@ -27,11 +27,10 @@ from tests.fakes.kubeobjects import Objects
 from tests.fakes.loopback import serving_http
 from tests.replacing import replace
 from xsft.base.errors import EnvironmentMissing, Unreachable, XsftError
-from xsft.cluster.access import AccessSources
+from xsft.cluster.access import AccessSources, ClusterEntry, Entry, LoginProgram, UserEntry
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster, connect
-from xsft.cluster.create import CreatedObject
-from xsft.cluster.kubeconfig import ClusterEntry, Entry, LoginProgram, UserEntry
+from xsft.cluster.exactly_once import CreatedObject
 from xsft.cluster.login import EARLY_S, ClusterLogin
 from xsft.machine import clock
 from xsft.records.run_cluster import ClusterAddress

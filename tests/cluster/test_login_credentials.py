@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from xsft.cluster.kubeconfig import ClusterEntry, Entry, UserEntry
+from xsft.cluster.access import ClusterEntry, Entry, UserEntry
 from xsft.cluster.login import TOKEN_FILE_S, ClusterLogin, Credentials, tls_context
 from xsft.machine import clock
 

@@ -10,8 +10,8 @@ import pytest
 from tests.cluster.answers import FORBIDDEN, LOST, UNSENT, Answers
 from xsft.base.errors import Unreachable
 from xsft.cluster.answers import LostAnswer
+from xsft.cluster.http import Stream
 from xsft.cluster.logs import MAX_BYTES, ContainerLogRequest, open_log, read_log
-from xsft.cluster.stream import Stream
 
 WANTED = ContainerLogRequest(namespace="team", pod="a-0")
 NOT_STARTED = (400, {"message": "container is waiting to start"})

@@ -11,7 +11,7 @@ import yaml
 from tests.fakes.clusters import ClusterApi
 from tests.launch.test_admission import TOKEN, plan_for
 from tests.servers import server
-from xsft.cluster.create import CreatedObject
+from xsft.cluster.exactly_once import CreatedObject
 from xsft.launch.admission import examine
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "clusters.md"

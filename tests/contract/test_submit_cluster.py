@@ -21,7 +21,7 @@ from tests.contract.commandline import INPUTS, XSFT, Machine
 from tests.documents import read_document
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
-from tests.runs.test_read_logs import until
+from tests.runs.test_log_sources_read import until
 from tests.tools.calls import calls_of, two_way
 from tests.verbs.test_secret import to
 

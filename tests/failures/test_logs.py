@@ -10,10 +10,9 @@ from tests.runs.seen import pod, pods, terminated
 from tests.runs.test_causes import failing
 from tests.tools.failure_logs import CASES
 from xsft.cluster.evidence import Evidence, Log
-from xsft.runs.causes import explain_state
+from xsft.runs.causes import explain_state, log_rules
 from xsft.runs.classify import classify
 from xsft.runs.failures import diagnose
-from xsft.runs.rules import log_rules
 
 LOGS = Path(__file__).with_name("logs")
 FILES = sorted(LOGS.rglob("*.log"))

@@ -14,7 +14,7 @@ from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for, plans_of
 from xsft.base.problems import errors_in
 from xsft.checks.environment import MAX_MANIFEST_BYTES
-from xsft.cluster.create import CreatedObject
+from xsft.cluster.exactly_once import CreatedObject
 from xsft.planning.planner import make_intent
 from xsft.planning.steps import Plan
 from xsft.spec.loader import load_yaml

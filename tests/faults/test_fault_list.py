@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-CREATE = "tests.cluster.test_create"
+CREATE = "tests.cluster.test_exactly_once_create"
 SUBMISSION = "tests.launch.test_submission"
 OUTAGES = "tests.faults.test_outages"
 EVERY = "tests.faults.test_every_request"

@@ -18,8 +18,7 @@ from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.faults.transports import HALF, listening
 from xsft.runs import read_runs
-from xsft.runs.read_namespace import LATE_S
-from xsft.runs.read_runs import ALONE_S, SEVERAL_S
+from xsft.runs.read_runs import ALONE_S, LATE_S, SEVERAL_S
 from xsft.verbs.cli import main
 
 pytestmark = pytest.mark.loopback

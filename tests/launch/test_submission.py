@@ -26,7 +26,7 @@ from xsft.base.errors import EnvironmentMissing, Refused, RunFailed, SpecError, 
 from xsft.base.problems import Problem, error
 from xsft.checks.demand import Demand
 from xsft.checks.pod_identity import PodRights
-from xsft.cluster.create import CreatedObject
+from xsft.cluster.exactly_once import CreatedObject
 from xsft.cluster.observation import Status
 from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook

@@ -14,7 +14,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.submissions import planned as shown
 from xsft.base.errors import Refused, SpecError, TimedOut, Unknown
-from xsft.cluster.create import CreatedObject, ExistingObject
+from xsft.cluster.exactly_once import CreatedObject, ExistingObject
 from xsft.launch.through_xpk import ThroughXpk, environment, refuse_losses
 from xsft.machine.process import ProcessResult
 from xsft.planning.steps import Plan

@@ -11,8 +11,8 @@ import pytest
 
 from tests.observations import said as said_of
 from tests.replacing import replace
-from tests.runs.test_explain import FAILED, pod
-from tests.runs.test_explain import log as log_of
+from tests.runs.test_read_evidence_explain import FAILED, pod
+from tests.runs.test_read_evidence_explain import log as log_of
 from tests.runs.test_waiting import DEAF, Played, at
 from tests.submissions import NAME, planned
 from xsft.base.aliases import ShowLine
@@ -27,8 +27,7 @@ from xsft.launch.submit import submit_cluster
 from xsft.launch.wait_for_end import WaitOptions
 from xsft.runs.cause_rule import Cause
 from xsft.runs.failures import diagnose
-from xsft.runs.folding import FoldedRun
-from xsft.runs.lookup import RunsRead
+from xsft.runs.lookup import FoldedRun, RunsRead
 from xsft.runs.rows import Row
 from xsft.runs.waiting import RecordWait, WaitLimits
 from xsft.verbs.submission import report_submission, submission_document

@@ -11,7 +11,7 @@ from tests.verbs.test_status import SILENT
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.base.problems import Problem
-from xsft.cluster.delete import DeleteOutcome
+from xsft.cluster.exactly_once import DeleteOutcome
 from xsft.cluster.observation import Observation, Recorded, RunObject, Status, Unread
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of

@@ -47,9 +47,8 @@ from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Before, Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
 from xsft.cluster.queue_fields import Quota
 from xsft.runs.cause_rule import Cause, Explanation
-from xsft.runs.causes import explain_state, found_of, words
+from xsft.runs.causes import explain_state, found_of, groups, words
 from xsft.runs.classify import classify
-from xsft.runs.rules import groups
 from xsft.trainer.kernel_kills import TRAINER, killed_text
 
 RULES = tuple(rule for group in groups() for rule in group)

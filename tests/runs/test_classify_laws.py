@@ -29,8 +29,8 @@ from xsft.base.state_names import STATES
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Observation, RunObject, Status
 from xsft.cluster.queue_fields import Workload
+from xsft.runs.cause_rule import BY_SLUG, REASONS
 from xsft.runs.classify import classify
-from xsft.runs.reasons import BY_SLUG, REASONS
 from xsft.runs.rows import Worthless, worthless
 from xsft.trainer.progress import Progress
 

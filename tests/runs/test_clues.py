@@ -36,7 +36,7 @@ from xsft.runs import clues
 from xsft.runs.cause_rule import Clue, Rule, causes
 from xsft.runs.causes import words
 from xsft.runs.classify import classify
-from xsft.runs.failing import place
+from xsft.runs.pod_reasons import place
 
 
 def evidence(seen: Observation | None = None, **more: Any) -> Evidence:

@@ -10,7 +10,7 @@ from tests.replacing import replace
 from xsft.base.errors import Unknown, UsageError
 from xsft.cluster.observation import Observation, Status
 from xsft.runs.compare import curves_of
-from xsft.runs.folding import FoldedRun
+from xsft.runs.lookup import FoldedRun
 from xsft.runs.losses import LossCurve
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from xsft.base.state_names import STATES, WORDS
-from xsft.runs import running
+from xsft.runs import classify
+from xsft.runs.causes import CLUES, groups, rule_table
 from xsft.runs.classify import BROKEN_AFTER_S
-from xsft.runs.folding import matches
-from xsft.runs.rules import CLUES, groups, rule_table
+from xsft.runs.lookup import matches
 
 DOCS = Path(__file__).parents[2] / "docs"
 STATES_PAGE = (DOCS / "states.md").read_text()
@@ -26,11 +26,11 @@ def test_every_state_is_a_row_with_the_filters_that_mean_it() -> None:
 def test_documented_time_limits_are_those_of_the_code() -> None:
     said = " ".join(STATES_PAGE.split())
     for text in (
-        f"{running.STALL_FACTOR:g} × the median step, and at least {running.STEP_SILENCE_S / 60:g} minutes",
-        f"one step done | {running.UNKNOWN_STEP_SILENCE_S / 60:g} minutes",
-        f"starting or compiling | {running.START_SILENCE_S / 60:g} minutes",
-        f"evaluating | {running.EVAL_SILENCE_S / 60:g} minutes",
-        f"saving | {running.SAVE_SILENCE_S / 60:g} minutes",
+        f"{classify.STALL_FACTOR:g} × the median step, and at least {classify.STEP_SILENCE_S / 60:g} minutes",
+        f"one step done | {classify.UNKNOWN_STEP_SILENCE_S / 60:g} minutes",
+        f"starting or compiling | {classify.START_SILENCE_S / 60:g} minutes",
+        f"evaluating | {classify.EVAL_SILENCE_S / 60:g} minutes",
+        f"saving | {classify.SAVE_SILENCE_S / 60:g} minutes",
         f"more than {BROKEN_AFTER_S:g} seconds",
     ):
         assert text in said

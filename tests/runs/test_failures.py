@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xsft.runs.causes import log_rules
 from xsft.runs.failures import MAX_REASON, NO_ROWS, diagnose, reason, signature
-from xsft.runs.rules import log_rules
 
 ABSL = "E1121 11:57:01.123456     140 pyconfig.py:394] "
 HEARTBEAT = (

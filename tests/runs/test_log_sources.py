@@ -12,9 +12,9 @@ from tests.observations import NOW, judged, local
 from xsft.base.errors import Unknown, UsageError
 from xsft.cluster.observation import Observation
 from xsft.records.record import Attempt, Record
-from xsft.runs.folding import fold
 from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs
+from xsft.runs.lookup import fold
 from xsft.runs.read_all import Runs
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.observations import NOW, jobset, judged, local, observed
 from xsft.cluster.observation import Observation, Recorded
-from xsft.runs.folding import FoldedRun, fold
-from xsft.runs.lookup import attempt_of, no_attempt, number_of
+from xsft.runs.lookup import FoldedRun, attempt_of, fold, no_attempt, number_of
 
 FIRST = observed(jobset=jobset("gemma", terminal="Failed"))
 SECOND = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))

@@ -16,8 +16,8 @@ from xsft.machine.objects import LocalObjects
 from xsft.records.record import Attempt, AttemptFacts, Record
 from xsft.records.record_files import RecordStore
 from xsft.runs.failures import diagnose
-from xsft.runs.folding import FoldedRun, fold
 from xsft.runs.lastknown import remember
+from xsft.runs.lookup import FoldedRun, fold
 from xsft.runs.read_all import Runs
 from xsft.runs.read_evidence import evidence_of, forgotten_attempt
 

@@ -29,9 +29,8 @@ from xsft.records.record import Attempt, AttemptFacts, Record
 from xsft.records.record import ClusterAddress as Where
 from xsft.records.record_files import RecordStore
 from xsft.runs.classify import classify
-from xsft.runs.folding import fold
 from xsft.runs.lastknown import remember
-from xsft.runs.lookup import RunsRead
+from xsft.runs.lookup import RunsRead, fold
 from xsft.runs.read_progress import NOT_ASKED, TAIL
 from xsft.runs.read_runs import SourceCall, read_runs
 from xsft.runs.read_scope import ReadLimits, ReadScope, lacks_progress

@@ -11,7 +11,7 @@ from tests.observations import EARLIER, NOW, finished, jobset, judged, local, ob
 from tests.replacing import replace
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Observation, Recorded, RunObject, Status, Unread
-from xsft.runs.folding import FoldedRun, fold
+from xsft.runs.lookup import FoldedRun, fold
 from xsft.runs.rows import aged, row_of
 
 

@@ -11,7 +11,7 @@ from tests.verbs.test_receipt import RECEIPT
 from xsft.cluster.observation import Observation, Status
 from xsft.machine.objects import LocalObjects
 from xsft.records.record import Receipt
-from xsft.runs.folding import FoldedRun
+from xsft.runs.lookup import FoldedRun
 from xsft.runs.read_all import Runs
 from xsft.runs.rows import row_of
 from xsft.runs.run_receipts import read_receipt

@@ -9,7 +9,7 @@ from tests.runs.cases import CASES
 from tests.runs.seen import NOW
 from xsft.base.moments import before
 from xsft.runs.classify import classify
-from xsft.runs.folding import RowFilter, chosen, fold
+from xsft.runs.lookup import RowFilter, chosen, fold
 from xsft.runs.rows import aged, row_of
 
 DAY_S = 86_400.0

@@ -9,8 +9,7 @@ import pytest
 from tests.documents import read_document
 from tests.observations import FakeRuns, finished, local, observed, queued, runs_read, said
 from xsft.base.errors import Unreachable, UsageError
-from xsft.runs.folding import RowFilter
-from xsft.runs.lookup import RunsRead
+from xsft.runs.lookup import RowFilter, RunsRead
 from xsft.verbs.arguments import request_of
 from xsft.verbs.status import report_status
 from xsft.verbs.table import parser

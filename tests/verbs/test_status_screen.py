@@ -9,8 +9,7 @@ from tests.observations import FakeRuns, observed, queued, runs_read, said
 from tests.replacing import replace
 from tests.verbs.test_status import SILENT, Terminal
 from xsft.base.errors import Unreachable
-from xsft.runs.folding import RowFilter
-from xsft.runs.lookup import RunsRead
+from xsft.runs.lookup import RowFilter, RunsRead
 from xsft.verbs.status_screen import StatusView, next_look, watch
 
 Answer = Callable[[], RunsRead]

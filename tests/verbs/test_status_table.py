@@ -13,7 +13,7 @@ from tests.observations import NOW, jobset, judged, local, observed, queued, sai
 from tests.runs.test_rows import observations
 from xsft.base.state_names import STATES
 from xsft.cluster.observation import Observation, Recorded, Status, Unread
-from xsft.runs.folding import fold
+from xsft.runs.lookup import fold
 from xsft.runs.rows import Row
 from xsft.trainer.progress import Progress
 from xsft.verbs.status_screen import table

@@ -1,4 +1,4 @@
-"""`xsft why`: text, document and exit status. What is explained: tests/runs/test_explain.py."""
+"""`xsft why`: text, document and exit status. What is explained: tests/runs/test_read_evidence_explain.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.documents import read_document
 from tests.observations import NOW, runs_read
-from tests.runs.test_explain import BROKEN, WAITING, explain
+from tests.runs.test_read_evidence_explain import BROKEN, WAITING, explain
 from xsft.cluster.observation import Observation
 from xsft.runs.lookup import RunsRead
 from xsft.verbs.why import report_why

@@ -24,10 +24,9 @@ from xsft.cluster.answers import (
     read_typed,
 )
 from xsft.cluster.errors import ApiRequest, explain
-from xsft.cluster.http import JSON, Http
+from xsft.cluster.http import JSON, Http, Stream
 from xsft.cluster.objects import ObjectList
 from xsft.cluster.resources import Resource
-from xsft.cluster.stream import Stream
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER, Deadline
 from xsft.machine.retries import Retries

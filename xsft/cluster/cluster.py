@@ -18,13 +18,19 @@ from xsft.cluster import dry_run
 from xsft.cluster import resources as kinds
 from xsft.cluster.access import AccessSources, access_for, this_machine
 from xsft.cluster.api import METADATA_ONLY, Api, Patience
-from xsft.cluster.create import MANAGER, CreatedObject, ExistingObject, create, without_values
-from xsft.cluster.delete import DeleteOutcome, delete
 from xsft.cluster.errors import ApiRequest, not_installed
+from xsft.cluster.exactly_once import (
+    MANAGER,
+    CreatedObject,
+    DeleteOutcome,
+    ExistingObject,
+    create,
+    delete,
+    without_values,
+)
 from xsft.cluster.http import http_for
-from xsft.cluster.reads import Reads
+from xsft.cluster.reads import Reads, Servers
 from xsft.cluster.resources import Resource
-from xsft.cluster.servers import Servers
 from xsft.machine.deadline import Deadline
 from xsft.records.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.records.run_cluster import ClusterAddress

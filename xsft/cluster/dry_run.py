@@ -13,7 +13,6 @@ from xsft.cluster import resources as kinds
 from xsft.cluster.answers import Reply, read_named
 from xsft.cluster.api import Api
 from xsft.cluster.children import child_jobs, first_pods, jobless
-from xsft.cluster.create import DRY_RUN, MANAGER
 from xsft.cluster.dry_run_problems import (
     jobs_not_checked,
     limited_problems,
@@ -22,6 +21,7 @@ from xsft.cluster.dry_run_problems import (
     refused_pod,
 )
 from xsft.cluster.errors import ApiRequest, invalid
+from xsft.cluster.exactly_once import DRY_RUN, MANAGER
 from xsft.cluster.resources import Resource
 
 

@@ -19,8 +19,7 @@ from xsft.base.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.base.moments import moment
 from xsft.base.network_words import blames_network
 from xsft.base.secrets import hold_secret, redact
-from xsft.cluster.access import GCLOUD_LOGIN
-from xsft.cluster.kubeconfig import Entry, LoginProgram, unusable_context
+from xsft.cluster.access import GCLOUD_LOGIN, Entry, LoginProgram, unusable_context
 from xsft.machine import clock
 from xsft.machine.bounded import parse_bounded
 from xsft.machine.process import ProcessResult, at_terminal, run

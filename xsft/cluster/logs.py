@@ -9,8 +9,7 @@ from xsft.cluster import resources as kinds
 from xsft.cluster.answers import LostAnswer
 from xsft.cluster.api import Api
 from xsft.cluster.errors import ApiRequest
-from xsft.cluster.http import ANYTHING
-from xsft.cluster.stream import Stream
+from xsft.cluster.http import ANYTHING, Stream
 from xsft.trainer.progress import LoggedLine, parse_logged_line
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -41,7 +40,7 @@ class ContainerLogRequest(Struct, frozen=True, kw_only=True):
 
 def read_log(api: Api, wanted: ContainerLogRequest) -> tuple[LoggedLine, ...] | None:
     """Return the lines so far; None if there is no such pod or its container has not started. Raises Unreachable."""
-    ask = _ask(wanted)
+    ask = _log_request(wanted)
     query = {**wanted.query(), **({} if wanted.tail is not None else {"limitBytes": str(MAX_BYTES)})}
     reply = api.question(ask, query=query, accept=ANYTHING, read=bytes)
     if reply.status in (404, NOT_STARTED):
@@ -61,7 +60,7 @@ def open_log(
     answer, and Unreachable for an error of the cluster, if a retry may help; None if there is no such pod or it has not
     started. Raises Unreachable if a retry cannot help (login, permission).
     """
-    ask = _ask(wanted)
+    ask = _log_request(wanted)
     answer = api.opened(ask, query=wanted.query(follow=str(follow).lower()), read_timeout_s=read_timeout_s)
     if isinstance(answer, Stream):
         return answer
@@ -77,5 +76,5 @@ def open_log(
     raise failed_for_good
 
 
-def _ask(wanted: ContainerLogRequest) -> ApiRequest:
+def _log_request(wanted: ContainerLogRequest) -> ApiRequest:
     return ApiRequest(verb="get", resource=kinds.POD_LOGS, namespace=wanted.namespace, name=wanted.pod)

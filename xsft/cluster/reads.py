@@ -1,4 +1,4 @@
-"""What is read from a cluster to determine the state of its runs: lists, reduced object by object."""
+"""What is read from a cluster to determine the state of its runs, and what a server on it consists of."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from functools import partial
 
 from msgspec import Struct
 
-from xsft.base.errors import EnvironmentMissing
+from xsft.base.aliases import JsonObject
+from xsft.base.errors import EnvironmentMissing, Unreachable
 from xsft.cluster import resources as kinds
 from xsft.cluster.answers import read_objects
 from xsft.cluster.api import Api
 from xsft.cluster.errors import ApiRequest
 from xsft.cluster.evidence import EVENT, Event
+from xsft.cluster.exactly_once import DRY_RUN, MANAGER, CreatedObject, DeleteOutcome, ExistingObject, create, delete
 from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, jobset_of, server_of
+from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import ObjectList
 from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import POD, pod_of
 from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD, PendingWorkload, Workload
+from xsft.cluster.resources import Resource
 from xsft.machine.parallel import start
 from xsft.records.labels import RUN_LABEL, SERVERS
 
@@ -116,3 +120,52 @@ class Reads(Struct, frozen=True):
 
 def _query(*, labels: str = "", fields: str = "") -> dict[str, str]:
     return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+
+
+KINDS = {
+    "Deployment": kinds.DEPLOYMENTS,
+    "Service": kinds.SERVICES,
+    "PodDisruptionBudget": kinds.DISRUPTION_BUDGETS,
+}
+
+
+class Servers(Struct, frozen=True):
+    """Reads and creates. Each raises as `Cluster` does."""
+
+    api: Api
+
+    def get(self, like: JsonObject) -> JsonObject | None:
+        """Return the object of the kind, name and namespace of `like`, or None."""
+        metadata = like["metadata"]
+        found: JsonObject | None = self.api.get(_kind(like), name=metadata["name"], namespace=metadata["namespace"])
+        return found
+
+    def dry_run(self, body: JsonObject) -> None:
+        """Have the cluster validate the object with all its webhooks; a name that is taken is no error."""
+        ask = ApiRequest(verb="create", resource=_kind(body), namespace=body["metadata"]["namespace"])
+        reply = self.api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body)
+        if not reply.ok and reply.status != 409:
+            raise self.api.failed(reply, ask)
+
+    def create(self, body: JsonObject, *, mark: str | None = None) -> CreatedObject | ExistingObject:
+        """Create the object once, as `Cluster.create_jobset` does."""
+        return create(self.api, _kind(body), body, mark=mark)
+
+    def delete(self, *, name: str, namespace: str, uid: str) -> DeleteOutcome:
+        """Delete the Deployment with that UID; the Service and the budget go with it. Raises as
+        `Cluster.delete_jobset`.
+        """
+        return delete(self.api, kinds.DEPLOYMENTS, name=name, namespace=namespace, uid=uid)
+
+    def last_lines(self, pod: str, container: str, *, namespace: str, count: int) -> tuple[str, ...]:
+        """Return the last log lines of the container before its last restart; empty if the log cannot be read."""
+        ask = ContainerLogRequest(namespace=namespace, pod=pod, container=container, tail=count, previous=True)
+        try:
+            lines = read_log(self.api, ask)
+        except Unreachable:
+            return ()
+        return tuple(line.text for line in lines or ())
+
+
+def _kind(body: JsonObject) -> Resource:
+    return KINDS[body["kind"]]

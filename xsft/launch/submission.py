@@ -18,8 +18,8 @@ from xsft.base.problems import Problem, errors_in, warning
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import unmanaged_problems
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.create import CreatedObject, ExistingObject, is_refusal
 from xsft.cluster.errors import last_net
+from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
 from xsft.image.contents import ImageLook
 from xsft.image.look import look_at_image
 from xsft.launch import notes

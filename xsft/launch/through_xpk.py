@@ -18,9 +18,9 @@ from xsft.base.aliases import JsonObject
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
 from xsft.base.problems import error, note
 from xsft.base.secrets import is_secret_variable, redact
+from xsft.cluster.access import load_kubeconfig
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.create import CreatedObject, ExistingObject
-from xsft.cluster.kubeconfig import load_kubeconfig
+from xsft.cluster.exactly_once import CreatedObject, ExistingObject
 from xsft.environments.render import last_words
 from xsft.launcher.readback import lacking_of_xpk, lost_by_xpk
 from xsft.machine import process

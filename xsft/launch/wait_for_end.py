@@ -19,9 +19,8 @@ from xsft.machine.parallel import start
 from xsft.planning.steps import Plan, Planned
 from xsft.runs.cause_rule import Cause
 from xsft.runs.causes import explain_state
-from xsft.runs.folding import FoldedRun
 from xsft.runs.log_sources import RunLogs
-from xsft.runs.lookup import one_run
+from xsft.runs.lookup import FoldedRun, one_run
 from xsft.runs.read_all import runs_at_place
 from xsft.runs.read_evidence import evidence_of
 from xsft.runs.rows import is_worthless

@@ -1,9 +1,12 @@
-"""A rule of `why`: a pattern in the evidence, its meaning, and the next step. Pure."""
+"""A rule of `why`: a pattern in the evidence, its meaning, and the next step; and the meaning of every reason that a
+state can have, from reasons.toml, the only file that this module reads. Pure."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct, field
@@ -106,3 +109,15 @@ def causes(rule: Rule, clues: Iterable[Clue], *, words: Mapping[str, str]) -> It
 def _tidy(text: str) -> str:
     """Return the text without the double spaces that empty names leave."""
     return re.sub(r" {2,}", " ", text).strip()
+
+
+class Reason(Struct, frozen=True, kw_only=True):
+    slug: str
+    states: tuple[State, ...]
+    meaning: str
+    """The text, one line."""
+
+
+_TABLE = tomllib.loads(Path(__file__).with_name("reasons.toml").read_text(encoding="utf-8"))["reason"]
+REASONS = tuple(Reason(slug=slug, states=tuple(row["states"]), meaning=row["meaning"]) for slug, row in _TABLE.items())
+BY_SLUG = {reason.slug: reason for reason in REASONS}

@@ -12,10 +12,16 @@ from xsft.base.problems import errors_in
 from xsft.cluster.evidence import Event, Evidence, Log
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import RunObject
-from xsft.runs.cause_rule import Clue
-from xsft.runs.failing import PATHWAYS_HEAD, failed_in_place, first_failure, place
-from xsft.runs.pod_reasons import CONTAINER_START, current, unscheduled
-from xsft.runs.reasons import BY_SLUG
+from xsft.runs.cause_rule import BY_SLUG, Clue
+from xsft.runs.pod_reasons import (
+    CONTAINER_START,
+    PATHWAYS_HEAD,
+    current,
+    failed_in_place,
+    first_failure,
+    place,
+    unscheduled,
+)
 from xsft.runs.rows import ENOUGH, Worthless, is_worthless
 from xsft.runs.server_states import server_state
 

@@ -14,8 +14,7 @@ from xsft.base.reporting import Reporter
 from xsft.machine.files import write_atomic
 from xsft.machine.new_file import refuse_unless_free
 from xsft.records.resumption import all_differences
-from xsft.runs.folding import FoldedRun
-from xsft.runs.lookup import one_run, require_names
+from xsft.runs.lookup import FoldedRun, one_run, require_names
 from xsft.runs.losses import LossCurve
 from xsft.runs.pictures import comparison_picture
 from xsft.runs.read_all import RunAccess

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.cluster.evidence import Diagnosis
 from xsft.runs.cause_rule import Rule
-from xsft.runs.rules import log_rules
+from xsft.runs.causes import log_rules
 from xsft.trainer.lines import plain_line
 from xsft.trainer.log_end import PREFIX, LogEnd, log_end, records
 

@@ -12,10 +12,10 @@ from msgspec import Struct, field
 from xsft.base.errors import Unreachable, XsftError
 from xsft.cluster.answers import LostAnswer
 from xsft.cluster.cluster import Cluster
+from xsft.cluster.http import Stream
 from xsft.cluster.logs import ContainerLogRequest, open_log
 from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import trainer_container
-from xsft.cluster.stream import Stream
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER
 from xsft.machine.retries import Retries, doubling_pauses

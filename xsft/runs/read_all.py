@@ -17,7 +17,7 @@ from xsft.base.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.base.problems import Problem
 from xsft.cluster.api import FOR_READS
 from xsft.cluster.cluster import Cluster, connect
-from xsft.cluster.delete import DeleteOutcome
+from xsft.cluster.exactly_once import DeleteOutcome
 from xsft.cluster.observation import Observation, RunObject, Status
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, source_at, sources
 from xsft.machine.lock_holder import interrupt_holder
@@ -27,10 +27,9 @@ from xsft.machine.process import user_name
 from xsft.records.record_files import RecordStore, record_store
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.classify import classify
-from xsft.runs.folding import RowFilter, chosen, named
 from xsft.runs.lastknown import forget_run, newly_failed_jobs, recall, remember
 from xsft.runs.local_runs import lock_of
-from xsft.runs.lookup import RunsAnswer, RunsRead, answer_of, first_missing_run
+from xsft.runs.lookup import RowFilter, RunsAnswer, RunsRead, answer_of, chosen, first_missing_run, named
 from xsft.runs.losing import SavedSteps
 from xsft.runs.read_progress import progress_in_metrics
 from xsft.runs.read_runs import SourceCall, read_runs

@@ -4,8 +4,9 @@ has. Each cluster has one deadline; if it passes, what was last known of its run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,20 +14,281 @@ from msgspec.structs import replace
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import ClusterMissing, Unreachable, XsftError
 from xsft.base.problems import Problem
+from xsft.base.secrets import redact
+from xsft.base.targets import FIRST
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
-from xsft.cluster.observation import Observation
+from xsft.cluster.objects import BadObject, ObjectList
+from xsft.cluster.observation import Observation, Pod, RunObject, Unread, What
+from xsft.cluster.pod_fields import first_hosts_selector
+from xsft.cluster.queue_fields import JOB_UID_LABEL, Workload, queues_of
+from xsft.cluster.reads import Reads
 from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import Deadline
 from xsft.machine.parallel import StartedCall, start
 from xsft.records.index import Index, IndexEntry
+from xsft.records.labels import FIRST_HOSTS, SERVERS
 from xsft.records.record_files import RecordStore
-from xsft.runs.lastknown import forget, forgotten, gone_of, recall, went_to
+from xsft.runs.lastknown import LastKnown, forget, forgotten, gone_of, recall, went_to, with_known, with_last_words
 from xsft.runs.local_runs import observe_local
 from xsft.runs.lookup import RunsRead
-from xsft.runs.read_namespace import NamespaceMemory, NamespaceRead, read_namespace
-from xsft.runs.read_progress import unread_of
-from xsft.runs.read_scope import ReadScope
+from xsft.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress, unread_of
+from xsft.runs.read_scope import ReadScope, choose_reads
+from xsft.runs.server_states import serves
+
+T = TypeVar("T")
+
+LATE_S = 5.0
+"""Seconds after the JobSets in which the other lists are awaited."""
+MAX_QUEUES = 4
+"""Maximum number of LocalQueues whose pending workloads are queried; xpk creates one queue per namespace."""
+PENDING = "status.phase=Pending"
+
+NOT_ASKED = Unread(what="queue", why=f"queue position unknown: only the {MAX_QUEUES} longest queues are queried")
+
+PodsCall = StartedCall[ObjectList[Pod]]
+
+
+class NamespaceMemory(Struct, frozen=True, kw_only=True):
+    """What this machine knows of the namespace's runs."""
+
+    known: Mapping[str, LastKnown]
+    """What was last seen of them, by the JobSet's UID."""
+    submitted: tuple[IndexEntry, ...]
+    """The runs that were submitted from here and that the read covers."""
+
+
+class NamespaceRead(Struct, frozen=True, kw_only=True):
+    observations: tuple[Observation, ...]
+    """One per attempt of a run."""
+    uids: frozenset[str]
+    """The UIDs of all objects of runs that were listed."""
+
+
+def read_namespace(
+    cluster: Cluster,
+    source: RunSource,
+    *,
+    scope: ReadScope,
+    memory: NamespaceMemory,
+    store: RecordStore,
+    deadline: Deadline,
+) -> NamespaceRead:
+    """Return the runs. Raises Unreachable if the JobSets cannot be read, EnvironmentMissing if the cluster has no
+    JobSet; what else cannot be read is in `unread`. `deadline`: of the whole read.
+    """
+    reads, namespace = cluster.reads, source.namespace
+    servers_call = start(partial(reads.servers, namespace=namespace))
+    if scope.names:
+        jobsets = reads.jobsets_named(scope.names, namespace=namespace)
+        workloads_call = start(partial(_workloads_of, reads, jobsets.objects, namespace=namespace))
+    else:
+        workloads_call = start(partial(reads.workloads, namespace=namespace))
+        jobsets = reads.jobsets(namespace=namespace)
+    now = cluster.time_there(scope.now)
+    late = deadline.sooner(LATE_S)
+    rows = [_bare_row(jobset, source, now) for jobset in jobsets.objects if scope.covers_jobset(jobset)]
+    rows = [with_known(row, memory.known) for row in rows]
+    pods_calls = _start_pods(reads, rows, scope=scope, namespace=namespace)
+    servers, unlisted = _listed_by(servers_call, "servers", late)
+    server_rows = [_bare_row(run, source, now) for run in servers.objects if scope.covers_jobset(run)]
+    if any(row.jobset and is_starting(row.jobset) for row in server_rows):
+        pods_calls += (start(partial(reads.cached_pods, namespace=namespace, labels=SERVERS)),)
+    rows = _with_workloads(rows, workloads_call, reads=reads, namespace=namespace, late=late)
+    rows = _with_pods([*rows, *server_rows], pods_calls, late)
+    bad = [_bad_row(one, source, now) for one in (*jobsets.bad, *servers.bad) if scope.covers_name(one.name)]
+
+    uids = frozenset(run.uid for run in (*jobsets.objects, *servers.objects))
+    gone = _gone_rows(rows, uids, unlisted, source=source, memory=memory, now=now)
+    outputs = {entry.run_name: entry.output for entry in memory.submitted if entry.output}
+    progress = ProgressSource(cluster=cluster, store=store, outputs=outputs, first_pods=pods_calls)
+    rows = _with_progress([*rows, *gone], progress, scope=scope, deadline=deadline)
+    rows = [*(with_last_words(row, memory.known) for row in rows), *bad]
+    if now != scope.now:
+        rows = [replace(row, read_at=scope.now) for row in rows]
+    return NamespaceRead(observations=tuple(rows), uids=uids)
+
+
+def _workloads_of(reads: Reads, jobsets: Sequence[RunObject], *, namespace: str) -> ObjectList[Workload]:
+    if not jobsets:
+        return ObjectList()
+    uids = ",".join(sorted(jobset.uid for jobset in jobsets))
+    return reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL} in ({uids})")
+
+
+def _bare_row(run: RunObject, source: RunSource, now: str) -> Observation:
+    return Observation(
+        run_name=run.run_name,
+        target=run.target,
+        observed_at=now,
+        mode=run.mode,
+        cluster=source.name,
+        steps=run.steps,
+        jobset=run,
+    )
+
+
+def _bad_row(bad: BadObject, source: RunSource, now: str) -> Observation:
+    """Return the row of an object that cannot be read: it costs no other row."""
+    unread = Unread(what="object", why=f"{bad.name} cannot be read: {redact(bad.why)}", again="never")
+    return Observation(run_name=bad.name, target=FIRST, observed_at=now, cluster=source.name, unread=(unread,))
+
+
+def _start_pods(reads: Reads, rows: Sequence[Observation], *, scope: ReadScope, namespace: str) -> tuple[PodsCall, ...]:
+    """Request the first pod of each Job of the runs whose progress is read, and of the starting ones: these pods print
+    the steps, and show why a run does not start. The API server scans every pod of the namespace for such a list.
+    """
+    names = {row.jobset.name for row in choose_reads(rows, scope=scope).asked if row.jobset}
+    starting = {row.jobset.name for row in rows if row.jobset and is_starting(row.jobset)}
+    list_pods = partial(reads.cached_pods, namespace=namespace)
+    calls = []
+    if len(starting) > scope.limits.starting_at_most:
+        calls.append(start(partial(list_pods, labels=FIRST_HOSTS, fields=PENDING)))
+    else:
+        names |= starting
+    if names:
+        calls.append(start(partial(list_pods, labels=first_hosts_selector(names))))
+    return tuple(calls)
+
+
+def is_starting(jobset: RunObject) -> bool:
+    """Return whether some of the JobSet's Jobs are not up, so that one of its pods may be pending; or a server."""
+    up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
+    return jobset.terminal is None and not jobset.suspended and not up
+
+
+def _with_workloads(
+    rows: Sequence[Observation],
+    call: StartedCall[ObjectList[Workload]],
+    *,
+    reads: Reads,
+    namespace: str,
+    late: Deadline,
+) -> list[Observation]:
+    """Return the rows with their Kueue Workloads and the places of these in their queues."""
+    listed, missing = _listed_by(call, "workloads", late)
+    own = {row.jobset.uid for row in rows if row.jobset}
+    workloads = [workload for workload in listed.objects if workload.owner.uid in own]
+    queues = queues_of(workloads)[:MAX_QUEUES]
+    positions, no_positions = _read_positions(reads, queues, namespace=namespace, late=late)
+    by_uid = {workload.owner.uid: workload for workload in workloads}
+    found = []
+    for row in rows:
+        workload = by_uid.get(row.uid or "")
+        unread = [*row.unread, *missing]
+        if workload is None:
+            unread += _bad_unread("workloads", [bad for bad in listed.bad if f"-{row.jobset_name}-" in bad.name])
+        elif workload.waits:
+            is_asked = workload.spec.queue_name in queues or not workload.spec.queue_name
+            unread += no_positions if is_asked else [NOT_ASKED]
+        position = positions.get(workload.name) if workload else None
+        found.append(replace(row, workload=workload, position=position, unread=tuple(unread)))
+    return found
+
+
+def _read_positions(
+    reads: Reads, queues: Iterable[str], *, namespace: str, late: Deadline
+) -> tuple[dict[str, int], list[Unread]]:
+    """Return the places in the queues by the Workload's name, and the failures."""
+    calls = [start(partial(reads.pending_workloads, namespace=namespace, queue=queue)) for queue in queues]
+    positions: dict[str, int] = {}
+    failures: list[Unread] = []
+    for call in calls:
+        try:
+            pending = _result_by(call, late)
+        except XsftError as failed:
+            failures.append(unread_of("queue", failed))
+        else:
+            positions |= {one.name: one.position_in_local_queue for one in pending or ()}
+    return positions, list(dict.fromkeys(failures))
+
+
+def _with_pods(rows: Sequence[Observation], calls: Sequence[PodsCall], late: Deadline) -> list[Observation]:
+    """Return the rows with the pods of those that are starting: the pending ones of a JobSet, all of a server."""
+    starting = [row for row in rows if row.jobset and is_starting(row.jobset)]
+    if not starting:
+        return list(rows)
+    answers = [_listed_by(call, "pods", late) for call in calls]
+    failures = tuple(dict.fromkeys(unread for _, missing in answers for unread in missing))
+    pods = [pod for listed, _ in answers for pod in listed.objects]
+    bad = [pod for listed, _ in answers for pod in listed.bad]
+    found = [row for row in rows if row not in starting]
+    for row in starting:
+        own = tuple(pod for pod in pods if _shows_start(pod, row))
+        odd = [pod for pod in bad if pod.name.startswith(f"{row.jobset_name}-")]
+        unread = (*row.unread, *failures, *_bad_unread("pods", odd))
+        found.append(replace(row, pods=own if own and not failures else None, unread=unread))
+    return found
+
+
+def _shows_start(pod: Pod, row: Observation) -> bool:
+    """Return whether the pod shows how far its run is: a server's always, another one while it is pending."""
+    if serves(pod):
+        return pod.jobset == row.run_name
+    return pod.jobset == row.jobset_name and pod.phase == "Pending"
+
+
+def _gone_rows(
+    rows: Sequence[Observation],
+    uids: frozenset[str],
+    unlisted: Sequence[Unread],
+    *,
+    source: RunSource,
+    memory: NamespaceMemory,
+    now: str,
+) -> list[Observation]:
+    """Return the rows of the runs that were submitted from here and that the cluster no longer has."""
+    by_name = {row.jobset.name: row.jobset for row in rows if row.jobset}
+    gone = []
+    for entry in memory.submitted:
+        if entry.uid in uids or _bears_its_name(entry, by_name.get(entry.jobset or "")):
+            continue
+        row = forgotten(entry, cluster=source.name, known=memory.known, now=now)
+        # a server is gone only if the servers could be listed
+        gone.append(replace(row, unread=tuple(unlisted)) if entry.work == "serve" else row)
+    return gone
+
+
+def _bears_its_name(entry: IndexEntry, jobset: RunObject | None) -> bool:
+    """Return whether the JobSet found under the entry's name is another attempt of the same run, not an attempt of a
+    run that is itself named `run-2`.
+    """
+    if jobset is None:
+        return False
+    return jobset.run_name == entry.run_name or (not jobset.ours and entry.uid is None)
+
+
+def _with_progress(
+    rows: Sequence[Observation], source: ProgressSource, *, scope: ReadScope, deadline: Deadline
+) -> list[Observation]:
+    """Return the rows, those whose progress is read first."""
+    chosen = choose_reads(rows, scope=scope)
+    seconds = min(scope.limits.progress_s, deadline.left_s)
+    read = read_progress(chosen.asked, source=source, deadline_s=seconds, tail=LONG_TAIL if scope.names else TAIL)
+    others = [not_asked(row) if scope.covers_progress(row) else row for row in chosen.others]
+    return [*read, *others]
+
+
+def _bad_unread(what: What, bad: Sequence[BadObject]) -> list[Unread]:
+    return [Unread(what=what, why=f"{one.name} cannot be read: {redact(one.why)}", again="never") for one in bad]
+
+
+def _listed_by(
+    call: StartedCall[ObjectList[T]], what: What, late: Deadline
+) -> tuple[ObjectList[T], tuple[Unread, ...]]:
+    """Return the list, or an empty one and why it could not be read."""
+    try:
+        return _result_by(call, late), ()
+    except XsftError as failed:
+        return ObjectList(), (unread_of(what, failed),)
+
+
+def _result_by(call: StartedCall[T], late: Deadline) -> T:
+    if not call.ended(late.left_s):
+        raise Unreachable(f"no answer within {LATE_S:g} s")
+    with last_net(""):
+        return call.result()
+
 
 SEVERAL_S = 10.0
 """Seconds for one cluster, its login included, if others are shown meanwhile."""

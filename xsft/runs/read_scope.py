@@ -9,7 +9,7 @@ from msgspec import Struct
 from xsft.base.moments import seconds_between
 from xsft.cluster.observation import Observation, RunObject
 from xsft.records.index import IndexEntry
-from xsft.runs.folding import DAY_S, WEEK_S
+from xsft.runs.lookup import DAY_S, WEEK_S
 
 
 class ReadLimits(Struct, frozen=True, kw_only=True):

@@ -17,10 +17,9 @@ from xsft.cluster.observation import Observation, RunObject
 from xsft.machine import clock
 from xsft.machine.retries import Retries
 from xsft.runs.classify import classify
-from xsft.runs.folding import FoldedRun
 from xsft.runs.log_roles import LogRequest, ProcessRole, chosen_roles, role_text
 from xsft.runs.logstream import LogLine
-from xsft.runs.lookup import attempt_of, no_attempt, one_run, silent
+from xsft.runs.lookup import FoldedRun, attempt_of, no_attempt, one_run, silent
 from xsft.runs.read_all import RunAccess
 from xsft.runs.rows import Row, row_of, state_line
 

@@ -11,9 +11,8 @@ from xsft.base.problems import Problem
 from xsft.cluster.observation import Observation
 from xsft.machine.parallel import call_within
 from xsft.records.record import Attempt, Receipt
-from xsft.runs.folding import FoldedRun
 from xsft.runs.log_sources import RunLogs
-from xsft.runs.lookup import one_run
+from xsft.runs.lookup import FoldedRun, one_run
 from xsft.runs.read_all import Runs
 from xsft.runs.receipt import cluster_receipt, whole_receipt
 from xsft.runs.record_end import record_receipt

@@ -16,13 +16,12 @@ from xsft.base.problems import Problem
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.cause_rule import Explanation
 from xsft.runs.compare import curves_of
-from xsft.runs.explain import explain_run
-from xsft.runs.folding import RowFilter
 from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs
+from xsft.runs.lookup import RowFilter
 from xsft.runs.losses import LossCurve
 from xsft.runs.read_all import read_status, runs_of
-from xsft.runs.read_evidence import evidence_of, forgotten_attempt
+from xsft.runs.read_evidence import evidence_of, explain_run, forgotten_attempt
 from xsft.runs.rows import Row
 from xsft.runs.run_logs import found_lines
 from xsft.runs.waiting import POLL_S, Clock, WaitLimits, parse_goal, row_of_waited, wait_for

@@ -16,8 +16,7 @@ from xsft.base.problems import Problem
 from xsft.base.state_names import ENDED, RUNNING
 from xsft.machine import clock as system_clock
 from xsft.machine.parallel import start
-from xsft.runs.folding import named
-from xsft.runs.lookup import RunsAnswer, missing_run, one_run, runs_unread, silent
+from xsft.runs.lookup import RunsAnswer, missing_run, named, one_run, runs_unread, silent
 from xsft.runs.rows import Row, is_worthless, state_line, zero_loss
 
 WaitVerdict = Literal["reached", "ended", "waiting"]

@@ -16,7 +16,7 @@ from xsft.base.stage import StageFound
 from xsft.checks.facts import Facts
 from xsft.checks.serving import check, token_problems
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.create import CreatedObject, ExistingObject, is_refusal
+from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
 from xsft.cluster.jobset_fields import parse_server
 from xsft.cluster.observation import RunObject
 from xsft.launcher.audit import audit_problems
@@ -75,7 +75,7 @@ def find_server(cluster: Cluster, plan: ServingPlan) -> StageFound:
     for body in plan.dependents:
         if cluster.servers.get(body) is None:  # its creator was killed before it created this object
             return StageFound(state="torn", why=f"the Deployment {plan.run_name} has no {body['kind']}")
-    seen = server_state(server, cluster.servers.pods(namespace=plan.namespace, labels=f"{RUN_LABEL}={plan.run_name}"))
+    seen = server_state(server, cluster.reads.pods(namespace=plan.namespace, labels=f"{RUN_LABEL}={plan.run_name}"))
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 
 

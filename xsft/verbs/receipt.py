@@ -9,8 +9,7 @@ from xsft.base.errors import Unknown
 from xsft.base.state_names import State
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.records.record import Receipt
-from xsft.runs.folding import FoldedRun
-from xsft.runs.lookup import one_run
+from xsft.runs.lookup import FoldedRun, one_run
 from xsft.runs.read_all import RunAccess
 from xsft.runs.receipt import SPENT
 from xsft.runs.rows import Row

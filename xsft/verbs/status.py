@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from xsft.base.errors import UsageError
 from xsft.cluster.sources import PlaceQuery
 from xsft.machine.clock import pause
-from xsft.runs.folding import RowFilter, chosen
+from xsft.runs.lookup import RowFilter, chosen
 from xsft.runs.read_all import RunAccess, StatusRead, forget_runs, read_status, runs_for
 from xsft.runs.rows import Row
 from xsft.spec.keypath import printable

@@ -23,7 +23,7 @@ from xsft.base.amounts import duration_text
 from xsft.base.errors import Unreachable
 from xsft.base.moments import seconds_between
 from xsft.base.problems import Problem
-from xsft.runs.folding import RowFilter
+from xsft.runs.lookup import RowFilter
 from xsft.runs.read_all import RunAccess, read_status
 from xsft.runs.rows import Row, aged, state_line
 from xsft.spec.keypath import printable

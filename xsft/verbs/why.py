@@ -12,9 +12,8 @@ from xsft.base.errors import Unknown
 from xsft.base.state_names import State
 from xsft.cluster.sources import PlaceQuery
 from xsft.runs.cause_rule import Cause
-from xsft.runs.explain import RunExplanation, explain_run
 from xsft.runs.read_all import runs_for
-from xsft.runs.read_evidence import evidence_of, forgotten_attempt
+from xsft.runs.read_evidence import RunExplanation, evidence_of, explain_run, forgotten_attempt
 from xsft.trainer.lines import bare_text
 from xsft.verbs.arguments import request_of
 from xsft.verbs.document import VerbDocument, report_document

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xsft.cluster.evidence import Evidence
 from xsft.runs.cause_rule import Cause
-from xsft.runs.failing import first_failure, place
+from xsft.runs.pod_reasons import first_failure, place
 from xsft.spec.keypath import printable
 from xsft.trainer.lines import bare_text
 

@@ -15,9 +15,9 @@ from xsft.base.lenient import object_name, rows
 from xsft.base.problems import Problem, error, namespace_missing
 from xsft.base.secrets import redact
 from xsft.checks.admission import UnreadFact
+from xsft.cluster.access import context_names, kubeconfig_files
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
-from xsft.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.cluster.supply import supplies
 from xsft.launch.admission import unless_forbidden
 from xsft.machine.parallel import StartedCall, start

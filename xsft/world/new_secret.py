@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from xsft.base.errors import Refused, UsageError
 from xsft.cluster.cluster import Cluster, connect
-from xsft.cluster.create import CreatedObject
+from xsft.cluster.exactly_once import CreatedObject
 from xsft.cluster.places import load_places
 from xsft.records.run_cluster import ClusterAddress
 

@@ -26,8 +26,8 @@ from xsft.cluster.observation import RunObject
 from xsft.cluster.pod_fields import parse_pod
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.log_roles import ProcessRole
+from xsft.runs.log_sources import STREAM_THREAD, _merge_lines, _queue_lines, follow_logs, read_logs
 from xsft.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, YieldedLines
-from xsft.runs.read_logs import STREAM_THREAD, _merge_lines, _queue_lines, follow_logs, read_logs
 from xsft.trainer.progress import LoggedLine
 
 pytestmark = pytest.mark.loopback

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cluster.test_cluster import CREATE, planned, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unknown, Unreachable, XsftError
-from xsft.cluster.create import CreatedObject, ExistingObject
+from xsft.cluster.exactly_once import CreatedObject, ExistingObject
 from xsft.machine.deadline import Deadline
 
 pytestmark = pytest.mark.loopback

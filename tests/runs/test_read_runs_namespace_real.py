@@ -23,9 +23,8 @@ from xsft.records.record import ClusterAddress as Where
 from xsft.records.record_files import RecordStore
 from xsft.runs.causes import explain_state
 from xsft.runs.classify import classify
-from xsft.runs.folding import FoldedRun
 from xsft.runs.lastknown import remember
-from xsft.runs.lookup import RunsRead
+from xsft.runs.lookup import FoldedRun, RunsRead
 from xsft.runs.losing import loss_of
 from xsft.runs.read_all import Runs
 from xsft.runs.read_runs import read_runs

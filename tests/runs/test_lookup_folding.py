@@ -12,7 +12,7 @@ from tests.runs.test_rows import observations
 from xsft.base.state_names import ENDED, RUNNING, STATES, WORDS, State
 from xsft.cluster.observation import Observation, Recorded, Status, Unread
 from xsft.runs.classify import classify
-from xsft.runs.folding import FoldedRun, RowFilter, chosen, fold, matches, named
+from xsft.runs.lookup import FoldedRun, RowFilter, chosen, fold, matches, named
 
 
 def rows(*observations: Observation) -> tuple[FoldedRun, ...]:

@@ -16,8 +16,8 @@ from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.observation import Observation, Unread
 from xsft.records.run_cluster import ClusterAddress
-from xsft.runs.read_namespace import MAX_QUEUES
 from xsft.runs.read_progress import unread_of
+from xsft.runs.read_runs import MAX_QUEUES
 
 pytestmark = pytest.mark.loopback
 
@@ -127,7 +127,7 @@ def test_a_truncated_list_is_requested_again(api: ClusterApi, runs: Runs) -> Non
 
 
 def test_a_slow_list_is_unread_after_its_deadline(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xsft.runs.read_namespace.LATE_S", 1.0)
+    monkeypatch.setattr("xsft.runs.read_runs.LATE_S", 1.0)
     runs.admitted("going", status=STARTS)
     api.server.fail("/pods", code=0, delay_s=60.0, times=9)
     assert whats(seen(api)["going"]) == {"pods"}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import urllib3
 
-from xsft.cluster.stream import Stream
+from xsft.cluster.http import Stream
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 TORN = b"8\r\none\ntorn\r\n"

@@ -13,7 +13,7 @@ from tests.runs.seen import NOW, container, observation, pod, terminated
 from xsft.cluster.evidence import Diagnosis, Evidence, Log
 from xsft.cluster.observation import Pod, Status
 from xsft.runs.classify import classify
-from xsft.runs.failing import first_failure, place, suspects
+from xsft.runs.pod_reasons import first_failure, place, suspects
 
 
 def died(slice_index: int, host: int, code: int, second: int | None, *, oom: bool = False, **more: object) -> Pod:

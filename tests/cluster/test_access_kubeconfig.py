@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from tests.records.arbitrary import any_of
 from xsft.base.errors import EnvironmentMissing
-from xsft.cluster.kubeconfig import (
+from xsft.cluster.access import (
     AuthProvider,
     ClusterEntry,
     Entry,

@@ -9,11 +9,11 @@ import pytest
 from tests.clusterruns import HOSTS, Staged
 from tests.control_plane.api import Cluster as Real
 from tests.fakes.kubelogs import printer
-from tests.runs.test_read_logs import Reporter
+from tests.runs.test_log_sources_read import Reporter
 from xsft.cluster.observation import RunObject
 from xsft.runs.log_roles import ProcessRole
+from xsft.runs.log_sources import follow_logs, read_logs
 from xsft.runs.logstream import Pace
-from xsft.runs.read_logs import follow_logs, read_logs
 
 pytestmark = pytest.mark.cluster
 PACE = Pace(poll_s=0.5, look_s=1.0)

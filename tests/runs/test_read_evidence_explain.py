@@ -11,9 +11,8 @@ from xsft.cluster.evidence import Diagnosis, Evidence, Log
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
 from xsft.runs.classify import classify
-from xsft.runs.explain import ReadAttempt, ReadEvidence, RunExplanation, explain_run
-from xsft.runs.folding import FoldedRun
-from xsft.runs.lookup import RunsRead
+from xsft.runs.lookup import FoldedRun, RunsRead
+from xsft.runs.read_evidence import ReadAttempt, ReadEvidence, RunExplanation, explain_run
 
 FAILED = jobset(
     terminal="Failed",

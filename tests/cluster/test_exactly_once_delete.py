@@ -11,7 +11,7 @@ from tests.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.until import until
 from xsft.base.errors import Unknown, Unreachable
-from xsft.cluster.create import CreatedObject
+from xsft.cluster.exactly_once import CreatedObject
 
 DELETE = "^DELETE .*/jobsets/"
 READ_BACK = "^GET .*/jobsets/"
