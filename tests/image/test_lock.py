@@ -117,27 +117,28 @@ def test_unknown_keys_of_a_later_xsft_are_kept_and_ignored() -> None:
     assert written["images"][LOCKED.repository] == row
 
 
-@pytest.mark.parametrize("key", ["digest", "maxtext", "deps", "pushed_at"])
-def test_row_without_a_required_key_is_ignored(key: str) -> None:
-    document = json.loads(text_of(LOCKED))
-    del document["images"][LOCKED.repository][key]
-    assert read_lock(json.dumps(document)).images == {}
-
-
 @pytest.mark.parametrize(
-    ("key", "value"), [("digest", "latest"), ("base", 7), ("dirty", "yes"), ("commit", 7), ("deps_digest", "latest")]
+    ("key", "value"),
+    [
+        *((key, None) for key in ("digest", "maxtext", "deps", "pushed_at")),
+        *(("digest", "latest"), ("base", 7), ("dirty", "yes"), ("commit", 7), ("deps_digest", "latest")),
+    ],
 )
-def test_row_with_a_value_of_a_wrong_type_is_ignored(key: str, value: object) -> None:
-    document = json.loads(text_of(LOCKED))
-    document["images"][LOCKED.repository][key] = value
-    assert read_lock(json.dumps(document)).images == {}
+def test_row_without_a_required_key_or_with_a_wrong_type_is_ignored(key: str, value: object) -> None:
+    assert changed_lock(**{key: value}).images == {}
 
 
 @pytest.mark.parametrize("options", [7, {"code": "extra"}, {"args": ["A"]}, {"vllm": 1}])
 def test_options_with_a_value_of_a_wrong_type_are_unknown(options: object) -> None:
+    assert changed_lock(options=options).images == {LOCKED.repository: replace(LOCKED, options=None)}
+
+
+def changed_lock(**fields: object) -> Lock:
+    """Return the lock with other fields in its row; None: without that field."""
     document = json.loads(text_of(LOCKED))
-    document["images"][LOCKED.repository]["options"] = options
-    assert read_lock(json.dumps(document)).images == {LOCKED.repository: replace(LOCKED, options=None)}
+    row = {**document["images"][LOCKED.repository], **fields}
+    document["images"][LOCKED.repository] = {name: field for name, field in row.items() if field is not None}
+    return read_lock(json.dumps(document))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])

@@ -8,7 +8,6 @@ import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.engine.badproxy import BadProxy
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import built, step
-from tests.fakes.loopback import serving_http
+from tests.fakes.served import Answer, serving
 from xsft.image.contents import contents_of
 from xsft.image.engine import connect_engine
 from xsft.image.look import look_at_image
@@ -32,22 +31,11 @@ def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[st
     run = {"Labels": labels, "Env": env, "Entrypoint": ["/serve"]}
     config = json.dumps({"os": "linux", "architecture": "arm64", "config": run}).encode()
     digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    kind = "application/vnd.docker.distribution.manifest.v2+json"
-    manifest = json.dumps({"mediaType": kind, "config": {"digest": digest, "size": len(config)}, "layers": []}).encode()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = manifest if "/manifests/" in self.path else config
-            self.send_response(status)
-            if 300 <= status < 400:
-                self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    with serving_http(Handler) as url:
-        yield url.removeprefix("http://")
+    manifest = {"config": {"digest": digest, "size": len(config)}, "layers": []}
+    with serving() as served:
+        served.answer("/v2/team/image/manifests/v1", Answer(status, manifest, {"Location": "/elsewhere"}))
+        served.answer(f"/v2/team/image/blobs/{digest}", Answer(200, config))
+        yield served.address
 
 
 @pytest.mark.loopback

@@ -6,10 +6,7 @@ import base64
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -17,61 +14,11 @@ import pytest
 
 from tests.engine.badproxy import BadProxy, Fault
 from tests.engine.registryserver import Registry
-from tests.fakes.loopback import serving_http
+from tests.fakes.served import Answer, Served, serving
 from tests.until import until
 from xsft.base.errors import Unknown, Unreachable, XsftError
 from xsft.image.code_layer import ImageDocuments
 from xsft.image.registry import PAUSES_S, RegistryClient
-
-
-@dataclass
-class Answer:
-    status: int = 200
-    body: bytes = b"{}"
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Served:
-    """Answers by path; what is not named is not there."""
-
-    address: str = ""
-    answers: dict[str, Callable[[str], Answer]] = field(default_factory=dict)
-    """Path without query -> answer to a request with that Authorization header."""
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    """Method and path, and the Authorization header."""
-    bodies: list[bytes] = field(default_factory=list)
-    """Of requests that have one."""
-
-    def answer(self, path: str, *answers: Answer) -> None:
-        """Give these answers one after the other; the last one is repeated."""
-        rest = list(answers)
-        self.answers[path] = lambda _: rest.pop(0) if len(rest) > 1 else rest[0]
-
-
-@contextmanager
-def serving() -> Iterator[Served]:
-    found = Served()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            login = self.headers.get("Authorization", "")
-            found.asked.append((f"{self.command} {self.path}", login))
-            if size := int(self.headers.get("Content-Length") or 0):
-                found.bodies.append(self.rfile.read(size))
-            answer = found.answers.get(self.path.partition("?")[0], lambda _: Answer(404))(login)
-            self.send_response(answer.status)
-            for name, value in {**answer.headers, "Content-Length": str(len(answer.body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(answer.body)
-
-        do_POST = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815
-
-    with serving_http(Handler) as url:
-        found.address = url.removeprefix("http://")
-        yield found
 
 
 @pytest.fixture
