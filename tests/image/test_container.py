@@ -106,18 +106,22 @@ def test_a_container_has_shared_memory_and_no_new_privileges(shell: Callable[...
     assert lines[1].split() == ["NoNewPrivs:", "1"]
 
 
-def test_the_engine_keeps_no_log_of_the_container(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
+def test_an_error_in_on_line_stops_the_container_of_which_the_engine_keeps_no_log(
+    docker: Engine, base_image: BaseImage, tmp_path: Path
+) -> None:
     drivers: list[str] = []
 
-    def look(line: str) -> None:
-        (one,) = docker.api.containers()
-        drivers.append(docker.api.inspect_container(one["Id"])["HostConfig"]["LogConfig"]["Type"])
-        raise OSError(line)  # which ends it
+    def fail(line: str) -> None:
+        (running,) = docker.api.containers()
+        drivers.append(docker.api.inspect_container(running["Id"])["HostConfig"]["LogConfig"]["Type"])
+        raise OSError(line)
 
     command = ContainerCommand(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 600"))
+    started = time.monotonic()
     with pytest.raises(OSError, match="now"):
-        run_in_container(command, engine=docker, log=tmp_path / "log", on_line=look, grace_s=0.2)
-    assert drivers == ["none"]
+        run_in_container(command, engine=docker, log=tmp_path / "log", on_line=fail, grace_s=1)
+    assert time.monotonic() - started < 300
+    assert (drivers, left(docker)) == (["none"], [])
 
 
 def test_a_command_or_image_that_does_not_exist_is_reported(
@@ -129,18 +133,6 @@ def test_a_command_or_image_that_does_not_exist_is_reported(
     with pytest.raises(EnvironmentMissing) as absent:
         shell("", image="xsft-test/nothing:1")
     assert absent.value.problem_id == "image-absent"
-    assert left(docker) == []
-
-
-def test_an_error_in_on_line_stops_the_container(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
-    def fail(line: str) -> None:
-        raise OSError(line)
-
-    command = ContainerCommand(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 600"))
-    started = time.monotonic()
-    with pytest.raises(OSError, match="now"):
-        run_in_container(command, engine=docker, log=tmp_path / "log", on_line=fail, grace_s=1)
-    assert time.monotonic() - started < 300
     assert left(docker) == []
 
 

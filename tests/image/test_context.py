@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 from docker.utils.build import PatternMatcher
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.daemon import Engine
@@ -109,13 +108,7 @@ RULES = ("*", "!requirements.txt", "**/__pycache__", "a/*", "!a/b", "**/*.pyc", 
 PATHS = st.lists(st.text("abcxz.", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
 
 
-def test_rules_in_any_order_match_as_the_docker_sdk_matches_them() -> None:
-    paths = ("requirements.txt", "a", "a/b", "a/b/c", "x", "abc", "ac", "bc", "a/z", "a/q/z", "f.pyc", "d/f.pyc")
-    for rules in permutations(RULES, 3):
-        ours, theirs = ignore_matcher("\n".join(rules)), PatternMatcher(list(rules))
-        assert [path for path in paths if ours(path)] == [path for path in paths if theirs.matches(path)], rules
-
-
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from([*RULES, "**", "b*", "!a", "x.z"]), max_size=5), PATHS)
 def test_any_path_is_ignored_as_the_docker_sdk_ignores_it(rules: list[str], path: str) -> None:
     if path in {".", ".."} or "." in path.split("/") or ".." in path.split("/"):

@@ -180,7 +180,7 @@ def has_code(image: ImageDocuments, layers: Iterable[Layer]) -> bool:
         return False
 
 
-def digest_of(content: bytes) -> str:
+def digest_of(content: bytes | memoryview) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 

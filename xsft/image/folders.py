@@ -158,7 +158,7 @@ def layer_archive(files: Sequence[ContextFile]) -> tuple[Layer, bytes]:
     with gzip.GzipFile(filename="", mode="wb", fileobj=archive, mtime=0) as packing:
         packing.write(tar.getbuffer())
     content = archive.getvalue()
-    return Layer(digest=digest_of(content), diff_id=digest_of(tar.getvalue()), size=len(content)), content
+    return Layer(digest=digest_of(content), diff_id=digest_of(tar.getbuffer()), size=len(content)), content
 
 
 def _dockerfile_text(folder: Path) -> str:

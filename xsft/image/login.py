@@ -107,7 +107,7 @@ def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
     if entry.get("IdentityToken"):
         return Login(user="", secret=str(entry["IdentityToken"]), is_identity_token=True)
     # The SDK writes the names of an entry in two ways: of a helper, and of the file.
-    fields = {name.lower(): str(text) for name, text in entry.items()}
+    fields = {name.lower(): str(text or "") for name, text in entry.items()}
     if not fields.get("password"):
         return None
     return Login(user=fields.get("username", ""), secret=fields["password"])
