@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import mmap
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from tests.engine.daemon import Engine as RunningEngine
 from xsft.image.build import Build, run_build
 from xsft.image.context import ContextFile
 from xsft.image.engine import Engine, EngineImage
@@ -44,6 +46,16 @@ def built(build: Build, engine: Engine, *, on_line: Callable[[str], None] = lamb
     image = engine.image(build.name)
     assert image
     return image
+
+
+def found_in_image(engine: RunningEngine, image: str, needles: Iterable[str], *, folder: Path) -> list[str]:
+    """Return the needles that are in the image: docker save writes every layer uncompressed, with its names and
+    attributes, and the configuration with the history.
+    """
+    saved = folder / "saved.tar"
+    engine.docker("save", "--output", str(saved), image)
+    with saved.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return [needle for needle in needles if content.find(needle.encode()) >= 0]
 
 
 def noise(seed: str, size: int) -> bytes:

@@ -35,8 +35,8 @@ class Served:
 
     def answer(self, path: str, *answers: Answer) -> None:
         """Give these answers one after the other; the last one is repeated."""
-        rest = list(answers)
-        self.answers[path] = lambda _: rest.pop(0) if len(rest) > 1 else rest[0]
+        left = list(answers)
+        self.answers[path] = lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
 @contextmanager
@@ -49,7 +49,8 @@ def serving() -> Iterator[Served]:
             served.asked.append((f"{self.command} {self.path}", login))
             if size := int(self.headers.get("Content-Length") or 0):
                 served.bodies.append(self.rfile.read(size))
-            answer = served.answers.get(self.path.partition("?")[0], lambda _: Answer(404))(login)
+            answers = served.answers.get(self.path.partition("?")[0])
+            answer = answers(login) if answers else Answer(404)
             body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             self.send_response(answer.status)
             for name, value in {**answer.headers, "Content-Length": str(len(body))}.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import mmap
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from tests.engine.base import ROOTFS_TAG, BaseImage
 from tests.engine.daemon import Engine
-from tests.engine.steps import context
+from tests.engine.steps import context, found_in_image
 from tests.image.materials import recipe
 from tests.images.tiny import BUILD, PACKAGES, Index, index, uv_wheel
 from xsft.image.code_layer import RECORD, DepsRecord, decode_record
@@ -59,12 +58,10 @@ def test_login_of_the_index_is_used_and_is_in_no_layer_or_history(
     assert [path for path, known in private_index.asked if known and path.endswith(".whl")]
     marker = secrets.token_hex(16)
     code = build_code(engine, tmp_path, deps, {"code/mine.py": f"# {marker}\n"})
-    found = folder / "saved.tar"
-    engine.docker("save", "--output", str(found), deps, code)
     user, _, password = private_index.login.partition(":")
     needles = [password, base64.b64encode(private_index.login.encode()).decode(), private_index.url.partition("//")[2]]
-    assert is_in(found, marker.encode()), "the search finds what is there"
-    assert [needle for needle in needles if is_in(found, needle.encode())] == []
+    found = found_in_image(engine, code, [*needles, marker], folder=folder)
+    assert found == [marker], "the search finds what is there"
     history = engine.docker("history", "--no-trunc", code).stdout
     assert "pip_conf" in history
     assert [needle for needle in (*needles, user) if needle in history] == []
@@ -238,9 +235,3 @@ def added_bytes(engine: Engine, image: str, deps: str) -> int:
         for name in (image, deps)
     )
     return sum(map(int, sizes[: len(sizes) - len(under)]))
-
-
-def is_in(saved: Path, needle: bytes) -> bool:
-    """Return whether `needle` is in it: docker save writes every layer uncompressed, with its names and attributes."""
-    with saved.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(needle) >= 0
