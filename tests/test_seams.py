@@ -42,7 +42,7 @@ def test_the_scan_sees_comparisons_choices_arguments_and_lists() -> None:
         'x = mode in ("mcjax", "pathways")': ["mcjax", "pathways"],
         'SECTIONS = ("data", "pathways")': [],
         'x = "mcjax" if y else "pathways"': ["mcjax", "pathways"],
-        'mode_module("pathways").KEYS': ["pathways"],
+        'mode_rules("pathways").KEYS': ["pathways"],
         'limit(mode="mcjax")': ["mcjax"],
         'MODES = ("mcjax", "pathways")': ["mcjax", "pathways"],
         'mode: str = "mcjax"': ["mcjax"],
@@ -53,7 +53,7 @@ def test_the_scan_sees_comparisons_choices_arguments_and_lists() -> None:
     assert {source: sorted(_named(source)) for source in sources} == sources
 
 
-ASKED = frozenset({"mode_module", "launcher_of", "trainer_named", "on_cluster", "on_this_machine", "single_controller"})
+ASKED = frozenset({"mode_rules", "launcher_of", "trainer_named", "on_cluster", "on_this_machine", "single_controller"})
 """Functions whose first argument is the name of a mode, a launcher or a trainer."""
 
 

@@ -12,9 +12,8 @@ from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.facts import Facts
 from xsft.checks.memory import _gathered_experts, check, too_big
 from xsft.checks.mesh import check as mesh
-from xsft.fit.derive import KnownStep, NearStep
 from xsft.fit.translate import InvalidStep
-from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, Verdict
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, KnownStep, Marginal, NearStep, Verdict
 from xsft.trainer.maxtext import trainer_keys
 
 FITS = Fits(peak_gib=2.5, sum_gib=2.75, limit_gib=31.24, by=None)

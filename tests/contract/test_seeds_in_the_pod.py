@@ -21,7 +21,7 @@ from xsft.environments.environments import BuiltEnvironment
 from xsft.planning.steps import Plan
 from xsft.records.jobset_paths import TRAINER_CONTAINER, places
 from xsft.records.labels import RESTART_ATTEMPT
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.trainer.shuffling import STARTS
 
 pytestmark = pytest.mark.contract
@@ -88,7 +88,7 @@ def test_jobset_counts_the_restarts_and_xsft_the_attempts(
 ) -> None:
     """All hosts of a start read in the same order, and no two starts do."""
     submitted = _workload(here, mode)
-    hosts, job = 2 if mode == "mcjax" else 1, mode_module(mode).TRAINER_JOB
+    hosts, job = 2 if mode == "mcjax" else 1, mode_rules(mode).trainer_job
     namespace = here.api.namespace
 
     def pods(jobset: str, restarts: int) -> list[Any]:

@@ -14,12 +14,10 @@ from msgspec.structs import replace
 import xsft
 from tests.fakes.gcs import Bucket, serving
 from xsft.base.problems import warning
-from xsft.data.bucket_sample import SAMPLE_BYTES, fetch_rows
 from xsft.data.counted_store import keep_counts
 from xsft.data.facts import CountedData, DataFacts
 from xsft.data.read_rows import FIRST_BYTES, read_rows
-from xsft.data.row_content import files_content
-from xsft.data.row_files import glob_regex
+from xsft.data.row_files import SAMPLE_BYTES, fetch_rows, files_content, glob_regex
 from xsft.planning import api, gather
 from xsft.planning.counted import content_address
 from xsft.planning.planner import make_intent

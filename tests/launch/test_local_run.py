@@ -14,7 +14,7 @@ import pytest
 
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
-from tests.trainer.test_tensorboard_event_file import event
+from tests.trainer.test_metrics_event_file import event
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.cluster.observation import Observation
 from xsft.launch.local_machine import trainer_command

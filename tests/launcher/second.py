@@ -11,7 +11,7 @@ from xsft.launcher.launcher import ReadyRendering
 from xsft.launcher.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
 from xsft.launcher.slicejob import SliceJob
 from xsft.records.jobset_paths import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
@@ -65,7 +65,7 @@ def _slices(run: Run, *, container: Json) -> Json:
         "cloud.google.com/gke-tpu-topology": run.slice.topology,
     }
     pod = {**_pod(run, container), "nodeSelector": selector}
-    return {"name": mode_module(run.mode.value).REPLICATED_JOB, "replicas": run.num_slices} | _job(
+    return {"name": mode_rules(run.mode.value).replicated_job, "replicas": run.num_slices} | _job(
         run, pod, hosts=run.slice.hosts
     )
 

@@ -57,7 +57,7 @@ def test_the_checkpoint_is_inspected(tmp_path: Path) -> None:
     [
         ("xpk", "gs://my-bucket/lora", "gs://my-bucket/lora"),
         ("xpk", "/in/the/image", None),
-        ("local", "runs/lora", f"{Path.cwd()}/runs/lora"),
+        ("local", "/runs/lora", "/runs/lora"),
     ],
 )
 def test_the_adapters_to_resume_from_are_inspected(tmp_path: Path, target: str, path: str, looked: str | None) -> None:
@@ -89,11 +89,11 @@ def test_a_path_in_the_image_is_not_inspected(tmp_path: Path) -> None:
     assert looks.paths == []
 
 
-def test_a_local_path_is_relative_to_the_current_folder(tmp_path: Path) -> None:
+def test_a_local_path_is_relative_to_the_folder_of_the_workload(tmp_path: Path) -> None:
     looks = Looks()
     gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "ckpt/0/items"})
     gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "/ckpt/0/items"})
-    assert looks.paths == [str(Path.cwd() / "ckpt/0/items"), "/ckpt/0/items"]
+    assert looks.paths == [str(tmp_path / "ckpt/0/items"), "/ckpt/0/items"]
 
 
 def test_places_are_read_only_for_a_named_place(tmp_path: Path) -> None:

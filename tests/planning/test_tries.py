@@ -14,7 +14,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.subjects import check_run
 from xsft.planning.gather import gather
 from xsft.planning.tries import folder_names
-from xsft.spec.conversion_record import FILE, ConversionRecord
+from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
 
@@ -88,7 +88,7 @@ def test_a_try_that_a_converter_may_still_write_to_is_not_used_again(tmp_path: P
     assert digest
     record = ConversionRecord(digest=digest.digest, run_name="w-convert", outcome="running")
     (first / "xsft").mkdir(parents=True)
-    (first / FILE).write_text(to_json(record))
+    (first / RECORD_FILE).write_text(to_json(record))
     assert _seen(workload, tmp_path)[0].next_try == f"{first}-2"
     _write(first)
     assert _seen(workload, tmp_path)[0].checkpoint == f"{first}/0/items"

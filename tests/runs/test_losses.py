@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.observations import jobset, local, observed
 from tests.replacing import replace
-from tests.trainer.test_tensorboard_event_file import event
+from tests.trainer.test_metrics_event_file import event
 from xsft.base.errors import Unreachable
 from xsft.cluster.observation import Observation
 from xsft.machine.objects import LocalObjects

@@ -1,4 +1,4 @@
-"""Every mode implements ModeModule; a mode that is added to the spec but not here fails."""
+"""Every mode has rules; a mode that is added to the spec but not here fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xsft.base.names import ModeName
 from xsft.catalog.releases import key_ok, versions
 from xsft.launcher.encoding import env_name_problem
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.modes import ModeModule, mode_module
+from xsft.spec.modes import mode_rules
 
 MODES: tuple[ModeName, ...] = get_args(ModeName)
 
@@ -20,35 +20,27 @@ def test_spec_offers_every_mode_and_auto() -> None:
     assert set(offered) == {*MODES, "auto"}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_mode_module_has_every_constant(mode: ModeName) -> None:
-    module = mode_module(mode)
-    asked = {name for name in (*ModeModule.__annotations__, *vars(ModeModule)) if name.isupper()}
-    assert len(asked) >= 5
-    assert [name for name in asked if not hasattr(module, name)] == []
-
-
 def test_modes_have_different_xpk_verbs() -> None:
-    assert len({mode_module(mode).XPK_VERB for mode in MODES}) == len(MODES)
+    assert len({mode_rules(mode).xpk_verb for mode in MODES}) == len(MODES)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("version", versions())
 def test_every_release_has_the_keys_of_each_mode(mode: ModeName, version: str) -> None:
-    assert [key for key in mode_module(mode).TRAINER_KEYS if not key_ok(key, version=version)] == []
+    assert [key for key in mode_rules(mode).trainer_keys if not key_ok(key, version=version)] == []
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_environment_of_a_mode_is_valid_and_reserved(mode: ModeName) -> None:
-    module = mode_module(mode)
-    names = [name for name, _ in module.TRAINER_ENV]
+    module = mode_rules(mode)
+    names = [name for name, _ in module.trainer_env]
     assert [name for name in names if env_name_problem(name)] == []
-    assert set(names) <= module.RESERVED_ENV
+    assert set(names) <= module.reserved_env
 
 
 def test_storage_flags_differ_between_mcjax_and_pathways() -> None:
     """OCDBT and zarr3 in McJAX, neither in Pathways, whose single controller is said."""
-    mcjax, pathways = mode_module("mcjax").TRAINER_KEYS, mode_module("pathways").TRAINER_KEYS
+    mcjax, pathways = mode_rules("mcjax").trainer_keys, mode_rules("pathways").trainer_keys
     for flag in ("checkpoint_storage_use_zarr3", "checkpoint_storage_use_ocdbt"):
         assert (mcjax[flag], pathways[flag]) == (True, False)
     assert pathways["enable_single_controller"] is True

@@ -27,8 +27,7 @@ from xsft.machine.filelock import exclusive
 from xsft.planning import api
 from xsft.planning.conversion import conversion_plan
 from xsft.records.document import read_record
-from xsft.spec.conversion_inputs import ConversionSource
-from xsft.spec.conversion_record import FILE, from_json
+from xsft.spec.conversion_inputs import RECORD_FILE, ConversionSource, read_conversion
 from xsft.stages.convert import Conversion, ConversionResult, bytes_done, lacks
 from xsft.stages.convert_stage import look
 from xsft.stages.once import do_once
@@ -153,7 +152,7 @@ def test_a_conversion_runs_once_and_is_found_again(lab: Lab) -> None:
 
 def test_both_records_hold_the_source_and_the_outcome(lab: Lab) -> None:
     result = lab.convert()
-    beside = from_json((Path(result.plan.directory) / FILE).read_bytes())
+    beside = read_conversion((Path(result.plan.directory) / RECORD_FILE).read_bytes())
     assert beside is not None
     assert (beside.outcome, beside.digest, beside.run_name) == ("completed", result.plan.digest, "tiny-convert")
     assert beside.inputs["source"]["content"] == result.plan.inputs.source.content
@@ -267,12 +266,12 @@ def _end_stand_in(lab: Lab) -> None:
 def test_a_conversion_killed_after_the_save_gets_its_record_completed(lab: Lab) -> None:
     first = lab.convert()
     assert first.record
-    beside = Path(first.plan.directory) / FILE
+    beside = Path(first.plan.directory) / RECORD_FILE
     for file in (beside, first.record):
         file.write_text(file.read_text().replace('"completed"', '"running"'))
     again = lab.convert()
     assert (again.action, again.end.result) == ("finished", first.end.result)
-    assert (found := from_json(beside.read_bytes()))
+    assert (found := read_conversion(beside.read_bytes()))
     assert found.outcome == "completed"
     assert read_record(first.record.read_bytes()).outcome == "completed"
 

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from tests.machine.test_http_session import serving
 from xsft.base.errors import Unreachable
 from xsft.base.reporting import Reporter
-from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource
-from xsft.spec.conversion_record import ConversionRecord
+from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord, ConversionSource
 from xsft.spec.facts import SourceFacts
 from xsft.stages.convert_stage import ask_hub, moved_warning, read_source_for_pods
 from xsft.weights.conversion_plan import ConversionPlan

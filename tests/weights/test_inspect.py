@@ -14,7 +14,7 @@ from tests.localruns import FakeTrainer, local_plan
 from xsft.base.result_record import to_json
 from xsft.launch.local_run import run_local
 from xsft.records.record_files import record_store
-from xsft.spec.conversion_record import FILE, ConversionRecord
+from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.verbs.checkpoint import checkpoint_lines
 from xsft.weights.checkpoint_report import Writer
 from xsft.weights.inspect import inspect_checkpoint
@@ -55,7 +55,7 @@ def test_the_writer_of_a_trained_checkpoint_is_its_training(stores: Path, tmp_pa
 def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     folder = stores / "qwen3-converted"
     files = {f"c/{file.relative_to(folder)}": file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    with serving(Bucket({**files, f"c/{FILE}": to_json(RECORD).encode()})) as served:
+    with serving(Bucket({**files, f"c/{RECORD_FILE}": to_json(RECORD).encode()})) as served:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
         yield served
 
@@ -63,8 +63,8 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 def test_the_writer_of_a_converted_checkpoint_is_its_conversion(stores: Path, tmp_path: Path, bucket: Bucket) -> None:
     assert writer("gs://my-bucket/c/0/items", tmp_path) == CONVERSION
     folder = stores / "qwen3-converted"
-    (folder / FILE).parent.mkdir()
-    (folder / FILE).write_text(to_json(RECORD))
+    (folder / RECORD_FILE).parent.mkdir()
+    (folder / RECORD_FILE).write_text(to_json(RECORD))
     assert writer(str(folder / "0" / "items"), tmp_path) == CONVERSION
     said = checkpoint_lines(
         inspect_checkpoint(str(folder / "0" / "items"), store=record_store({"HOME": str(tmp_path)}))
@@ -75,7 +75,7 @@ def test_the_writer_of_a_converted_checkpoint_is_its_conversion(stores: Path, tm
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"digest": 1}', b"\xff"])
 def test_a_damaged_or_missing_record_gives_no_writer(stores: Path, tmp_path: Path, content: bytes) -> None:
     folder = stores / "qwen3-converted"
-    (folder / FILE).parent.mkdir()
-    (folder / FILE).write_bytes(content)
+    (folder / RECORD_FILE).parent.mkdir()
+    (folder / RECORD_FILE).write_bytes(content)
     assert writer(str(folder / "0" / "items"), tmp_path) is None
     assert writer(str(stores / "qwen3-trained" / "checkpoints" / "2" / "model_params"), tmp_path) is None

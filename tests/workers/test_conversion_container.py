@@ -21,7 +21,7 @@ from tests.until import until
 from xsft.launcher.conversion_command import recorded_argv
 from xsft.records.document import facts_to_json, read_facts
 from xsft.records.record import AttemptFacts
-from xsft.spec.conversion_record import ConversionRecord, from_json
+from xsft.spec.conversion_inputs import ConversionRecord, read_conversion
 from xsft.weights.conversion_plan import SOURCE
 
 pytestmark = pytest.mark.contract
@@ -97,7 +97,7 @@ class Container:
 
     @property
     def record(self) -> ConversionRecord:
-        found = from_json(self.read("converted/tiny-0/xsft/conversion.json") or b"")
+        found = read_conversion(self.read("converted/tiny-0/xsft/conversion.json") or b"")
         assert found is not None
         return found
 
@@ -188,7 +188,7 @@ def test_the_result_is_compared_with_its_source(
     answer: dict[str, Any], outcome: str, words: str, container: Container
 ) -> None:
     status, said = container.run(*WHOLE, compares=answer)
-    record = from_json(container.read("converted/tiny-0/xsft/conversion.json") or b"")
+    record = read_conversion(container.read("converted/tiny-0/xsft/conversion.json") or b"")
     assert record is not None
     assert (record.outcome, status) == (outcome, int(outcome == "failed")), said
     assert words in f"{record.reason} {record.verified}"

@@ -5,7 +5,6 @@ tokenizer and chat rows; `xsft://tiny/chat.jsonl` means the same from any direct
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,8 +38,3 @@ def located(path: str) -> str:
     `checks.packaged` reports that."""
     name = path.removeprefix(SCHEME).rstrip("/")
     return str(_HERE / name) if path.startswith(SCHEME) and name in SHIPPED else path
-
-
-def located_in(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys with every `xsft://…` replaced by its path."""
-    return {key: located(value) if isinstance(value, str) else value for key, value in keys.items()}

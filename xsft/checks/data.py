@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from posixpath import relpath
 
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.datasets import COLUMN_SETS, Dataset, columns_ok, dataset
@@ -11,8 +12,8 @@ from xsft.checks.facts import Facts
 from xsft.checks.splits import names_of
 from xsft.checks.values import is_on, number
 from xsft.spec.base import Value
+from xsft.spec.paths import FILE_FORMATS, GRAIN_FORMATS, in_folder, named_paths, relative_paths
 from xsft.spec.resolve import Run
-from xsft.trainer.local import FILE_FORMATS, GRAIN_FORMATS
 
 LOADERS = frozenset({"audiofolder", "imagefolder", "pandas", "videofolder", "webdataset", "xml"})
 """Loaders of datasets besides those of files that xsft reads. source: datasets@5.2.0 packaged_modules/__init__.py."""
@@ -35,6 +36,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_enough_rows(run, keys, facts)
     yield from _hub(run)
     yield from _local_paths(run)
+    yield from _old_paths(run, facts)
 
 
 def _check_columns(run: Run) -> Iterator[Problem]:
@@ -176,7 +178,7 @@ def _local_paths(run: Run) -> Iterator[Problem]:
     """Check for paths of this machine, which a pod does not have; an absolute path may be in the image."""
     if not run.spec.on_cluster:
         return
-    for where, path in _paths(run):
+    for where, path in named_paths(run.spec).items():
         if path.startswith("xsft://"):
             continue
         if path.startswith("/"):
@@ -191,15 +193,11 @@ def _local_paths(run: Run) -> Iterator[Problem]:
             yield error("local-path", where, message, "Copy it to gs:// and use that path.")
 
 
-def _paths(run: Run) -> Iterator[tuple[str, str]]:
-    spec = run.spec
-    named = {
-        "model.tokenizer": spec.model.tokenizer,
-        "model.checkpoint": spec.model.checkpoint,
-        "model.hf.converted": spec.model.hf.converted if spec.model.hf else None,
-        "data.hf_path": spec.data.hf_path,
-        "data.hf_train_files": spec.data.hf_train_files,
-        "data.hf_eval_files": spec.data.hf_eval_files,
-        "lora.restore_path": spec.lora.restore_path if spec.lora else None,
-    }
-    return ((where, path) for where, path in named.items() if path)
+def _old_paths(run: Run, facts: Facts) -> Iterator[Problem]:
+    """Warn of relative paths that start from the current folder, as all did in earlier versions."""
+    for where, path in relative_paths(run.spec).items():
+        used = run.paths.get(path)
+        if used is not None and used != in_folder(facts.folder, path):
+            message = f"{path} is {used}: it exists only in the current folder, not in the workload's, {facts.folder}."
+            fix = f"Relative paths start from the workload's folder: write {relpath(used, facts.folder)}."
+            yield warning("path-current-folder", where, message, fix)

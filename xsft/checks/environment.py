@@ -19,7 +19,7 @@ from xsft.checks.values import is_on
 from xsft.launcher.command import command
 from xsft.launcher.encoding import RESTARTS, encode_env_value, env_name_problem
 from xsft.spec.base import Value
-from xsft.spec.modes import mode_module, mode_reserving
+from xsft.spec.modes import mode_reserving, mode_rules
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
@@ -156,7 +156,7 @@ def _check_flags_here(run: Run) -> Iterator[Problem]:
 
 
 def _check_env_names(run: Run) -> Iterator[Problem]:
-    reserved = mode_module(run.mode.value).RESERVED_ENV
+    reserved = mode_rules(run.mode.value).reserved_env
     given = [(name, f"env.{name}") for name in run.spec.env]
     given += [(name, f"secrets.env.{name}") for name in run.spec.secrets.env]
     for name, where in given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xsft.base.problems import Problem
 from xsft.data.facts import CountedData, DataFacts, HubDataFacts, TokenizerFacts
-from xsft.fit.derive import KnownStep, NearStep
+from xsft.fit.verdict import KnownStep, NearStep
 from xsft.records.record import MeasuredPace
 from xsft.spec.facts import CheckpointFacts, ResolutionFacts
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from xsft.catalog.fit import CompilerVerdict, compiled_on_default_mesh, has_default_mesh, known_verdict
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.values import is_on
-from xsft.fit.derive import KnownStep, NearStep
 from xsft.fit.step import target_length
-from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Marginal, Verdict
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, KnownStep, Marginal, NearStep, Verdict
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of

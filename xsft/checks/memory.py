@@ -21,10 +21,9 @@ from xsft.catalog.tpu import Slice
 from xsft.checks.facts import Facts
 from xsft.checks.fit_known import shipped_near, shipped_verdict
 from xsft.checks.values import is_on
-from xsft.fit.derive import KnownStep, NearStep
 from xsft.fit.step import target_length
 from xsft.fit.trainer_step import estimate
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, figures_text
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, KnownStep, Marginal, NearStep, figures_text
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of

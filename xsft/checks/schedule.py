@@ -9,8 +9,8 @@ from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.spec.base import Value
+from xsft.spec.paths import FILE_FORMATS
 from xsft.spec.resolve import Run
-from xsft.trainer.local import FILE_FORMATS
 
 ULTRACHAT = "HuggingFaceH4/ultrachat_200k"
 """sft.yml's default data set; test_sft is its hf_eval_split. source: maxtext@0.2.5 configs/post_train/sft.yml."""

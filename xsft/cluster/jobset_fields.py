@@ -38,7 +38,7 @@ from xsft.records.labels import (
     TARGET_LABEL,
     WORK_LABEL,
 )
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 XPK_LABEL = "xpk.google.com/workload"
@@ -202,20 +202,20 @@ def _run_name(metadata: ObjectMetadata) -> str | None:
 def _mode(labels: Mapping[str, str], jobs: tuple[ReplicatedJobSpec, ...]) -> ModeName | None:
     labelled = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
     names = {job.name for job in jobs}
-    by_names = (m for m in MODES if {mode_module(m).REPLICATED_JOB, mode_module(m).TRAINER_JOB} <= names)
+    by_names = (m for m in MODES if {mode_rules(m).replicated_job, mode_rules(m).trainer_job} <= names)
     return labelled or next(by_names, None)
 
 
 def _find_slice_job(jobs: tuple[ReplicatedJobSpec, ...], mode: ModeName | None) -> ReplicatedJobSpec | None:
     """Return the replicated job of the slices: by its name, else the first that requests TPUs."""
     if mode:
-        return next((job for job in jobs if job.name == mode_module(mode).REPLICATED_JOB), None)
+        return next((job for job in jobs if job.name == mode_rules(mode).replicated_job), None)
     return next((job for job in jobs if ACCELERATOR in job.pod.node_selector), None)
 
 
 def _trainer(jobs: tuple[ReplicatedJobSpec, ...], mode: ModeName | None) -> ContainerSpec:
     """Return the container that trains: by xpk's name, else the first container of the first job."""
-    named_jobs = [job for job in jobs if mode and job.name == mode_module(mode).TRAINER_JOB]
+    named_jobs = [job for job in jobs if mode and job.name == mode_rules(mode).trainer_job]
     containers = [container for job in (*named_jobs, *jobs)[:1] for container in job.pod.containers]
     by_name = [container for container in containers if container.name.startswith(TRAINER_CONTAINER)]
     return next(iter((*by_name, *containers)), ContainerSpec())

@@ -16,7 +16,7 @@ from xsft.cluster.objects import ConditionsStatus, KubernetesStruct, ObjectMetad
 from xsft.cluster.observation import SERVER_JOB, Container, Pod, RunObject
 from xsft.records.jobset_paths import TRAINER_CONTAINER
 from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.spec.serving_inputs import CONTAINER, COPIER
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -149,14 +149,14 @@ def first_hosts_selector(jobsets: Iterable[str]) -> str:
 def trainer_job(jobset: RunObject) -> str | None:
     """Return the replicated job whose first pod prints the steps; the first one of a JobSet of unknown origin."""
     if mode := _known_mode(jobset):
-        return mode_module(mode).TRAINER_JOB
+        return mode_rules(mode).trainer_job
     return jobset.jobs[0].name if jobset.jobs else None
 
 
 def slice_job(jobset: RunObject) -> str | None:
     """Return the replicated job of the slices; the trainer's for a JobSet of unknown origin."""
     mode = _known_mode(jobset)
-    return mode_module(mode).REPLICATED_JOB if mode else trainer_job(jobset)
+    return mode_rules(mode).replicated_job if mode else trainer_job(jobset)
 
 
 def _known_mode(jobset: RunObject) -> ModeName | None:

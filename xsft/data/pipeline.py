@@ -15,18 +15,17 @@ from msgspec.structs import replace
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
-from xsft.data.bucket_sample import FetchedRows, fetch_rows
 from xsft.data.examples import Vocabulary
 from xsft.data.passes import SPLITS, DataPass, PassAnswers, PassRead, Split
 from xsft.data.refusals import MOST_WORDS, data_refused
-from xsft.data.row_content import files_content
+from xsft.data.row_files import FetchedRows, fetch_rows, files_content
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.machine.files import write_private
 from xsft.machine.scratch import scratch_folder
 from xsft.spec.base import Value
+from xsft.spec.paths import FILE_FORMATS
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import argument
-from xsft.trainer.local import FILE_FORMATS
 from xsft.trainer.tokenizer_copy import copying_of, copying_words
 from xsft.trainer.trainer import trainer_of
 from xsft.workers.delivery import files_of
@@ -126,7 +125,7 @@ def _files_of(run: Run, split: Split) -> str | None:
     data = run.spec.data
     if data.hf_path not in FILE_FORMATS or data.hf_data_dir:
         return None
-    return data.hf_train_files if split == "train" else data.hf_eval_files
+    return run.files_of(split)
 
 
 def _tokenizer_content(folder: str) -> tuple[str, ...]:

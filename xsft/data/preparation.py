@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from xsft.base.errors import SpecError, UsageError
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.datasets import COLUMN_SETS, columns_ok
+from xsft.spec.paths import FILE_FORMATS, is_local
 from xsft.spec.resolve import Run
-from xsft.trainer.local import FILE_FORMATS, is_local
 
 ShardFormat = Literal["parquet", "arrayrecord"]
 SplitName = Literal["train", "eval"]
@@ -62,7 +62,7 @@ class RowSource(Struct, frozen=True, kw_only=True):
     name: str | None = None
     data_dir: str | None = None
     files: str | None = None
-    """A file or pattern, as written in the workload."""
+    """A file or pattern."""
     columns: Mapping[str, str]
     """Column of the source -> prepared column."""
     splits: tuple[SplitName, ...]
@@ -167,11 +167,11 @@ def preparation(run: Run, options: PrepareOptions) -> Preparation:
 def _sources(run: Run, options: PrepareOptions) -> tuple[RowSource, ...]:
     data = run.spec.data
     train = RowSource(
-        path=data.hf_path,
+        path=run.located(data.hf_path),
         name=data.hf_name,
         data_dir=data.hf_data_dir,
         split=data.train_split,
-        files=data.hf_train_files,
+        files=run.files_of("train"),
         columns=column_names(options.columns or data.columns, options.renames),
         splits=("train", "eval") if options.eval_share is not None else ("train",),
     )
@@ -182,7 +182,7 @@ def _sources(run: Run, options: PrepareOptions) -> tuple[RowSource, ...]:
         split="train"
         if data.hf_eval_files
         else data.hf_eval_split,  # for files MaxText uses the split `train` by default
-        files=data.hf_eval_files,
+        files=run.files_of("eval"),
         columns=column_names(options.columns or data.eval_columns or data.columns, options.renames),
         splits=("eval",),
     )

@@ -18,11 +18,10 @@ from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem, error, note
 from xsft.catalog.data import located
 from xsft.data.facts import DataFacts, SampledRow
-from xsft.data.row_content import files_content
-from xsft.data.row_files import RowFile, bucket_files, content_of, local_file, matching_files
+from xsft.data.row_files import RowFile, bucket_files, content_of, files_content, local_file, matching_files
 from xsft.machine.files import system_words
 from xsft.machine.process import own_environment
-from xsft.trainer.local import FILE_FORMATS
+from xsft.spec.paths import FILE_FORMATS
 
 FIRST_BYTES = 2**20
 """Bytes read of all files together."""
@@ -136,7 +135,7 @@ def _no_file_problem(pattern: str, where: str) -> Problem:
     link = ", a symbolic link that leads to no file" if islink(located(pattern)) else ""
     message = f"No file matches {pattern}{link}; MaxText would fail at its start."
     return error(
-        "data-unreadable", where, message, "Correct the path; a relative one starts from the folder of the command."
+        "data-unreadable", where, message, "Correct the path; a relative one starts from the workload's folder."
     )
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from xsft.base.problems import Problem, error
 from xsft.catalog.data import located
 from xsft.data.facts import TokenizerFacts
-from xsft.trainer.local import is_local
+from xsft.spec.paths import is_local
 
 _NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 """Tokenizer classes of transformers without special tokens of their own; other classes may have some if a key is

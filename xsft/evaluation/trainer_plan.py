@@ -8,7 +8,6 @@ from xsft.base.amounts import counted_text
 from xsft.base.names import stage_name
 from xsft.base.problems import Problem, error, errors_in, warning
 from xsft.base.stage import StagePlan
-from xsft.catalog.data import located_in
 from xsft.catalog.releases import DEFAULT
 from xsft.evaluation.inputs import Conversation, EvaluationInputs, directory_of, turn
 from xsft.evaluation.plan import EvaluationPlan
@@ -61,7 +60,7 @@ def evaluation_plan(run: Run, *, digest: str, prompts: tuple[Conversation, ...] 
     directory = directory_of(inputs, output=output, run_name=name)
     trained = trainer_of(run).trainer_argv(run)
     weights = weights_of(run, step=inputs.step)
-    measured = measured_argv(trained, {**held_out, "base_output_directory": directory})
+    measured = measured_argv(trained, {**run.located_keys(held_out), "base_output_directory": directory})
     return EvaluationPlan(
         run_name=name,
         output=output,
@@ -102,7 +101,7 @@ def measured_argv(trained: Sequence[str], keys: Mapping[str, Value]) -> tuple[st
     measurement_keys = {**MEASURED, **keys}
     gone = (*_TRAINING_ONLY, *(f"{key}=" for key in measurement_keys))
     kept = (word for word in trained if not word.startswith(gone))
-    return (*kept, *(argument(key, value) for key, value in located_in(measurement_keys).items()))
+    return (*kept, *(argument(key, value) for key, value in measurement_keys.items()))
 
 
 def base_argv(argv: Sequence[str]) -> tuple[str, ...]:

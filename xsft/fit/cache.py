@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from xsft import workers
 from xsft.catalog.tpu import Slice, slices_by_size
 from xsft.environments import environments
-from xsft.fit.derive import KnownStep, NearStep, known_step
 from xsft.fit.step import StepToCompile, compiler_name
-from xsft.fit.verdict import CompiledStep, from_json, to_json
+from xsft.fit.verdict import CompiledStep, KnownStep, NearStep, from_json, known_step, to_json
 from xsft.machine.files import write_private
 from xsft.machine.paths import own_cache
 

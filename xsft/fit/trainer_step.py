@@ -18,10 +18,9 @@ from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.fit.alternatives import TunableRun
-from xsft.fit.derive import NearStep
 from xsft.fit.search import HOPELESS
 from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, target_length
-from xsft.fit.verdict import Fits, Marginal
+from xsft.fit.verdict import Fits, Marginal, NearStep
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import argument

@@ -11,7 +11,7 @@ from xsft.importing.keys import removed_keys
 from xsft.importing.notes import Notes
 from xsft.importing.values import is_same_value
 from xsft.spec.base import Value
-from xsft.spec.modes import is_mode_key, mode_module
+from xsft.spec.modes import is_mode_key, mode_rules
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import yaml_value
 from xsft.trainer.trainer import trainer_of
@@ -56,7 +56,7 @@ def _is_open(value: Value) -> bool:
 
 
 def _why_added(key: str, run: Run) -> str:
-    if key in mode_module(run.mode.value).TRAINER_KEYS:
+    if key in mode_rules(run.mode.value).trainer_keys:
         return f"{run.mode.value} mode always sets it; the tutorials rely on a default"
     return ADDED.get(key, "xsft always sets it")
 

@@ -16,7 +16,7 @@ from xsft.importing.flags import Flags
 from xsft.importing.notes import Notes
 from xsft.launcher.encoding import kubernetes_expand
 from xsft.spec.loader import load_yaml
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
 
 ReadEnvFile = Callable[[str], str | None]
@@ -66,7 +66,7 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
             secrets = {"hf_token": {"secret": STAND_IN_SECRET["secret"], "key": mounted[1]}}
             why = "the file is mounted from a Kubernetes Secret whose name is not on the line; hf-token is a guess"
             notes.differ(name, given=value, now="secrets.hf_token", why=why)
-        elif name in mode_module(mode).RESERVED_ENV:
+        elif name in mode_rules(mode).reserved_env:
             _note_reserved_variable(name, value, mode, notes)
         elif _is_kept(name, value, notes):
             variables[name] = value
@@ -89,7 +89,7 @@ def _is_kept(name: str, value: str, notes: Notes) -> bool:
 
 
 def _note_reserved_variable(name: str, value: str, mode: ModeName, notes: Notes) -> None:
-    now = dict(mode_module(mode).TRAINER_ENV).get(name)
+    now = dict(mode_rules(mode).trainer_env).get(name)
     if now != value:
         notes.differ(name, given=value, now=now, why=f"{mode} mode sets it; Kubernetes refuses a second value")
 

@@ -19,7 +19,7 @@ from xsft.importing.environment import STAND_IN_SECRET, WHY_REFERENCE
 from xsft.importing.notes import Notes
 from xsft.importing.values import leaves, read_value
 from xsft.spec.base import Value
-from xsft.spec.modes import is_mode_key, mode_module
+from xsft.spec.modes import is_mode_key, mode_rules
 from xsft.spec.sections import Axis, Data, Eval, Lora, Model, Train
 
 SECTIONS: Mapping[str, type[BaseModel]] = MappingProxyType(
@@ -89,7 +89,7 @@ def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool, ex
     """
     tree: Tree = {}
     overrides: dict[str, Value] = {}
-    last = max((i for i, key in enumerate(given) if key in mode_module(mode).TRAINER_KEYS), default=len(given))
+    last = max((i for i, key in enumerate(given) if key in mode_rules(mode).trainer_keys), default=len(given))
     has_eval = _is_positive(given.get("eval_interval"))
     has_lora = given.get("lora.enable_lora") is True and all(key in given for key in _LORA_KEYS)
     for index, (key, value) in enumerate(given.items()):

@@ -13,8 +13,8 @@ from xsft.checks.hub_data import check
 from xsft.data.tokenizer import hub_cache, repository_folder
 from xsft.machine.paths import own_cache
 from xsft.planning.hub_check import check_data, tokenizer_access
+from xsft.spec.paths import FILE_FORMATS, is_local
 from xsft.spec.resolve import Run
-from xsft.trainer.local import FILE_FORMATS, is_local
 
 COPY = "Check the network and HF_ENDPOINT, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
 FOLDER = "Check the network and HF_ENDPOINT, or name a folder: --set model.tokenizer=FOLDER."

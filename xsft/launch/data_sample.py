@@ -92,7 +92,7 @@ def _read_sample(run: Run, passes: tuple[DataPass, ...], progress: ShowLine) -> 
     progress("reading the data through MaxText's input pipeline")
     machine = Machine(python=maxtext.python, env=own_environment(), cache=own_cache())
     unlimited = any(one.rows == sys.maxsize for one in passes)
-    tokenizer = read_tokenizer(run.tokenizer or "", hub_cache=hub_cache(own_environment()))
+    tokenizer = read_tokenizer(run.located(run.tokenizer or ""), hub_cache=hub_cache(own_environment()))
     return read_passes(
         run,
         passes,

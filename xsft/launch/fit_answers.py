@@ -19,11 +19,10 @@ from xsft.checks.step_time import RunTime, run_time
 from xsft.environments import environments
 from xsft.fit.cache import FitCache, compiler_versions, fit_cache
 from xsft.fit.compile import CompileShop, compile_step
-from xsft.fit.derive import KnownStep
 from xsft.fit.reserved_memory import needed_gib
 from xsft.fit.step import StepKind, StepToCompile
 from xsft.fit.trainer_step import eval_step, known_seconds, needed_step, step_to_compile
-from xsft.fit.verdict import CompiledStep, DoesNotFit, Invalid, Verdict
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Invalid, KnownStep, Verdict
 from xsft.machine.process import own_environment
 from xsft.planning.api import LoadedWorkload, load_each, own_paces
 from xsft.planning.steps import Intent, Plan

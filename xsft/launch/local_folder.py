@@ -20,8 +20,8 @@ from xsft.runs.rows import text_of, worthless
 from xsft.spec.digest import canonical
 from xsft.trainer.lines import trainer_event
 from xsft.trainer.losses import LossFold
+from xsft.trainer.metrics import tensorboard_folder
 from xsft.trainer.progress import LoggedLine, Progress, progress_of
-from xsft.trainer.tensorboard import tensorboard_folder
 from xsft.trainer.trainer import trainer_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from xsft.base.problems import error
 from xsft.catalog.data import located
 from xsft.data.preparation import RowSource
 from xsft.machine.byte_progress import ByteProgress, pieces_of
-from xsft.trainer.local import FILE_FORMATS
+from xsft.spec.paths import FILE_FORMATS
 
 
 class SourceContent(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,9 @@ def _matching_files(pattern: str) -> tuple[Path, ...]:
     found = tuple(Path(file).absolute() for file in sorted(glob.glob(os.path.expanduser(path), recursive=True)))
     if not found:
         message = f"No file matches {path}" if glob.has_magic(path) else f"{path} does not exist"
-        raise _unreadable("data.hf_train_files", message, "Correct the path; it starts from the current folder.")
+        raise _unreadable(
+            "data.hf_train_files", message, "Correct the path; a relative one starts from the workload's folder."
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from xsft.data.counted_store import keep_counts
 from xsft.data.facts import CountedData, DataFacts
 from xsft.data.passes import SAMPLE, PassAnswers, Split
 from xsft.data.preparation import PrepareOptions, data_section, preparation
-from xsft.data.row_content import files_content
+from xsft.data.row_files import files_content
 from xsft.environments import environments
 from xsft.launch import data_sample
 from xsft.launch.data_online import refuse_unreachable_data
@@ -57,10 +57,9 @@ def inspect_data(
 
 def _with_content(run: Run, facts: Facts, progress: ShowLine) -> Facts:
     """Return the facts with digests of the files: the same files in a bucket have the same."""
-    data = run.spec.data
     train, evaluated = (
         DataFacts(content=files_content(files, say=progress) if files else "")
-        for files in (data.hf_train_files, data.hf_eval_files)
+        for files in (run.files_of("train"), run.files_of("eval"))
     )
     return replace(facts, data=train, eval_data=evaluated)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xsft.base.result_record import to_document
-from xsft.spec.conversion_record import FILE, ConversionRecord
+from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.workers.delivery import pod_argv
 
 PROGRAM = "xsft.workers.conversion_container"
@@ -33,7 +33,7 @@ def recorded_argv(
             MaxText has no tables for it.
         carried: As in `pod_argv`.
     """
-    path = f"{checkpoint.removesuffix('/0/items')}/{FILE}"
+    path = f"{checkpoint.removesuffix('/0/items')}/{RECORD_FILE}"
     notes = {"record": to_document(record), **end, "checkpoint": checkpoint, "record_path": path}
     if comparison is not None:
         notes["comparison"] = comparison

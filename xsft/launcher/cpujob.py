@@ -14,8 +14,7 @@ from xsft.launcher.conversion_command import recorded_argv
 from xsft.launcher.encoding import encode_command
 from xsft.launcher.export_command import exported_argv
 from xsft.launcher.pod_end import noted_end
-from xsft.spec.conversion_inputs import ConversionInputs
-from xsft.spec.conversion_record import ConversionRecord
+from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord
 from xsft.spec.resolve import Mode, Run
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job

@@ -12,7 +12,7 @@ from xsft.launcher.launcher import XpkRendering
 from xsft.launcher.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
 from xsft.launcher.slicejob import SliceJob
 from xsft.spec.model import DEFAULT_PRIORITY
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
@@ -49,7 +49,7 @@ def slice_rendering(job: SliceJob) -> XpkRendering:
 
 def xpk_argv(run: Run) -> tuple[str, ...]:
     """Return `xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
-    verb = mode_module(run.mode.value).XPK_VERB
+    verb = mode_rules(run.mode.value).xpk_verb
     flags = (*_cluster_arguments(run), *_slice_flags(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
     return ("xpk", "workload", verb, *flags, f"--command={command(run)}")
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from xsft.base.errors import UsageError
 from xsft.catalog.tpu import Slice
 from xsft.launcher.audit import ArgumentOutcome, AuditRow
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.spec.place import Place
 from xsft.spec.resolve import Run
 
@@ -50,7 +50,7 @@ def cluster_line(run: Run) -> ClusterLine:
     missing = tuple(_missing_for_cluster(run, capacity))
     if missing or place is None or shape is None or capacity is None:
         raise UsageError(f"xpk cannot make a cluster for this workload: {'; '.join(missing)}.", fix=_FIX)
-    verb = mode_module(run.mode.value).XPK_VERB
+    verb = mode_rules(run.mode.value).xpk_verb
     where = (f"--cluster={place.cluster}", f"--project={place.project}", f"--zone={place.zone}")
     what = (*where, f"--tpu-type={shape.xpk_type}")
     slices = 1 if capacity.startswith("--reservation") else run.num_slices

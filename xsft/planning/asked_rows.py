@@ -41,7 +41,7 @@ def ask_rows(made: Intent | Plan, *, offline: bool = False, say: ShowLine = lamb
 
 def _ask(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine) -> tuple[Problem, ...]:
     run = made.run
-    tokenizer = read_tokenizer(run.tokenizer or "", hub_cache=hub_cache(own_environment()))
+    tokenizer = read_tokenizer(run.located(run.tokenizer or ""), hub_cache=hub_cache(own_environment()))
     if tokenizer is None:
         return (not_answered(f"the tokenizer {run.tokenizer} is not on this machine"),)
     passes = tuple(passes_to_inspect(run, split="train", rows=CHECKED))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from glob import iglob
 from pathlib import Path
 from typing import TypeGuard
 
@@ -30,10 +31,10 @@ from xsft.planning.hub_reader import HubReader
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names, with_tries
 from xsft.spec.facts import CheckpointFacts, ImageFacts, SourceFacts
 from xsft.spec.model import WorkloadSpec
+from xsft.spec.paths import FILE_FORMATS, is_local, located_paths
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
 from xsft.spec.stages import later_stages
-from xsft.trainer.local import FILE_FORMATS, is_local
 from xsft.weights.read_checkpoint import read_checkpoint
 from xsft.weights.weights_folder import read_folder
 
@@ -56,10 +57,10 @@ def gather(
     a checkpoint, and a server that does not answer costs fifteen seconds. `hub`: the reader of repositories on the
     Hugging Face hub; None: they are not looked up. Raises SpecError if the places.yaml it names is invalid.
     """
-    data = start(partial(_gather_rows, spec, rows, offline=offline))
-    eval_data = start(partial(_eval_data, spec, rows, offline=offline))
+    facts = facts_here(spec, file=file, today=today)
+    data = start(partial(_gather_rows, spec, facts, rows, offline=offline))
+    eval_data = start(partial(_eval_data, spec, facts, rows, offline=offline))
     on_hub = start(partial(_hub_data, spec, hub)) if hub else None
-    facts = _of_this_machine(spec, file=file, today=today)
     adapters = None if offline else start(partial(_gather_adapters, spec, facts, look))
     facts = replace(facts, source=_gather_source(spec, facts, hub))
     if not offline:
@@ -73,21 +74,33 @@ def gather(
     )
 
 
-def _of_this_machine(spec: WorkloadSpec, *, file: str | Path, today: str) -> Facts:
+def facts_here(spec: WorkloadSpec, *, file: str | Path, today: str) -> Facts:
+    """Return the facts of this machine, the network left out."""
     folder = workload_folder(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
     facts = Facts(
         today=today,
         commit=git_commit(folder) if spec.run_name_suffix == "commit" else None,
         working_directory=str(Path.cwd()),
+        folder=str(folder),
         places=places,
         places_file=places_file,
         places_folders=_places_folders(folder) if isinstance(spec.place, str) and places_file is None else (),
         image=_gather_image(spec, folder, places),
         memory_gib=memory_gib() if spec.on_this_machine else 0.0,
     )
+    facts = replace(facts, paths=_gather_paths(spec, facts))
     facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
     return replace(facts, tokenizer=_gather_tokenizer(spec, facts))
+
+
+def _gather_paths(spec: WorkloadSpec, facts: Facts) -> dict[str, str]:
+    return located_paths(
+        spec,
+        run_name=resolve(spec, facts)[0].run_name,
+        folders=(facts.folder, facts.working_directory),
+        exists=lambda path: any(iglob(path, recursive=True)),
+    )
 
 
 def _with_taken(spec: WorkloadSpec, facts: Facts, names: ListNames) -> Facts:
@@ -130,11 +143,11 @@ def _gather_tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None
     """Return the tokenizer's facts, or None. For a run on a cluster an absolute path is in its image and cannot be read
     here.
     """
-    name, model = resolve(spec, facts)[0].tokenizer, spec.model
-    if name is None or (spec.on_cluster and name.startswith(("/", "gs://"))):
+    run, model = resolve(spec, facts)[0], spec.model
+    if run.tokenizer is None or (spec.on_cluster and run.tokenizer.startswith(("/", "gs://"))):
         return None
     wanted = tuple(token for token in (model.pad_token, model.bos_token) if token)
-    return read_tokenizer(name, hub_cache=hub_cache(own_environment()), wanted=wanted)
+    return read_tokenizer(run.located(run.tokenizer), hub_cache=hub_cache(own_environment()), wanted=wanted)
 
 
 def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:
@@ -142,19 +155,19 @@ def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:
     return tokenizer_problem(name) if name and spec.on_this_machine else None
 
 
-def _gather_rows(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
+def _gather_rows(spec: WorkloadSpec, facts: Facts, rows: ReadRows, *, offline: bool) -> DataFacts | None:
     """Return the facts of the data, or None if it cannot be read from here."""
     files = spec.data.hf_train_files
     if not _reads_rows(spec, files, offline=offline):
         return None
-    return rows(files, of=spec.data.hf_path, where="data.hf_train_files")
+    return rows(facts.paths.get(files or "", files), of=spec.data.hf_path, where="data.hf_train_files")
 
 
-def _eval_data(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
+def _eval_data(spec: WorkloadSpec, facts: Facts, rows: ReadRows, *, offline: bool) -> DataFacts | None:
     files = spec.data.hf_eval_files
     if spec.eval is None or not _reads_rows(spec, files, offline=offline):
         return None
-    return rows(files, of=spec.data.hf_path, where="data.hf_eval_files")
+    return rows(facts.paths.get(files or "", files), of=spec.data.hf_path, where="data.hf_eval_files")
 
 
 def _reads_rows(spec: WorkloadSpec, files: str | None, *, offline: bool) -> bool:

@@ -13,8 +13,14 @@ from xsft.checks import checkpoint, weights
 from xsft.checks.facts import Facts
 from xsft.machine.process import own_environment
 from xsft.machine.storage import DEADLINE_S, storage_for
-from xsft.spec.conversion_inputs import ConversionInputs, items
-from xsft.spec.conversion_record import FILE, MAX_BYTES, ConversionRecord, from_json
+from xsft.spec.conversion_inputs import (
+    MAX_RECORD_BYTES,
+    RECORD_FILE,
+    ConversionInputs,
+    ConversionRecord,
+    items,
+    read_conversion,
+)
 from xsft.spec.facts import CheckpointFacts, TriesFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
@@ -34,7 +40,7 @@ def folder_names(folder: str) -> tuple[str, ...]:
 
 def read_small(path: str) -> bytes | None:
     """Return the content; None if there is no such file. Raises Unreachable, within seconds, if it cannot be read."""
-    return storage_for(path, env=own_environment(), deadline_s=DEADLINE_S).read(path, limit=MAX_BYTES)
+    return storage_for(path, env=own_environment(), deadline_s=DEADLINE_S).read(path, limit=MAX_RECORD_BYTES)
 
 
 def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: ListNames = folder_names) -> Facts:
@@ -47,7 +53,7 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
     try:
         beside = tuple(f"{parent}/{name.rstrip('/')}" for name in names(parent) if name.endswith("/"))
         tried = sorted((number, path) for path in beside if (number := attempt_number(path, first=first)))
-        records = {path: from_json(read_small(f"{path}/{FILE}") or b"") for _, path in tried}
+        records = {path: read_conversion(read_small(f"{path}/{RECORD_FILE}") or b"") for _, path in tried}
         taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or _may_be_written(records[path]))
     except Unreachable as failed:
         detail = f"{failed.clause}. {failed.fix}".strip()

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from xsft.base.names import ModeName
 from xsft.base.pointers import NamedEntry, Pointer
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 
 TRAINER_CONTAINER = "jax-tpu"
 """Default of xpk's --docker-name."""
@@ -57,12 +57,12 @@ class JobSetPaths(Struct, frozen=True, kw_only=True):
 
 
 def places(mode: ModeName) -> JobSetPaths:
-    module = mode_module(mode)
-    slices: Pointer = ("spec", "replicatedJobs", NamedEntry(module.REPLICATED_JOB))
-    trainer_job: Pointer = ("spec", "replicatedJobs", NamedEntry(module.TRAINER_JOB), "template", "spec")
+    module = mode_rules(mode)
+    slices: Pointer = ("spec", "replicatedJobs", NamedEntry(module.replicated_job))
+    trainer_job: Pointer = ("spec", "replicatedJobs", NamedEntry(module.trainer_job), "template", "spec")
     slice_pod: Pointer = (*slices, "template", "spec", "template", "spec")
     trainer_pod: Pointer = (*trainer_job, "template", "spec")
-    host_container = TRAINER_CONTAINER if module.TRAINER_JOB == module.REPLICATED_JOB else "pathways-worker"
+    host_container = TRAINER_CONTAINER if module.trainer_job == module.replicated_job else "pathways-worker"
     return JobSetPaths(
         slices=slices,
         slice_pod=slice_pod,

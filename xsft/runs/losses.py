@@ -21,8 +21,7 @@ from xsft.runs.read_progress import read_metrics
 from xsft.runs.rows import order_of
 from xsft.trainer.lines import CheckpointRestored, trainer_event
 from xsft.trainer.losses import LossFold
-from xsft.trainer.metrics import losses_of
-from xsft.trainer.tensorboard import event_losses, tensorboard_folder
+from xsft.trainer.metrics import event_losses, losses_of, tensorboard_folder
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""

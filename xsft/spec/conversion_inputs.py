@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 from msgspec import Struct, field
+
+from xsft.base.result_record import ResultRecord, decode_record
 
 BRANCH = "main"
 """The hub's default branch; source: huggingface_hub@1.0.0 constants.py DEFAULT_REVISION."""
@@ -98,3 +101,31 @@ def is_folder(repo: str) -> bool:
 
 def is_commit(revision: str | None) -> bool:
     return revision is not None and len(revision) == COMMIT_DIGITS and set(revision) <= set("0123456789abcdef")
+
+
+RECORD_FILE = "xsft/conversion.json"
+MAX_RECORD_BYTES = 1 << 20
+
+
+class ConversionRecord(ResultRecord, frozen=True, kw_only=True):
+    """Record of a conversion. Its inputs are `ConversionInputs`, with the commit that the hub answered."""
+
+    SCHEMA: ClassVar[str] = "xsft.conversion/1"
+
+    verified: str = ""
+    """How the checkpoint was compared with its source; empty if it was not."""
+
+    @property
+    def commit(self) -> str | None:
+        source = self.inputs.get("source")
+        commit = source.get("commit") if isinstance(source, dict) else None
+        return commit if isinstance(commit, str) else None
+
+
+_RECORD = msgspec.json.Decoder(ConversionRecord)
+"""Made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
+
+
+def read_conversion(content: bytes) -> ConversionRecord | None:
+    """Return the record; None for other or incomplete content."""
+    return decode_record(content, _RECORD)

@@ -69,6 +69,8 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
     """load_parameters_path of the training; None if it began from random weights."""
     tokenizer: str
     """Folder or repository of the tokenizer that the training used."""
+    tokenizer_name: str = ""
+    """The relative path by which the workload names the folder; empty: it names it in another way."""
     pad_token: str = ""
     """Replaces the tokenizer's own; empty: its own."""
     bos_token: str = ""
@@ -85,8 +87,9 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Return 64 hex digits over the inputs that decide the result, without paths, because folders may move. The
         training's digest covers its source."""
-        paths = ("weights", "base", "source")
+        paths = ("weights", "base", "source", "tokenizer_name")
         inputs = {name: value for name, value in msgspec.to_builtins(self).items() if name not in paths}
+        inputs["tokenizer"] = self.tokenizer_name or self.tokenizer
         return _sha256(inputs if self.hub else {name: value for name, value in inputs.items() if name != "hub"})
 
 

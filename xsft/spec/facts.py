@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from xsft.base.problems import Problem
-from xsft.spec.conversion_record import ConversionRecord
+from xsft.spec.conversion_inputs import ConversionRecord
 from xsft.spec.place import Place
 
 
@@ -137,7 +137,11 @@ class ResolutionFacts(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     """git commit of the working directory, 40 hex digits."""
     working_directory: str = "."
-    """Absolute path of the folder in which a local run starts; its relative paths count from there."""
+    """Absolute path of the current folder."""
+    folder: str = "."
+    """Absolute path of the workload's folder, from which the relative paths in it start."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Relative paths of a workload for this machine -> the absolute ones."""
     places: Mapping[str, Place] = field(default_factory=dict)
     places_file: str | None = None
     places_folders: tuple[str, ...] = ()

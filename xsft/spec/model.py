@@ -119,7 +119,8 @@ class WorkloadSpec(TargetProperties, Section):
     parallelism: Parallelism = Field(default_factory=Parallelism)
     image: Image = Field(default_factory=Image)
     output: StoragePath | None = None
-    """Folder or bucket for results (base_output_directory); if unset, the place's. Checkpoints are in
+    """Folder or bucket for results (base_output_directory); if unset, the place's, or for a run on this machine
+    `xsft-runs` in the current folder. Checkpoints are in
     `<output>/<run_name>/checkpoints`."""
     secrets: Secrets = Field(default_factory=Secrets)
     pods: Pods = Field(default_factory=Pods)

@@ -5,22 +5,25 @@ here.
 from __future__ import annotations
 
 import difflib
-import posixpath
+from collections.abc import Mapping
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from xsft.base.errors import UsageError
 from xsft.base.names import ModeName, attempt_name, attempt_number, next_attempt, single_controller
 from xsft.base.problems import Problem, error
 from xsft.catalog import models, releases
+from xsft.catalog.data import located
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.releases import Release
 from xsft.catalog.sizes import CHANGES_ARRAYS, misread_by_converter
 from xsft.catalog.tpu import Slice, parse_tpu_type
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource, directory_of, is_folder, items
 from xsft.spec.facts import ImageFacts, ResolutionFacts
 from xsft.spec.model import WorkloadSpec
+from xsft.spec.paths import MAXTEXT_KEYS, in_folder
 from xsft.spec.place import DEFAULT_QUEUE, Place
 from xsft.spec.template import WHERE, Template, read_template
 
@@ -82,6 +85,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """base_output_directory of the conversion's first attempt; the checkpoint is in `<it>/0/items`."""
     next_try: str | None = None
     """base_output_directory of the next attempt: the first one's, unless that folder has content."""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Relative paths of the workload -> the absolute ones."""
     evaluation_program: str | None = None
     """sha256 of the evaluation program that the image carries, by its lock; None if unknown."""
 
@@ -90,9 +95,27 @@ class Run(Struct, frozen=True, kw_only=True):
         """Return the tokenizer that MaxText will load: the workload's, else the model's own if the release looks it
         up.
         """
-        if self.spec.model.tokenizer or self.release.needs_tokenizer_path or self.model is None:
-            return self.spec.model.tokenizer
+        stated = self.spec.model.tokenizer
+        if stated:
+            return self.paths.get(stated, stated)
+        if self.release.needs_tokenizer_path or self.model is None:
+            return None
         return self.model.hf_id
+
+    def located(self, path: str) -> str:
+        """Return the absolute path of a relative one, and of `xsft://…`; any other text unchanged."""
+        return self.paths.get(path, located(path))
+
+    def located_keys(self, keys: Keys) -> Keys:
+        """Return MaxText's keys with the absolute paths of the files that they name."""
+        paths = {key: path for key, path in keys.items() if key in MAXTEXT_KEYS and isinstance(path, str)}
+        return {**keys, **{key: self.located(path) for key, path in paths.items()}}
+
+    def files_of(self, split: Literal["train", "eval"]) -> str | None:
+        """Return the pattern of the split's files, with an absolute path; None if none is named."""
+        data = self.spec.data
+        pattern = {"train": data.hf_train_files, "eval": data.hf_eval_files}[split]
+        return pattern and self.located(pattern)
 
     @property
     def checkpoint_identity(self) -> str | None:
@@ -171,6 +194,7 @@ def resolve(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Run, tuple[Prob
         conversion=conversion,
         converted=converted,
         next_try=next_attempt(converted, taken=facts.tries.taken if facts.tries else ()) if converted else None,
+        paths=facts.paths,
         evaluation_program=facts.image.evaluate if facts.image and spec.image.name else None,
     )
     return run, (*place_problems, *tpu_problems, *name_problems, *release_problems, *template_problems)
@@ -306,7 +330,7 @@ def _absolute_here(spec: WorkloadSpec, facts: ResolutionFacts, path: str | None)
     orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py"""
     if path is None or not spec.on_this_machine or "://" in path:
         return path
-    return posixpath.normpath(posixpath.join(facts.working_directory, path))
+    return facts.paths.get(path) or in_folder(facts.working_directory, path)
 
 
 def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Release) -> ConversionInputs | None:

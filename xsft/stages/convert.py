@@ -28,7 +28,7 @@ from xsft.machine.scratch import scratch_folder
 from xsft.planning.tries import OWN
 from xsft.records import CONVERSION_KEY
 from xsft.records.record import Record
-from xsft.spec.conversion_record import FILE, ConversionRecord
+from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.stages.once import JobEnd, JobResult, StartedJob, shortages
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.conversion_progress import BytesDone, ConversionEvent, conversion_event
@@ -81,7 +81,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
         assert plan.whole is not None
         verified = self.verify(plan)
         record = replace(plan.recorded, outcome="completed", finished_at=clock.now(), verified=verified)
-        write_atomic(Path(plan.whole).parent.parent / FILE, to_json(record))
+        write_atomic(Path(plan.whole).parent.parent / RECORD_FILE, to_json(record))
         return replace(end, why=_why_whole(record))
 
     def unfinished(self, plan: ConversionPlan) -> StageFound:
@@ -118,7 +118,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
         if end is not None:
             verified = end.verified
         inputs = to_builtins(plan.inputs)
-        beside = Path(plan.directory) / FILE
+        beside = Path(plan.directory) / RECORD_FILE
         private_folder(beside.parent)
         write_atomic(beside, to_json(ConversionRecord(**beside_fields(record), inputs=inputs, verified=verified)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +18,6 @@ from xsft.base.reporting import Reporter
 from xsft.base.stage import StageFound, StageName, StagePlan
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.cpu_job import conversion_problems
-from xsft.checks.facts import Facts
 from xsft.environments import environments
 from xsft.launch.local_machine import maxtext_machine
 from xsft.launch.submission import Submission
@@ -29,7 +27,7 @@ from xsft.machine.growth import watch_growth
 from xsft.machine.hub_login import hub_token
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
-from xsft.planning import api
+from xsft.planning import api, gather
 from xsft.planning.hub import read_repository, read_token
 from xsft.planning.hub_reader import answered_reader
 from xsft.planning.steps import Intent, JobPlan
@@ -68,7 +66,7 @@ class ReadingWeights(Struct, frozen=True):
 
 def _read_weights(workload: api.LoadedWorkload, listener: Reporter) -> None:
     """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
-    run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
+    run, _ = resolve(workload.spec, gather.facts_here(workload.spec, file=workload.file, today=clock.today()))
     if run.conversion is None or not run.conversion.source.is_folder:
         return
     with listener.display(ReadingWeights()) as display:

@@ -40,6 +40,7 @@ from xsft.records import EXPORT_KEY
 from xsft.records.record import Record
 from xsft.records.record_files import record_store
 from xsft.spec.export_inputs import ExportSource, destination
+from xsft.spec.paths import relative_paths
 from xsft.stages.exported import plan_export
 from xsft.stages.once import JobEnd, JobResult, StartedJob, do_once, shortages
 from xsft.stages.served_model import refuse_unreadable
@@ -232,6 +233,7 @@ def intended_training(intent: Intent) -> TrainedRun:
         argv=intent.trainer_argv,
         output=str(intent.run.output).rstrip("/"),
         release=intent.run.release.version,
+        tokenizer_name=relative_paths(intent.run.spec).get("model.tokenizer", ""),
         source=source,
     )
 

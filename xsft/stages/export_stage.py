@@ -34,8 +34,8 @@ def export_stage(workload: api.LoadedWorkload, *, training: str, listener: Repor
     steps = workload.spec.train.steps
 
     def plan() -> StagePlan:
-        hub, output = destination(stage.to)
         route = export_route(workload)
+        hub, output = destination(route.to)
         request = replace(route.asked, hub=hub)
         made = plan_ahead(route.trained, request, step=steps, output=output)
         return StagePlan(name="export", run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
@@ -58,7 +58,8 @@ def export_route(workload: api.LoadedWorkload) -> ExportRoute:
     stage = workload.spec.stages.export or ExportStage()
     (intent,) = api.intend((workload,))
     request = ExportRequest(form=stage.what, step=workload.spec.train.steps)
-    return ExportRoute(trained=intended_training(intent), asked=request, to=stage.to)
+    to = stage.to and intent.run.located(stage.to)
+    return ExportRoute(trained=intended_training(intent), asked=request, to=to)
 
 
 ITS = ("place", "namespace", "queue", "image", "secrets", "stages", "priority", "output", "env")

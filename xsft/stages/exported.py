@@ -14,8 +14,7 @@ from xsft.machine.process import own_environment
 from xsft.machine.regular import open_regular
 from xsft.machine.storage import GcsStorage, Storage, storage_for
 from xsft.records.record_files import RecordStore
-from xsft.spec import conversion_record
-from xsft.spec.conversion_inputs import items
+from xsft.spec.conversion_inputs import MAX_RECORD_BYTES, RECORD_FILE, items, read_conversion
 from xsft.spec.export_inputs import ExportInputs, ExportSource, content_of, directory_of
 from xsft.weights.checkpoint_files import METADATA, OCDBT_MANIFEST, SHARDING
 from xsft.weights.export_plan import ExportPlan
@@ -99,8 +98,8 @@ def _converted_source(trained: TrainedRun) -> ExportSource | None:
     if directory == base:
         return None
     storage = storage_for(directory, env=own_environment())
-    content = storage.read(f"{directory}/{conversion_record.FILE}", limit=conversion_record.MAX_BYTES)
-    record = conversion_record.from_json(content or b"")
+    content = storage.read(f"{directory}/{RECORD_FILE}", limit=MAX_RECORD_BYTES)
+    record = read_conversion(content or b"")
     source = record.inputs.get("source") if record is not None else None
     if not isinstance(source, dict):
         return None

@@ -1,16 +1,12 @@
 """The environment of a trainer on this machine. Pure.
 
-The rest (PATH, a private HF_HOME and TMPDIR) depends on the machine and is added by `effects.local_run`.
+The rest (PATH, a private HF_HOME and TMPDIR) depends on the machine and is added by `launch.local_machine`.
 """
 
 from __future__ import annotations
 
+from xsft.spec.paths import FILE_FORMATS, is_local
 from xsft.spec.resolve import Run
-
-GRAIN_FORMATS = ("parquet", "arrayrecord")
-"""Values of hf_path with `pipeline: grain`."""
-FILE_FORMATS = ("json", "parquet", "csv", "arrow", "text", "arrayrecord")
-"""Formats of files: as hf_path they need hf_train_files. All but the last are loaders of Hugging Face's datasets."""
 
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 """Variables of the user's environment that MaxText gets. Never HF_TOKEN: MaxText writes it into TensorBoard's files."""
@@ -25,16 +21,12 @@ def local_env(run: Run) -> dict[str, str]:
 def reads_only_files(run: Run) -> bool:
     """Return whether data, tokenizer and checkpoint are all paths of this machine."""
     data, model = run.spec.data, run.spec.model
-    rows_are_files = is_local(data.hf_path) or (data.hf_path in FILE_FORMATS and is_local(data.hf_train_files))
+    rows_are_files = is_local(data.hf_path) or (
+        data.hf_path in FILE_FORMATS and is_local(run.located(data.hf_train_files or ""))
+    )
     return (
         rows_are_files
         and is_local(model.tokenizer)
         and model.hf is None
         and not (run.checkpoint or "").startswith("gs://")
     )
-
-
-def is_local(name: str | None) -> bool:
-    """Return whether it is a path of this machine. Hub ids (`org/name`) look like relative paths; a path is recognised
-    by its start."""
-    return name is not None and name.startswith(("/", "./", "../", "~", "xsft://"))

@@ -5,10 +5,9 @@ Keys have the order of the multi-host tutorial, so that a plan can be compared w
 
 from __future__ import annotations
 
-from xsft.catalog.data import located_in
 from xsft.catalog.releases import Release, key_ok
 from xsft.spec.base import Keys
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Data
 from xsft.spec.template import Template
@@ -95,17 +94,17 @@ def trainer_keys(run: Run) -> Keys:
         **_lora_keys(run),
         **_mesh_keys(run),
         **_cache_keys(run),
-        **mode_module(run.mode.value).TRAINER_KEYS,
+        **mode_rules(run.mode.value).trainer_keys,
         **template_keys(run.template or Template()),  # after the mode's keys, where `xsft import` finds overrides
         **(LOCAL_KEYS if run.spec.on_this_machine else {}),
         **run.spec.overrides.maxtext,
     }
     set_keys = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
-    return located_in(set_keys) if run.spec.on_this_machine else set_keys
+    return run.located_keys(set_keys) if run.spec.on_this_machine else set_keys
 
 
 def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:
-    return mode_module(run.mode.value).TRAINER_ENV
+    return mode_rules(run.mode.value).trainer_env
 
 
 def _run_keys(run: Run) -> Keys:

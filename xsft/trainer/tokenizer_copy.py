@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from xsft.catalog.data import located
 from xsft.spec.resolve import Run
 
 FOLDER = "/tmp/xsft-tokenizer"  # noqa: S108 - in a container, which holds one run
@@ -55,10 +54,10 @@ def copy_of(run: Run) -> str | None:
 
 def copy_arguments(run: Run) -> tuple[str, ...]:
     """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
-    found, folder = copying_of(run), copy_of(run)
-    if found is None or folder is None:
+    copying, folder = copying_of(run), copy_of(run)
+    if copying is None or folder is None:
         return ()
-    return copying_words(found, folder=folder)
+    return copying_words(copying, folder=folder)
 
 
 def copying_words(copy: TokenizerCopy, *, folder: str) -> tuple[str, ...]:
@@ -80,5 +79,5 @@ def copying_of(run: Run) -> TokenizerCopy | None:
     if run.tokenizer is None or not (model.pad_token or model.bos_token):
         return None
     return TokenizerCopy(
-        tokenizer=located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or ""
+        tokenizer=run.located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or ""
     )

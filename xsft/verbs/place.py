@@ -22,7 +22,7 @@ from xsft.launcher.audit import AuditRow
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.streams import has_terminal
 from xsft.planning import api
-from xsft.spec.placestext import render_place
+from xsft.spec.yamledit import render_place
 from xsft.verbs.arguments import request_of
 from xsft.verbs.console import console
 from xsft.verbs.document import (

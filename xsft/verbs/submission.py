@@ -21,7 +21,7 @@ from xsft.planning.steps import JobPlan, Plan, Planned
 from xsft.records.record import Receipt
 from xsft.runs.receipt import SPENT
 from xsft.runs.rows import Row, state_line
-from xsft.trainer.tensorboard import open_command, tensorboard_lines
+from xsft.trainer.metrics import open_command, tensorboard_lines
 from xsft.trainer.trainer import trainer_of
 from xsft.verbs.document import (
     Document,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from xsft.base.names import MODES, ModeName
 from xsft.catalog.arrays import exact_parameters
 from xsft.spec.facts import CheckpointFacts, SavedArray
-from xsft.spec.modes import mode_module
+from xsft.spec.modes import mode_rules
 from xsft.weights.checkpoint_compare import kind, layouts, models, weights
 from xsft.weights.checkpoint_files import parameters
 from xsft.weights.export_record import ExportRecord
@@ -162,7 +162,7 @@ def _modes(checkpoint: CheckpointFacts) -> tuple[ModeName, ...]:
     if _report_status(checkpoint) != "complete" or (checkpoint.use_zarr3 is None and not checkpoint.use_ocdbt):
         return ()
     is_plain = checkpoint.use_ocdbt is False and checkpoint.use_zarr3 is False
-    return tuple(mode for mode in MODES if is_plain or mode_module(mode).READS_OCDBT)
+    return tuple(mode for mode in MODES if is_plain or mode_rules(mode).reads_ocdbt)
 
 
 def _parameters(saved: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:

@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.spec.conversion_inputs import ConversionInputs, items
-from xsft.spec.conversion_record import ConversionRecord
+from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord, items
 from xsft.trainer.arguments import argument
 from xsft.weights.estimates import ConversionEstimate
 from xsft.weights.export_record import ALL_BELOW_BYTES, SAMPLE

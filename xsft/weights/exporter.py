@@ -19,6 +19,7 @@ from xsft.records.record import Record
 from xsft.spec.conversion_inputs import is_folder
 from xsft.spec.export_inputs import FORMS, REPOSITORY, ExportDtype, ExportForm, ExportInputs, ExportSource, LoraScale
 from xsft.spec.loader import load_yaml
+from xsft.spec.paths import HERE
 from xsft.trainer.arguments import argument
 from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
 from xsft.weights.export_plan import ExportPlan
@@ -79,6 +80,8 @@ class TrainedRun(Struct, frozen=True, kw_only=True):
     """base_output_directory, without a slash at its end."""
     release: str
     """Release of MaxText."""
+    tokenizer_name: str = ""
+    """As in `ExportInputs`."""
     source: ExportSource | None = None
     """The weights of model.hf; None: the workload names none."""
 
@@ -122,8 +125,17 @@ def trained_run(record: Record, *, output: str) -> TrainedRun:
         argv=record.last.argv,
         output=output.rstrip("/"),
         release=version if version in versions() else DEFAULT,
+        tokenizer_name=_relative_tokenizer(record.spec),
         source=_recorded_source(record),
     )
+
+
+def _relative_tokenizer(workload: Mapping[str, Any]) -> str:
+    match workload.get("model"):
+        case {"tokenizer": str(name)} if name.startswith(HERE):
+            return name
+        case _:
+            return ""
 
 
 def _recorded_source(record: Record) -> ExportSource | None:
@@ -169,6 +181,7 @@ def export_inputs(
         keys=tuple(f"{key}={text}" for key, text in words.keys.items() if key in SHAPING or key.startswith(ROPE)),
         base=words.text("load_parameters_path"),
         tokenizer=str(tokenizer),
+        tokenizer_name=trained.tokenizer_name,
         pad_token=source.pad_token if source else "",
         bos_token=source.bos_token if source else "",
         template=words.text("chat_template"),

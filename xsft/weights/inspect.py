@@ -6,7 +6,7 @@ from xsft.base.errors import Unreachable, XsftError
 from xsft.machine.process import own_environment
 from xsft.machine.storage import Storage, storage_for
 from xsft.records.record_files import RecordStore
-from xsft.spec.conversion_record import FILE, MAX_BYTES, from_json
+from xsft.spec.conversion_inputs import MAX_RECORD_BYTES, RECORD_FILE, read_conversion
 from xsft.weights import export_record
 from xsft.weights.checkpoint_report import CheckpointReport, Writer, export_report, report_of
 from xsft.weights.export_record import ExportRecord
@@ -94,10 +94,10 @@ def _converter(path: str, storage: Storage | None) -> Writer | None:
     """
     folder, marked, _ = path.rpartition("/0/items")
     try:
-        content = storage.read(f"{folder}/{FILE}", limit=MAX_BYTES) if storage and marked else None
+        content = storage.read(f"{folder}/{RECORD_FILE}", limit=MAX_RECORD_BYTES) if storage and marked else None
     except Unreachable:
         return None
-    record = from_json(content) if content else None
+    record = read_conversion(content) if content else None
     if record is None:
         return None
     source = record.inputs.get("source")

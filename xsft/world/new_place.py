@@ -19,7 +19,7 @@ from xsft.machine.files import write_atomic
 from xsft.machine.process import own_environment
 from xsft.machine.regular import read_text
 from xsft.spec.place import DEFAULT_QUEUE
-from xsft.spec.placestext import render_place, with_place
+from xsft.spec.yamledit import render_place, with_place
 from xsft.world.check import PlaceProbe
 from xsft.world.discovery import ClusterView, ProjectView, this_gcloud, verify, view_cluster, view_project
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.fit.derive import known_step
-from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Marginal, Verdict
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Marginal, Verdict, known_step
 
 YES = Fits(peak_gib=1.0, sum_gib=1.0, limit_gib=31.24, by=None)
 JUST = Marginal(peak_gib=1.0, sum_gib=33.0, limit_gib=31.24, by=None)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.base.errors import Refused
-from xsft.spec.placestext import with_place
+from xsft.spec.yamledit import with_place
 from xsft.spec.yamltext import parse_yaml
 
 FILE = """\

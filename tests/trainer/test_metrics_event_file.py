@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.trainer.tensorboard import event_losses
+from xsft.trainer.metrics import event_losses
 
 
 def field(number: int, content: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.localruns import local_plan
-from xsft.trainer.tensorboard import open_command, tensorboard_lines
+from xsft.trainer.metrics import open_command, tensorboard_lines
 
 
 def test_tensorboard_lines_name_metrics_and_a_requested_profile(tmp_path: Path) -> None:
