@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.stories import intent_of, spec_of, varied
 from xsft.launch.recording import Provenance
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan
 from xsft.machine.objects import objects_for
 from xsft.records.record_files import RecordStore
 from xsft.spec.resolve import Run

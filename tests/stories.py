@@ -14,9 +14,9 @@ from xsft.cluster.places import load_places
 from xsft.data.facts import TokenizerFacts
 from xsft.data.tokenizer import read_tokenizer
 from xsft.environments import render
+from xsft.planning.gather import template_facts
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Intent, Plan
-from xsft.planning.templates import template_facts
 from xsft.spec.facts import CheckpointFacts, ImageFacts
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.exports import MODULE
 from xsft.catalog.data import located
 from xsft.checks.facts import Facts
-from xsft.planning.conversion import conversion_plan
+from xsft.planning.planner import conversion_plan
 from xsft.spec.export_inputs import ExportSource
 from xsft.spec.facts import SourceFacts
 from xsft.spec.model import WorkloadSpec

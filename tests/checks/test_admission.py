@@ -25,7 +25,7 @@ def facts(**changes: Any) -> ClusterFacts:
         known_queues=(),
         cluster_queue=queue(),
         flavors={"2xv6e-256": TPU_FLAVOR, "cpu-user": CPU_FLAVOR},
-        priority_classes={"medium": True},
+        priority_classes={"medium": {}},
         known_priorities=(),
         secrets={},
         jobsets=(),
@@ -179,7 +179,7 @@ def test_a_stopped_queue_is_a_warning(kind: str, how: dict[str, Any]) -> None:
 
 
 def test_a_missing_priority_class_names_the_known_ones() -> None:
-    (problem,) = said(facts(priority_classes={"medium": False}, known_priorities=("low",)))
+    (problem,) = said(facts(priority_classes={"medium": None}, known_priorities=("low",)))
     assert (problem.id, problem.where) == ("priority-class-missing", "priority")
     assert "Known: low." in problem.message
 

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from xsft.checks.controllers import controller_problems, unmanaged_problems, version_problems
+from tests.checks.test_demand import demand
+from xsft.checks.controllers import (
+    controller_problems,
+    provisioning_problems,
+    ready_timeout_problems,
+    ready_timeout_s,
+    required_checks,
+    unmanaged_problems,
+    version_problems,
+)
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}, "creationTimestamp": "2026-11-21T10:00:00Z"}
 
@@ -49,3 +58,106 @@ def test_jobset_too_old_for_kueue_is_reported(tag: str, ids: list[str]) -> None:
     labelled = {"f": {"spec": {"nodeLabels": {"a": "b"}}}}
     assert [p.id for p in version_problems(installed, labelled, context="c")] == ids
     assert list(version_problems(installed, {"f": {"spec": {}}}, context="c")) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "required"),
+    [
+        ({}, {}),
+        ({"admissionChecks": ["a"]}, {"a": ()}),
+        ({"admissionChecksStrategy": {"admissionChecks": [{"name": "a", "onFlavors": ["f"]}]}}, {"a": ("f",)}),
+        ({"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}, {"name": "b"}]}}, {"a": (), "b": ()}),
+    ],
+)
+def test_checks_of_both_api_versions_are_read(spec: dict[str, Any], required: dict[str, Any]) -> None:
+    assert required_checks({"spec": spec}) == required
+    assert required_checks(None) == {}
+
+
+ACTIVE = [{"type": "Active", "status": "True", "message": "ready"}]
+INACTIVE = [{"type": "Active", "status": "False", "message": "its configuration is missing"}]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "severity", "words"),
+    [
+        (ACTIVE, "note", "The check is active."),
+        (INACTIVE, "warning", "The check is not active, so no run passes it: its configuration is missing"),
+        ([], "warning", "no controller has reported on it"),
+    ],
+)
+def test_a_provisioning_check_is_named_with_its_state(
+    conditions: list[dict[str, str]], severity: str, words: str
+) -> None:
+    check = provisioning(conditions)
+    (problem,) = provisioning_problems(provisioned([]), {"dws": check}, {}, demand())
+    assert (problem.id, problem.severity, problem.where) == ("queue-provisioning", severity, "queue")
+    assert "AdmissionCheck dws (ProvisioningRequest): a run that has quota starts only after this" in problem.message
+    assert words in problem.message
+
+
+def test_a_check_of_another_controller_or_of_flavors_that_the_run_does_not_get_is_not_named() -> None:
+    other = {"spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
+    assert list(provisioning_problems(provisioned([]), {"dws": other}, {}, demand())) == []
+    flavors: dict[str, Any] = {"own": {"spec": {"nodeLabels": demand().pod_sets[1].node_selector}}}
+    flavors["spot"] = {"spec": {"nodeTaints": [{"key": "spot", "effect": "NoSchedule"}]}}
+    names = [{"name": "own"}, {"name": "spot"}]
+    for only_on, count in (("own", 1), ("spot", 0)):
+        queue = provisioned([only_on])
+        queue["spec"]["resourceGroups"] = [{"coveredResources": ["google.com/tpu"], "flavors": names}]
+        checks = {"dws": provisioning(ACTIVE)}
+        assert len(list(provisioning_problems(queue, checks, flavors, demand()))) == count
+
+
+def provisioning(conditions: list[dict[str, str]]) -> dict[str, Any]:
+    return {
+        "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"},
+        "status": {"conditions": conditions},
+    }
+
+
+def provisioned(only_on: list[str]) -> dict[str, Any]:
+    """A ClusterQueue with the check `dws` on these flavors."""
+    return {"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": "dws", "onFlavors": only_on}]}}}
+
+
+NEW, OLD = "config.kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta1"
+
+
+@pytest.mark.parametrize(
+    ("config", "timeout_s"),
+    [
+        (f"apiVersion: {NEW}\nwaitForPodsReady: {{timeout: 5m0s}}", 300),
+        (f"apiVersion: {OLD}\nwaitForPodsReady: {{enable: true, timeout: 1h30m}}", 5400),
+        (f"apiVersion: {OLD}\nwaitForPodsReady: {{enable: true}}", 300),
+        (f"apiVersion: {OLD}\nwaitForPodsReady: {{enable: false, timeout: 5m}}", None),
+        (f"apiVersion: {OLD}\nwaitForPodsReady: {{timeout: 5m}}", None),
+        (f"apiVersion: {NEW}\n#waitForPodsReady:\n#  timeout: 5m", None),
+        (f"apiVersion: {NEW}\nwaitForPodsReady: {{timeout: soon}}", None),
+        (f"apiVersion: {NEW}\nwaitForPodsReady: {{timeout: 5}}", None),
+        ("{", None),
+        ("", None),
+    ],
+)
+def test_the_timeout_is_read_from_the_configuration_of_kueue(config: str, timeout_s: float | None) -> None:
+    assert ready_timeout_s({"data": {"controller_manager_config.yaml": config}}) == timeout_s
+    assert ready_timeout_s({}) is None
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "image_bytes", "lacks_nodes", "words"),
+    [
+        (300, 30 * 10**9, False, "needs about 10m: every host pulls the image, 30 GB at about 50 MB a second"),
+        (300, None, True, "needs about 20m: nodes must be added to the cluster first"),
+        (300, 15 * 10**9, False, ""),
+        (1200, None, True, ""),
+        (300, None, False, ""),
+        (None, 30 * 10**9, True, ""),
+    ],
+)
+def test_a_timeout_shorter_than_the_start_is_a_warning(
+    timeout_s: float | None, image_bytes: int | None, lacks_nodes: bool, words: str
+) -> None:
+    problems = list(ready_timeout_problems(timeout_s, image_bytes=image_bytes, lacks_nodes=lacks_nodes, context="c"))
+    assert [(p.id, p.severity) for p in problems] == ([("ready-timeout", "warning")] if words else [])
+    assert all(words in p.message and "ready 5m after its admission" in p.message for p in problems)

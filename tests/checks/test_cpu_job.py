@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.stories import intent_of, spec_of
 from xsft.catalog.cpu import GIB
 from xsft.checks.cpu_job import conversion_problems
-from xsft.planning.conversion import conversion_plan
+from xsft.planning.planner import conversion_plan
 from xsft.spec.resolve import Run
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.estimates import ConversionEstimate

@@ -36,7 +36,9 @@ def group(flavor: str, **quotas: object) -> dict[str, Any]:
 
 def said(*groups: dict[str, Any], nodes: Any = None, **settings: Any) -> tuple[Problem, ...]:
     secrets = {"hf-token": frozenset({"token"})}
-    given = facts(nodes=nodes, secrets=secrets, **({"cluster_queue": queue(resourceGroups=groups)} if groups else {}))
+    given = facts(
+        nodes=nodes, secrets=secrets, **({"cluster_queue": queue(resourceGroups=list(groups))} if groups else {})
+    )
     return admission_problems(given, demand(**settings))
 
 

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from tests.cluster.test_cluster import planned
 from tests.control_plane.api import Cluster
+from tests.control_plane.queues import KUEUE, cluster_queue, local_queue
 from tests.control_plane.rest import MERGE
 from tests.control_plane.test_cpu_jobs import mend
 from tests.fakes.clusters import ClusterApi
-from tests.launch.test_admission import plan
+from tests.launch.test_admission import KUEUE_CONFIG, plan
 from xsft.base.problems import Problem
 from xsft.checks.controllers import unmanaged_problems
 from xsft.cluster.cluster import Cluster as Connected
@@ -23,6 +24,8 @@ from xsft.planning.steps import Plan
 pytestmark = pytest.mark.cluster
 Json = dict[str, Any]
 HOST = "/api/v1/nodes/gke-xsft-v6e-256-np-3-007"
+CHECKS = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks"
+CONFIG_MAPS = "/api/v1/namespaces/kueue-system/configmaps"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/kueue-mutating-webhook-configuration"
 
 
@@ -200,3 +203,39 @@ def test_a_dry_run_reports_a_jobset_that_kueue_does_not_manage(
 
     real_cluster.wait(problems, what="the server to call its webhooks anew")
     assert [p.id for p in problems()] == ["kueue-not-managing"]
+
+
+@pytest.fixture
+def configured(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
+    """A queue with a ProvisioningRequest check, for which no controller runs here, and a timeout in Kueue's file."""
+    body = cluster_queue(cluster_namespace, {"4xv6e-256": 1024})
+    body["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": cluster_namespace}]}
+    spec = {"controllerName": "kueue.x-k8s.io/provisioning-request"}
+    check = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "spec": spec}
+    real_cluster.api("POST", f"{KUEUE}/clusterqueues", body)
+    real_cluster.api("POST", *local_queue(cluster_namespace, name="own", cluster_queue=cluster_namespace))
+    real_cluster.api("POST", CHECKS, {**check, "metadata": {"name": cluster_namespace}})
+    data = {"controller_manager_config.yaml": KUEUE_CONFIG}
+    real_cluster.api("POST", CONFIG_MAPS, {"metadata": {"name": "kueue-manager-config"}, "data": data})
+    yield "own"
+    real_cluster.api("DELETE", f"{CONFIG_MAPS}/kueue-manager-config")
+    real_cluster.delete_queue(cluster_namespace)
+    real_cluster.api("DELETE", f"{CHECKS}/{cluster_namespace}")
+
+
+def test_a_check_that_no_controller_serves_and_the_timeout_of_the_start_are_read(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected, configured: str
+) -> None:
+    wanted = plan(namespace=cluster_namespace, queue=configured)
+    wanted.manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = configured  # type: ignore[index]
+
+    def problems() -> dict[str, Problem]:
+        facts, found = examine(connected, wanted)
+        assert facts.ready_timeout_s == 60
+        return {problem.id: problem for problem in found}
+
+    real_cluster.wait(lambda: "queue-inactive" in problems(), what="Kueue to see that the check is not active")
+    provisioning = problems()["queue-provisioning"]
+    assert provisioning.severity == "warning"
+    assert f"AdmissionCheck {cluster_namespace} (ProvisioningRequest)" in provisioning.message
+    assert "slices-missing" not in problems()

@@ -17,7 +17,7 @@ from tests.replacing import replace
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server
 from xsft.base.errors import Refused, SpecError, XsftError
 from xsft.cluster.cluster import Cluster as Connected
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan
 from xsft.stages.create_server import BegunServer, begin, find_server
 
 pytestmark = pytest.mark.cluster

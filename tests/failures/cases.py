@@ -24,9 +24,9 @@ from tests.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import ALL, Bucket, Failure
 from tests.fakes.gcs import serving as serving_bucket
-from tests.launch.test_admission import hold_a_slice, plan_for
+from tests.launch.test_admission import hold_a_slice, limit_start, plan_for
 from tests.machine.test_objects import remote
-from tests.submissions import planned, submitter
+from tests.submissions import good_image, planned, submitter
 from tests.weights.test_read_checkpoint import CONVERTED, Memory
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem
@@ -42,6 +42,7 @@ from xsft.data.read_rows import read_rows
 from xsft.data.summary import summarize
 from xsft.data.tokenizer import tokenizer_problem
 from xsft.launch.admission import examine
+from xsft.launch.notes import start_notes
 from xsft.machine.writable import check_writable
 from xsft.planning.planner import make_intent
 from xsft.spec.facts import CheckpointFacts, SavedArray, SourceFacts
@@ -269,6 +270,14 @@ def a_jobset_without_a_queue(folder: Path) -> Raised:
         return printed(examine(api.connect(), plan_for(api))[1])
 
 
+def a_start_longer_than_kueue_waits(folder: Path) -> Raised:
+    with standing_in(folder) as api:
+        limit_start(api)
+        wanted = plan_for(api)
+        facts, found = examine(api.connect(), wanted)
+        return printed(start_notes(wanted, good_image("i"), facts, found=found))
+
+
 def a_queue_without_chips(_folder: Path) -> Raised:
     groups = [{"coveredResources": ["cpu", "memory", "pods"], "flavors": []}]
     queue = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": {}, "resourceGroups": groups}}
@@ -464,7 +473,7 @@ CASES: Mapping[str, Case] = {
     "data.added-column": answered(error="CastError: Couldn't cast"),
     "data.folder": a_folder_of_files,
     "checkpoint.relative": workload(model={"checkpoint": "converted/0/items"}),
-    "cluster.priority": lambda _folder: printed(said(cluster_facts(priority_classes={"medium": False}))),
+    "cluster.priority": lambda _folder: printed(said(cluster_facts(priority_classes={"medium": None}))),
     "cluster.namespace-selector": a_queue(namespaceSelector={"matchLabels": {"team": "other"}}),
     "cluster.held": a_queue(stopPolicy="Hold"),
     "data.grain-files": workload(
@@ -535,6 +544,7 @@ CASES: Mapping[str, Case] = {
     "rights.bucket-far": a_bucket_overseas,
     "rights.bucket-key": a_bucket_whose_key_is_refused,
     "cluster.foreign-pods": a_jobset_without_a_queue,
+    "cluster.ready-timeout": a_start_longer_than_kueue_waits,
     "export.embedding": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
     "export.sft-checkpoint": workload(image={"maxtext": "tutorial-v1.5.0"}, stages={"export": {}}),
 }

@@ -85,8 +85,10 @@ class GoodWorld:
         return {name: [f"{p.id}: {p.message}" for p in found if p.severity != "note"] for name, found in told.items()}
 
     def _submission(self, plan: Plan, cluster: Cluster) -> tuple[Problem, ...]:
-        _, problems = examine(cluster, plan)
-        return (*problems, *notes.image_notes(plan, look=look_at_image))
+        facts, problems = examine(cluster, plan)
+        image = notes.image_of(plan, look=look_at_image)
+        starting = notes.start_notes(plan, image, facts, found=problems)
+        return (*problems, *notes.image_notes(plan, image), *starting)
 
 
 @contextmanager

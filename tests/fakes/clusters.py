@@ -45,6 +45,7 @@ REASONS = {
     "held": "tests/control_plane/test_admission.py holds a slice by a real JobSet without a queue",
     "identity": "tests/control_plane/test_admission.py annotates a real ServiceAccount",
     "finished": "tests/runs/test_list_runs_real.py makes Kueue finish a real Workload early",
+    "kueue-configured": "tests/control_plane/test_admission.py gives a real queue such a check and timeout",
     "walked": "tests/control_plane/test_whole_walk.py goes through the same stages on the real server",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""

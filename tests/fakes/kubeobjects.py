@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "/nodes": (("v1",), "Node", False),
     "/serviceaccounts": (("v1",), "ServiceAccount", True),
     "/resourcequotas": (("v1",), "ResourceQuota", True),
+    "/configmaps": (("v1",), "ConfigMap", True),
     "/secrets": (("v1",), "Secret", True),
     "/pods": (("v1",), "Pod", True),
     "/events": (("v1",), "Event", True),
@@ -32,6 +33,7 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "kueue.x-k8s.io/localqueues": (("v1beta1", "v1beta2"), "LocalQueue", True),
     "kueue.x-k8s.io/clusterqueues": (("v1beta1", "v1beta2"), "ClusterQueue", False),
     "kueue.x-k8s.io/resourceflavors": (("v1beta1", "v1beta2"), "ResourceFlavor", False),
+    "kueue.x-k8s.io/admissionchecks": (("v1beta1", "v1beta2"), "AdmissionCheck", False),
     "kueue.x-k8s.io/workloads": (("v1beta1", "v1beta2"), "Workload", True),
     "visibility.kueue.x-k8s.io/localqueues": (("v1beta1", "v1beta2"), "PendingWorkloadsSummary", True),
 }

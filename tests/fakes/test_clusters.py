@@ -23,6 +23,7 @@ COUNTED = {
     "held": 2,
     "identity": 1,
     "finished": 1,
+    "kueue-configured": 2,
 }
 """Test functions, by reason."""
 

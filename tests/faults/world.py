@@ -16,6 +16,8 @@ GROUPS = {
     "localqueues": "kueue.x-k8s.io",
     "clusterqueues": "kueue.x-k8s.io",
     "resourceflavors": "kueue.x-k8s.io",
+    "admissionchecks": "kueue.x-k8s.io",
+    "configmaps": "",
     "priorityclasses": "scheduling.k8s.io",
     "namespaces": "",
     "nodes": "",

@@ -17,9 +17,9 @@ from xsft.base.problems import errors_in
 from xsft.checks.facts import Facts
 from xsft.importing.build import ImportedWorkload, import_paste
 from xsft.launcher.encoding import at_first_start
+from xsft.planning.gather import template_facts
 from xsft.planning.planner import make_intent
 from xsft.planning.steps import Intent
-from xsft.planning.templates import template_facts
 from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place

@@ -8,9 +8,11 @@ from tests.cluster.test_cluster import planned
 from tests.fakes.clusters import ClusterApi
 from tests.faults.world import deny
 from tests.stories import intent_of, spec_of, varied
+from tests.submissions import good_image
 from xsft.base.errors import EnvironmentMissing, Unreachable
 from xsft.checks.admission import UnreadFact
 from xsft.launch.admission import examine
+from xsft.launch.notes import start_notes
 from xsft.planning.planner import make_plan
 from xsft.planning.steps import Plan
 
@@ -87,6 +89,46 @@ def test_jobsets_that_ended_or_have_a_queue_hold_no_slice(cluster_api: ClusterAp
     _, problems = examine(cluster, plan)
     assert any("whether a JobSet without a queue holds a slice." in problem.message for problem in problems)
     assert {problem.severity for problem in problems} == {"note"}
+
+
+KUEUE_CONFIG = """
+apiVersion: config.kueue.x-k8s.io/v1beta2
+waitForPodsReady: {timeout: 1m}
+"""
+
+
+def limit_start(api: ClusterApi) -> None:
+    """Kueue evicts a run whose pods are not ready after a minute."""
+    data = {"controller_manager_config.yaml": KUEUE_CONFIG}
+    api.standin.objects.add("/configmaps", "kueue-manager-config", namespace="kueue-system", data=data)
+
+
+@pytest.mark.standin_only("kueue-configured")
+def test_a_run_that_kueue_evicts_while_it_starts_is_a_warning(cluster_api: ClusterApi) -> None:
+    limit_start(cluster_api)
+    wanted = plan_for(cluster_api)
+    facts, found = examine(cluster_api.connect(), wanted)
+    image = good_image("i")
+    assert facts.ready_timeout_s == 60
+    (problem,) = start_notes(wanted, image, facts, found=found)
+    assert (problem.id, problem.severity) == ("ready-timeout", "warning")
+    assert "4.29 GB at about 50 MB a second" in problem.message
+    assert start_notes(wanted, None, facts, found=found) == ()
+    deny(cluster_api.world, ("get", "configmaps"))
+    assert examine(cluster_api.connect(), wanted)[0].ready_timeout_s is None
+
+
+@pytest.mark.standin_only("kueue-configured")
+def test_a_check_that_adds_nodes_is_named_and_no_node_is_missed(cluster_api: ClusterApi) -> None:
+    objects = cluster_api.standin.objects
+    rule = {"admissionChecks": [{"name": "dws"}]}
+    objects.of("kueue.x-k8s.io/clusterqueues")["", "cluster-queue"]["spec"]["admissionChecksStrategy"] = rule
+    active = {"conditions": [{"type": "Active", "status": "True"}]}
+    controller = {"controllerName": "kueue.x-k8s.io/provisioning-request"}
+    objects.add("kueue.x-k8s.io/admissionchecks", "dws", spec=controller, status=active)
+    facts, problems = examine(cluster_api.connect(), plan_for(cluster_api))
+    assert [(problem.id, problem.severity) for problem in problems] == [("queue-provisioning", "note")]
+    assert facts.selected == {}
 
 
 def test_examine_returns_earlier_attempts_and_the_jobset_of_the_same_name(cluster_api: ClusterApi) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from tests.servers import IMAGE, NAME, WEIGHTS, run_with, server
 from xsft.launcher.server_expect import audit_server
-from xsft.launcher.server_manifest import owned_by, vllm_argv
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan, owned_by, vllm_argv
 
 COMMIT = "0123456789" * 4
 

@@ -124,7 +124,7 @@ def test_concurrent_writers_lose_no_entry(tmp_path: Path) -> None:
 
 
 def test_known_fields_of_entries_of_other_versions_are_read(tmp_path: Path) -> None:
-    newer = {"schema": "xsft.run/9", "run_name": "a", "target": "t", "output": "o", "new": 1, "steps": "x", "uid": None}
+    newer = {"schema": "xsft.run/9", "run_name": "a", "target": "t", "output": "o", "new": 1, "uid": None}
     (tmp_path / "a.json").write_text(json.dumps(newer | {"cluster": {"context": "c", "moon": 1}}))
     expected = IndexEntry(run_name="a", target="t", output="o", cluster=ClusterAddress(context="c"))
     assert read_index(tmp_path).entries == (expected,)

@@ -25,7 +25,7 @@ from xsft.base.errors import EnvironmentMissing, Refused, RunFailed
 from xsft.launch.local_machine import Machine
 from xsft.machine.filelock import exclusive
 from xsft.planning import api
-from xsft.planning.conversion import conversion_plan
+from xsft.planning.planner import conversion_plan
 from xsft.records.document import read_record
 from xsft.spec.conversion_inputs import RECORD_FILE, ConversionSource, read_conversion
 from xsft.stages.convert import Conversion, ConversionResult, bytes_done, lacks

@@ -13,7 +13,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.killing import Killed, dying
 from tests.servers import NAME, WEIGHTS, recorded, run_with, server
 from xsft.base.errors import Refused, SpecError
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan
 from xsft.stages.create_server import BegunServer, begin, confirm_server, find_server, plan_serving, stop_argv
 
 Json = dict[str, Any]

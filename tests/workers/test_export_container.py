@@ -27,7 +27,7 @@ from tests.stories import intent_of, spec_of
 from tests.until import until
 from xsft.base.moments import moment
 from xsft.launcher.cpujob import run_off_slice
-from xsft.launcher.export_command import exported_argv
+from xsft.launcher.pod_end import exported_argv
 from xsft.records.document import read_facts
 from xsft.records.record import AttemptFacts
 from xsft.spec.export_inputs import ExportInputs

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping, rows
 from xsft.base.problems import Problem, error, namespace_missing, note
-from xsft.checks.controllers import controller_problems, version_problems
+from xsft.checks.controllers import controller_problems, provisioning_problems, version_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
 from xsft.checks.namespace_quota import namespace_quota_problems
@@ -32,6 +33,11 @@ class UnreadFact(Struct, frozen=True, kw_only=True):
     why: str
 
 
+def listed(objects: tuple[JsonObject, ...] | UnreadFact) -> tuple[JsonObject, ...]:
+    """Return the objects; none if they could not be read."""
+    return () if isinstance(objects, UnreadFact) else objects
+
+
 class ClusterFacts(Struct, frozen=True, kw_only=True):
     """The cluster's objects that one plan needs, as the cluster returns them; None for an object that does not
     exist.
@@ -45,8 +51,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     cluster_queue: JsonObject | UnreadFact | None
     flavors: Mapping[str, JsonObject]
     """ResourceFlavors of the ClusterQueue, by name; only those that could be read."""
-    priority_classes: Mapping[str, bool | UnreadFact]
-    """For each requested name: whether the object exists."""
+    admission_checks: Mapping[str, JsonObject] = {}
+    """AdmissionChecks of the ClusterQueue, by name; only those that could be read."""
+    priority_classes: Mapping[str, JsonObject | UnreadFact | None]
     known_priorities: tuple[str, ...]
     secrets: Mapping[str, frozenset[str] | UnreadFact | None]
     """Key names of each requested Secret."""
@@ -64,6 +71,8 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """The namespace's ResourceQuotas that could be read."""
     controllers: Mapping[str, JsonObject] = {}
     """The Deployments of CONTROLLERS that could be read."""
+    ready_timeout_s: float | None = None
+    """Kueue's waitForPodsReady; None if it does not wait, or if that is unknown."""
     service_account: JsonObject | UnreadFact | None = None
     """The ServiceAccount of the pods."""
     rights: PodRights | None = None
@@ -120,15 +129,18 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
         return
     yield from _check_stopped_queue(f"LocalQueue {demand.queue}", facts.local_queue)
     if facts.cluster_queue is None:
-        name = facts.local_queue.get("spec", {}).get("clusterQueue")
-        message = f"The LocalQueue {demand.queue} belongs to a ClusterQueue that does not exist: {name}."
+        name = mapping(facts.local_queue, "spec").get("clusterQueue")
         yield error(
-            "cluster-queue-missing", "queue", message, "Use another queue, or ask the administrator to create that one."
+            "cluster-queue-missing",
+            "queue",
+            f"The LocalQueue {demand.queue} belongs to a ClusterQueue that does not exist: {name}.",
+            "Use another queue, or ask the administrator to create that one.",
         )
     elif not isinstance(facts.cluster_queue, UnreadFact):
         yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
         yield from _in_order(facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
+        yield from provisioning_problems(facts.cluster_queue, facts.admission_checks, facts.flavors, demand)
         if demand.asks_chips:
             yield from quota_problems(facts.cluster_queue, facts.flavors, demand)
         else:
@@ -138,47 +150,52 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
 def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
     """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
     `Active`."""
-    conditions = queue.get("status", {}).get("conditions") or ()
+    conditions = rows(mapping(queue, "status").get("conditions"))
     condition = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
-    policy = queue.get("spec", {}).get("stopPolicy", "None")
+    policy = mapping(queue, "spec").get("stopPolicy", "None")
     if condition is None and policy in ("None", None):
         return
     why = condition.get("message", "") if condition else f"its stopPolicy is {policy}"
-    message = f"The {what} admits no workloads at present: {why}"
-    yield QUEUE_INACTIVE.warning("queue", message, "Ask the cluster's administrator; the run waits until it is active.")
+    yield QUEUE_INACTIVE.warning(
+        "queue",
+        f"The {what} admits no workloads at present: {why}",
+        "Ask the cluster's administrator; the run waits until it is active.",
+    )
 
 
 def _in_order(queue: JsonObject) -> Iterator[Problem]:
     """Check for waiting Workloads that a strict queue admits first, even if only this run fits. source: kueue@v0.16.1
     apis/kueue/v1beta1/clusterqueue_types.go, StrictFIFO."""
-    pending = (queue.get("status") or {}).get("pendingWorkloads") or 0
-    if (queue.get("spec") or {}).get("queueingStrategy") == "StrictFIFO" and pending:
-        message = (
+    pending = mapping(queue, "status").get("pendingWorkloads") or 0
+    if mapping(queue, "spec").get("queueingStrategy") == "StrictFIFO" and pending:
+        yield QUEUE_IN_ORDER.warning(
+            "queue",
             f"The ClusterQueue {queue['metadata']['name']} is StrictFIFO and {pending} Workloads wait in it. Those of "
-            "the run's priority or higher are admitted first, even if quota is left."
+            "the run's priority or higher are admitted first, even if quota is left.",
+            "Set a higher priority, or use a queue with BestEffortFIFO.",
         )
-        fix = "Set a higher priority, or use a queue with BestEffortFIFO."
-        yield QUEUE_IN_ORDER.warning("queue", message, fix)
 
 
 def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
     """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
     an empty one everything."""
-    selector = queue.get("spec", {}).get("namespaceSelector")
+    selector = mapping(queue, "spec").get("namespaceSelector")
     if isinstance(facts.namespace, UnreadFact) or facts.namespace is None:
         return
     labels = facts.namespace["metadata"].get("labels") or {}
     if selector is None or not _selects(selector, labels):
-        message = (
+        yield error(
+            "queue-refuses-namespace",
+            "namespace",
             f"The ClusterQueue {queue['metadata']['name']} admits no workloads from namespace {demand.namespace}: "
-            "its namespaceSelector does not match."
+            "its namespaceSelector does not match.",
+            "Use another namespace or another queue.",
         )
-        yield error("queue-refuses-namespace", "namespace", message, "Use another namespace or another queue.")
 
 
 def _selects(selector: JsonObject, labels: Mapping[str, str]) -> bool:
-    exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return exact and all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
+    exact = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
+    return exact and all(_holds(term, labels) for term in rows(selector.get("matchExpressions")))
 
 
 def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
@@ -199,12 +216,14 @@ def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
 def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
     """Check that the priority class exists. source: run against Kueue 0.16.1: without it no Workload is made, and no
     event says why."""
-    for name, exists in facts.priority_classes.items():
-        if exists is False:
+    for name, priority_class in facts.priority_classes.items():
+        if priority_class is None:
             known = ", ".join(facts.known_priorities) or "none"
-            message = f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {known}."
             yield error(
-                "priority-class-missing", "priority", message, "Use one of them, or create it (`xpk cluster adapt`)."
+                "priority-class-missing",
+                "priority",
+                f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {known}.",
+                "Use one of them, or create it (`xpk cluster adapt`).",
             )
 
 
@@ -219,15 +238,26 @@ def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[P
             if need.key
             else f"kubectl create secret docker-registry {need.name}{_namespace_option(demand)} …"
         )
-        message = f"Secret {need.name} was not found {at}; the pods would never start."
-        yield error("secret-missing", need.where, message, f"Create it: {how}")
+        yield error(
+            "secret-missing",
+            need.where,
+            f"Secret {need.name} was not found {at}; the pods would never start.",
+            f"Create it: {how}",
+        )
     elif need.key is None and not PULL_KEYS & keys:
-        message = f"The Secret {need.name} {at} has no {min(PULL_KEYS)}, so the nodes pull the image without a login."
-        fix = "Make another with `kubectl create secret docker-registry`."
-        yield error("secret-key-missing", need.where, message, fix)
+        yield error(
+            "secret-key-missing",
+            need.where,
+            f"The Secret {need.name} {at} has no {min(PULL_KEYS)}, so the nodes pull the image without a login.",
+            "Make another with `kubectl create secret docker-registry`.",
+        )
     elif need.key and need.key not in keys:
-        message = f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}."
-        yield error("secret-key-missing", need.where, message, "Use one of its keys, or create another Secret.")
+        yield error(
+            "secret-key-missing",
+            need.where,
+            f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}.",
+            "Use one of its keys, or create another Secret.",
+        )
 
 
 PULL_KEYS = frozenset({".dockerconfigjson", ".dockercfg"})
@@ -242,23 +272,24 @@ def _check_unread_facts(facts: ClusterFacts) -> Iterator[Problem]:
     several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
     looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
     for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, UnreadFact)):
-        message = f"Admission could not be checked completely: {why}"
-        yield ADMISSION_UNSEEN.warning("", message, "Ask for read access, or ignore this warning.")
+        yield ADMISSION_UNSEEN.warning(
+            "", f"Admission could not be checked completely: {why}", "Ask for read access, or ignore this warning."
+        )
 
 
 def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
     """Yield a note for each kind of object that could not be read, with what is unknown as a result. Many users may
     read neither nodes nor other queues.
     """
-    nodes = next((found for found in facts.selected.values() if isinstance(found, UnreadFact)), None)
-    known = {"whether usable nodes exist for all slices and for a Pathways head": nodes}
-    known["whether a JobSet without a queue holds a slice"] = (
-        facts.occupied if isinstance(facts.occupied, UnreadFact) else None
-    )
-    account = facts.service_account
-    known["which account the pods use to reach the run's buckets"] = (
-        account if isinstance(account, UnreadFact) else None
-    )
-    for what, unseen in known.items():
-        if unseen is not None:
-            yield note("cluster-not-read", "", f"Unknown: {what}. {unseen.why}", "Ask for read access.", kind="unread")
+    facts_of = {
+        "whether usable nodes exist for all slices and for a Pathways head": facts.selected.values(),
+        "whether a JobSet without a queue holds a slice": [facts.occupied],
+        "which account the pods use to reach the run's buckets": [facts.service_account],
+    }
+    for what, read in facts_of.items():
+        for fact in read:
+            if isinstance(fact, UnreadFact):
+                yield note(
+                    "cluster-not-read", "", f"Unknown: {what}. {fact.why}", "Ask for read access.", kind="unread"
+                )
+                break

@@ -1,4 +1,6 @@
-"""Check the controllers that run a JobSet: JobSet's and Kueue's pods are ready, and Kueue manages the JobSet. Pure."""
+"""Check the controllers that run a JobSet: JobSet's and Kueue's pods are ready, Kueue manages the JobSet, and what it
+requires before a run starts, and while it starts. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,23 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
+import yaml
 from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, rows
-from xsft.base.problems import Problem
-from xsft.checks.demand import QUEUE_LABEL
+from xsft.base.amounts import duration_text, seconds_of, size_text
+from xsft.base.lenient import mapping, rows, text, texts
+from xsft.base.problems import Problem, note
+from xsft.checks.demand import QUEUE_LABEL, TPU, Demand
+from xsft.checks.quota import groups_of
+from xsft.spec.serving_inputs import NODE_S, REMOTE_RATE
 
 JOBSET_OLD = LateProblem(id="jobset-old")
 CONTROLLER_NOT_READY = LateProblem(id="controller-not-ready")
 KUEUE_NOT_MANAGING = LateProblem(id="kueue-not-managing")
+QUEUE_PROVISIONING = LateProblem(id="queue-provisioning")
+READY_TIMEOUT = LateProblem(id="ready-timeout")
 
 
 class Controller(Struct, frozen=True, kw_only=True):
@@ -31,6 +39,12 @@ CONTROLLERS: Mapping[str, Controller] = {
     "Kueue": Controller(namespace="kueue-system", deployment="kueue-controller-manager"),
 }
 """source: jobset@v0.10.1 and kueue@v0.16.1, config/default/kustomization.yaml."""
+KUEUE_CONFIG = "kueue-manager-config"
+"""The ConfigMap of Kueue's configuration, in its namespace. source: kueue@v0.16.2 config/components/manager."""
+PROVISIONING = "kueue.x-k8s.io/provisioning-request"
+"""source: kueue@v0.16.2 apis/kueue/v1beta2/provisioningrequestconfig_types.go"""
+READY_DEFAULT = "5m"
+"""Kueue's default of waitForPodsReady.timeout. source: kueue@v0.16.2 apis/config/v1beta1/configuration_types.go"""
 
 
 def controller_problems(deployments: Mapping[str, JsonObject], *, context: str) -> Iterator[Problem]:
@@ -38,7 +52,7 @@ def controller_problems(deployments: Mapping[str, JsonObject], *, context: str) 
     CONTROLLERS; one that is elsewhere, or runs in another way, is not checked.
     """
     for name, deployment in deployments.items():
-        if not (deployment.get("status") or {}).get("readyReplicas"):
+        if not mapping(deployment, "status").get("readyReplicas"):
             yield _not_ready(name, deployment, context)
 
 
@@ -49,17 +63,18 @@ def version_problems(
 
     source: github.com/kubernetes-sigs/kueue/issues/2691; jobset@v0.6.0, pull request 644.
     """
-    version = version_of(deployments["JobSet"]) if "JobSet" in deployments else None
-    labelled = sorted(name for name, flavor in flavors.items() if (flavor.get("spec") or {}).get("nodeLabels"))
+    version = version_of(deployments.get("JobSet", {}))
+    labelled = sorted(name for name, flavor in flavors.items() if mapping(flavor, "spec").get("nodeLabels"))
     if version is None or not labelled or not _is_before(version, SUSPENDABLE):
         return
-    message = (
+    look = f"{_kubectl(context, CONTROLLERS['JobSet'].namespace)} get deployment"
+    yield JOBSET_OLD.warning(
+        "",
         f"JobSet {version} cannot suspend a run that Kueue started with the node labels of a flavor"
-        f" ({', '.join(labelled)}): an evicted run continues, and runs that wait for its quota never start."
+        f" ({', '.join(labelled)}): an evicted run continues, and runs that wait for its quota never start.",
+        f"Ask the administrator to upgrade JobSet to v{'.'.join(map(str, SUSPENDABLE))} or later; {look} -o wide shows"
+        " it.",
     )
-    look = shlex.join(("kubectl", "--context", context, "-n", CONTROLLERS["JobSet"].namespace, "get", "deployment"))
-    fix = f"Ask the administrator to upgrade JobSet to v{_release_text(SUSPENDABLE)} or later; {look} -o wide shows it."
-    yield JOBSET_OLD.warning("", message, fix)
 
 
 SUSPENDABLE = (0, 6, 0)
@@ -79,17 +94,13 @@ def _is_before(version: str, release: tuple[int, ...]) -> bool:
     return numbers is not None and tuple(map(int, numbers.groups())) < release
 
 
-def _release_text(release: tuple[int, ...]) -> str:
-    return ".".join(map(str, release))
-
-
 def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]:
     """Yield an error if the API server's answer to a dry run shows that Kueue will not manage the JobSet: Kueue's
     webhook suspends every JobSet that names a queue. source: kueue@v0.16.1
     pkg/controller/jobs/jobset/jobset_webhook.go.
     """
     metadata = stored["metadata"]
-    queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
+    queue = mapping(metadata, "labels").get(QUEUE_LABEL)
     answered = "creationTimestamp" in metadata  # else the name is taken, and this is what was sent
     if queue and answered and stored["spec"].get("suspend") is not True:
         yield _unmanaged_queue_problem(queue, context)
@@ -97,12 +108,12 @@ def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]
 
 def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
     metadata = deployment["metadata"]
-    replicas = (deployment.get("spec") or {}).get("replicas", 1)
+    replicas = mapping(deployment, "spec").get("replicas", 1)
     where = f"{metadata['name']} in the namespace {metadata['namespace']}"
     message = (
         f"{name} is not running: its Deployment {where} has 0 of {replicas} pods ready. Runs do not start meanwhile."
     )
-    kubectl = shlex.join(("kubectl", "--context", context, "-n", metadata["namespace"]))
+    kubectl = _kubectl(context, metadata["namespace"])
     fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
     if replicas == 0:
         fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
@@ -110,16 +121,104 @@ def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
 
 
 def _unmanaged_queue_problem(queue: str, context: str) -> Problem:
-    message = (
-        f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back unsuspended. Its"
-        " pods would start at once, without quota, on chips that other runs hold."
-    )
     kueue = CONTROLLERS["Kueue"]
-    kubectl = shlex.join(("kubectl", "--context", context, "-n", kueue.namespace))
-    fix = (
+    kubectl = _kubectl(context, kueue.namespace)
+    return KUEUE_NOT_MANAGING.error(
+        "queue",
+        f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back unsuspended. Its"
+        " pods would start at once, without quota, on chips that other runs hold.",
         "Let Kueue manage JobSets: add jobset.x-k8s.io/jobset to integrations.frameworks"
         f" ({kubectl} edit configmap kueue-manager-config), then {kubectl} rollout restart deployment"
         f" {kueue.deployment}; and check which namespaces its webhooks leave out (kubectl --context {context} get"
-        " mutatingwebhookconfigurations -o yaml)."
+        " mutatingwebhookconfigurations -o yaml).",
     )
-    return KUEUE_NOT_MANAGING.error("queue", message, fix)
+
+
+def required_checks(queue: object) -> dict[str, tuple[str, ...]]:
+    """Return the names of a ClusterQueue's AdmissionChecks, with the flavors that each is for; without flavors it is
+    for all. Empty for a queue that could not be read. source: kueue@v0.16.2 apis/kueue: v1beta1 also has a plain list.
+    """
+    spec = mapping(queue, "spec")
+    rules = rows(mapping(spec, "admissionChecksStrategy").get("admissionChecks"))
+    by_rule = {str(rule.get("name")): texts(rule.get("onFlavors")) for rule in rules}
+    return {**dict.fromkeys(texts(spec.get("admissionChecks")), ()), **by_rule}
+
+
+def provisioning_problems(
+    queue: JsonObject, checks: Mapping[str, JsonObject], flavors: Mapping[str, JsonObject], demand: Demand
+) -> Iterator[Problem]:
+    """Yield a note on each ProvisioningRequest check that the run must pass, or a warning if it is not active.
+    `checks`: the AdmissionChecks that could be read.
+    """
+    chip_pods = [pods for pods in demand.pod_sets if pods.requests.get(TPU)]
+    groups = groups_of(queue, flavors)
+    usable = {flavor.name for pods in chip_pods for group in groups for flavor in group.matching_flavors(pods)}
+    for name, only_on in required_checks(queue).items():
+        check = checks.get(name, {})
+        if mapping(check, "spec").get("controllerName") == PROVISIONING and (not only_on or usable & set(only_on)):
+            yield _provisioning_problem(name, check, demand)
+
+
+def _provisioning_problem(name: str, check: JsonObject, demand: Demand) -> Problem:
+    conditions = rows(mapping(check, "status").get("conditions"))
+    active = next((condition for condition in conditions if condition.get("type") == "Active"), {})
+    needs = (
+        f"The queue {demand.queue} has the AdmissionCheck {name} (ProvisioningRequest): a run that has quota starts"
+        " only after this check has passed, when the cluster has added nodes for it; until then it has no chips."
+    )
+    requests = f"kubectl -n {demand.namespace} get provisioningrequests"
+    if active.get("status") == "True":
+        return note("queue-provisioning", "queue", f"{needs} The check is active.", f"{requests} shows its progress.")
+    why = text(active.get("message")) or "no controller has reported on it"
+    return QUEUE_PROVISIONING.warning(
+        "queue",
+        f"{needs} The check is not active, so no run passes it: {why}",
+        "Ask the cluster's administrator, or use another queue.",
+    )
+
+
+def ready_timeout_s(config: JsonObject) -> float | None:
+    """Return the seconds after its admission in which all pods of a run must be ready; None if Kueue does not wait for
+    them, or its ConfigMap cannot be understood. source: kueue@v0.16.2 apis/config: v1beta1 has `enable`; in v1beta2
+    the section alone enables it.
+    """
+    try:
+        settings = yaml.safe_load(str(mapping(config, "data").get("controller_manager_config.yaml", "")))
+        ready = mapping(settings, "waitForPodsReady")
+        needs_no_switch = str(mapping(settings).get("apiVersion")).endswith("/v1beta2")
+        is_enabled = bool(ready) and ready.get("enable", needs_no_switch)
+        return seconds_of(ready.get("timeout", READY_DEFAULT)) if is_enabled else None
+    except (yaml.YAMLError, TypeError, ValueError):
+        return None
+
+
+def ready_timeout_problems(
+    timeout_s: float | None, *, image_bytes: int | None, lacks_nodes: bool, context: str
+) -> Iterator[Problem]:
+    """Yield a warning if Kueue would evict the run before its pods are ready. `image_bytes`: stored, None if unknown.
+
+    A pod is ready when its containers run: xpk's have no readiness probe, so imports and compilation come later and do
+    not count. The start is estimated from below, by the pull of the image, or by the time that a new node takes.
+    source: kueue@v0.16.2 pkg/controller/jobs/jobset/jobset_controller.go [PodsReady].
+    """
+    if lacks_nodes:
+        start_s, why = float(NODE_S), "nodes must be added to the cluster first"
+    else:
+        start_s = (image_bytes or 0) / REMOTE_RATE
+        why = f"every host pulls the image, {size_text(image_bytes or 0)} at about {size_text(REMOTE_RATE)} a second"
+    if timeout_s is None or start_s <= timeout_s:
+        return
+    kueue = CONTROLLERS["Kueue"]
+    kubectl = _kubectl(context, kueue.namespace)
+    yield READY_TIMEOUT.warning(
+        "queue",
+        f"Kueue evicts a run whose pods are not ready {duration_text(timeout_s)} after its admission"
+        f" (waitForPodsReady), and this run needs about {duration_text(start_s)}: {why}. It would be evicted and queued"
+        " again, each time.",
+        f"Ask the administrator to raise waitForPodsReady.timeout ({kubectl} edit configmap {KUEUE_CONFIG}, then"
+        f" {kubectl} rollout restart deployment {kueue.deployment}).",
+    )
+
+
+def _kubectl(context: str, namespace: str) -> str:
+    return shlex.join(("kubectl", "--context", context, "-n", namespace))

@@ -14,6 +14,7 @@ from decimal import Decimal
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping
 from xsft.base.problems import Problem, error
 from xsft.checks.demand import Demand, PodSet, quantity
 from xsft.checks.node_pools import allocatable
@@ -43,18 +44,19 @@ def cpu_quota_problems(
     if missing:
         yield _uncovered_cpu_problem(queue, groups, missing, demand=demand, context=context)
         return
-    on_chips = tuple(_on_chips(group, flavors, demand) for group in groups if set(WANTED) & set(group.resources))
-    if any(on_chips):
-        yield _tpu_flavor(queue, next(filter(None, on_chips)))
-        return
-    yield from quota_problems(queue, flavors, demand)
+    of_chips = [_on_chips(group, flavors, demand) for group in groups if set(WANTED) & set(group.resources)]
+    names = next(filter(None, of_chips), None)
+    if names:
+        yield _tpu_flavor(queue, names)
+    else:
+        yield from quota_problems(queue, flavors, demand)
 
 
 def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Problem]:
     """Yield a warning if none of `nodes` (those without chips) holds the job; a node pool may grow or be added, so it
     is not an error."""
     for pods in demand.pod_sets:
-        each = pods.requests.get("memory", Decimal(0)) / (pods.pods or 1)
+        each = pods.requested("memory") / (pods.pods or 1)
         largest = max(nodes, key=lambda node: allocatable(node, "memory"), default=None)
         if largest is None or allocatable(largest, "memory") < each:
             yield _no_node(pods, each, largest)
@@ -64,15 +66,16 @@ def _uncovered_cpu_problem(
     queue: JsonObject, groups: tuple[Group, ...], missing: tuple[str, ...], *, demand: Demand, context: str
 ) -> Problem:
     name = queue["metadata"]["name"]
-    message = (
-        f"The ClusterQueue {name} has no quota for {' and '.join(missing)}: Kueue would never admit"
-        f" {demand.jobset}, which runs on a CPU node."
-    )
     used = {flavor.name for group in groups for flavor in group.flavors}
     flavor = OWN_FLAVOR if FLAVOR in used else FLAVOR
     commands = (_make_flavor(flavor, context), _cover(name, flavor, missing, demand=demand, context=context))
-    fix = f"Ask the administrator to run, with the node pool of your CPU nodes: {' ; '.join(commands)}"
-    return error("queue-without-cpu", "queue", message, fix)
+    return error(
+        "queue-without-cpu",
+        "queue",
+        f"The ClusterQueue {name} has no quota for {' and '.join(missing)}: Kueue would never admit"
+        f" {demand.jobset}, which runs on a CPU node.",
+        f"Ask the administrator to run, with the node pool of your CPU nodes: {' ; '.join(commands)}",
+    )
 
 
 def _make_flavor(name: str, context: str) -> str:
@@ -98,26 +101,25 @@ def _cover(queue: str, flavor: str, missing: tuple[str, ...], *, demand: Demand,
 
 
 def _quota_for(name: str, demand: Demand) -> object:
-    requested = sum((pods.requests.get(name, Decimal(0)) for pods in demand.pod_sets), Decimal(0))
+    requested = sum((pods.requested(name) for pods in demand.pod_sets), Decimal(0))
     return XPK_QUOTA[name] if requested <= quantity(XPK_QUOTA[name]) else int(requested)
 
 
 def _on_chips(group: Group, flavors: Mapping[str, JsonObject], demand: Demand) -> str | None:
     """Return the flavors' names if every flavor that the job could get means TPU hosts."""
     names = [f.name for pods in demand.pod_sets for f in group.matching_flavors(pods)]
-    of_chips = [
-        name for name in names if TPU_NODE in ((flavors.get(name) or {}).get("spec") or {}).get("nodeLabels", {})
-    ]
+    of_chips = [name for name in names if TPU_NODE in mapping(flavors.get(name), "spec", "nodeLabels")]
     return ", ".join(dict.fromkeys(names)) if names and len(of_chips) == len(names) else None
 
 
 def _tpu_flavor(queue: JsonObject, flavors: str) -> Problem:
-    message = (
+    return error(
+        "cpu-on-tpu",
+        "queue",
         f"The ClusterQueue {queue['metadata']['name']} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
-        "job would occupy a host of a slice, and the slice's chips would be idle."
+        "job would occupy a host of a slice, and the slice's chips would be idle.",
+        "Use another queue, or ask for a flavor of CPU nodes in it; or use a TPU slice: --on-tpu.",
     )
-    fix = "Use another queue, or ask for a flavor of CPU nodes in it; or use a TPU slice: --on-tpu."
-    return error("cpu-on-tpu", "queue", message, fix)
 
 
 def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Problem:
@@ -127,9 +129,11 @@ def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Pr
         machine = labels.get(INSTANCE_TYPE)
         named = f"{largest['metadata']['name']}{f', {machine}' if machine else ''}"
         has = f"no node with more than {_gib(allocatable(largest, 'memory'))} ({named})"
-    message = f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}."
-    fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
-    return NODE_MEMORY.warning("", message, fix)
+    return NODE_MEMORY.warning(
+        "",
+        f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}.",
+        "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool.",
+    )
 
 
 def _gib(amount: Decimal) -> str:

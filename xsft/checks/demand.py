@@ -11,6 +11,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping, rows, text
 from xsft.spec.resolve import Run
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -39,6 +40,9 @@ class PodSet(Struct, frozen=True, kw_only=True):
     node_selector: Mapping[str, str]
     tolerations: tuple[JsonObject, ...]
     priority_class: str | None
+
+    def requested(self, resource: str) -> Decimal:
+        return self.requests.get(resource, Decimal(0))
 
 
 class SecretNeed(Struct, frozen=True, kw_only=True):
@@ -80,7 +84,7 @@ def demand_of(manifest: JsonObject, run: Run) -> Demand:
     metadata = manifest["metadata"]
     return Demand(
         namespace=metadata.get("namespace", run.namespace),
-        queue=(metadata.get("labels") or {}).get(QUEUE_LABEL, run.queue),
+        queue=mapping(metadata, "labels").get(QUEUE_LABEL, run.queue),
         jobset=metadata["name"],
         run_name=run.run_name,
         pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
@@ -114,7 +118,7 @@ def _pod_set(replicated: JsonObject) -> PodSet:
         pods=pods,
         requests={name: amount * pods for name, amount in pod_requests(pod).items()},
         node_selector=pod.get("nodeSelector") or {},
-        tolerations=tuple(pod.get("tolerations") or ()),
+        tolerations=rows(pod.get("tolerations")),
         priority_class=pod.get("priorityClassName"),
     )
 
@@ -150,8 +154,7 @@ def _container_requests(container: JsonObject) -> dict[str, Decimal]:
 
 
 def _service_account(manifest: JsonObject) -> str:
-    named = (str(pod["serviceAccountName"]) for pod in _pods(manifest) if pod.get("serviceAccountName"))
-    return next(named, "default")
+    return next(filter(None, (text(pod.get("serviceAccountName")) for pod in _pods(manifest))), "default")
 
 
 def _pods(manifest: JsonObject) -> Iterator[JsonObject]:

@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping
 from xsft.base.problems import Problem
 from xsft.checks.demand import Demand, decimal_text, quantity
 
@@ -26,10 +27,10 @@ def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, co
     needed = _needed_resources(demand)
     for quota in quotas:
         spec, name = quota.get("spec") or {}, str(quota["metadata"]["name"])
-        used = (quota.get("status") or {}).get("used") or {}
+        used = mapping(quota, "status", "used")
         if spec.get("scopes") or spec.get("scopeSelector"):
             continue
-        for resource, limit in (spec.get("hard") or {}).items():
+        for resource, limit in mapping(spec, "hard").items():
             requested, hard_limit = needed.get(resource, Decimal(0)), quantity(limit)
             free = hard_limit - quantity(used.get(resource, 0))
             if requested > free:

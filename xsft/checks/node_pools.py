@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping, rows
 from xsft.base.problems import Problem
 from xsft.catalog.tpu import Slice
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
@@ -57,7 +58,7 @@ def node_pool_problems(
     that it assigns to the pods. `occupied`: as in `ClusterFacts`. source: kueue@v0.16.1
     apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
     """
-    added = tuple(one for flavor in flavors.values() for one in (flavor.get("spec") or {}).get("tolerations") or ())
+    added = tuple(one for flavor in flavors.values() for one in rows(mapping(flavor, "spec").get("tolerations")))
     for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):
         found = nodes.get(pods.name)
         if found is None:
@@ -87,7 +88,7 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
     """Yield the first reason that the slice cannot be used, if there is one."""
     selector = f"{NODE_POOL}={unit.name}" if unit.shape.hosts > 1 else f"kubernetes.io/hostname={unit.name}"
     kubectl = shlex.join(("kubectl", "--context", context))
-    cordoned = [node for node in unit.nodes if (node.get("spec") or {}).get("unschedulable")]
+    cordoned = [node for node in unit.nodes if mapping(node, "spec").get("unschedulable")]
     not_ready = [node for node in unit.nodes if not is_ready(node)]
     taints = [taint for node in unit.nodes for taint in _untolerated_taints(node, pods)]
     chips = pods.requests[TPU] / pods.pods
@@ -96,8 +97,9 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
     if len(unit.nodes) < unit.shape.hosts:
         yield Obstacle(slice=unit.name, why=f"{len(unit.nodes)} of {unit.shape.hosts} hosts", fix=look)
     elif cordoned:
-        fix = f"{kubectl} uncordon -l {selector}"
-        yield Obstacle(slice=unit.name, why=f"cordoned: {_node_names(cordoned)}", fix=fix)
+        yield Obstacle(
+            slice=unit.name, why=f"cordoned: {_node_names(cordoned)}", fix=f"{kubectl} uncordon -l {selector}"
+        )
     elif not_ready:
         yield Obstacle(slice=unit.name, why=f"not Ready: {_node_names(not_ready)}", fix=look)
     elif few is not None:
@@ -105,37 +107,45 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
         yield Obstacle(slice=unit.name, why=why, fix=look)
     elif taints:
         key, effect = taints[0].get("key"), taints[0].get("effect")
-        fix = f"{kubectl} taint nodes -l {selector} {key}:{effect}-"
-        yield Obstacle(slice=unit.name, why=f"tainted {key}:{effect}, which the pods do not tolerate", fix=fix)
+        yield Obstacle(
+            slice=unit.name,
+            why=f"tainted {key}:{effect}, which the pods do not tolerate",
+            fix=f"{kubectl} taint nodes -l {selector} {key}:{effect}-",
+        )
     elif jobset := next((occupied[name] for name in map(_node_name, unit.nodes) if name in occupied), None):
         namespace, _, name = jobset.partition("/")
-        fix = f"{kubectl} -n {namespace} get jobset {name}"
-        yield Obstacle(slice=unit.name, why=f"held by the JobSet {jobset}, which is in no queue", fix=fix)
+        yield Obstacle(
+            slice=unit.name,
+            why=f"held by the JobSet {jobset}, which is in no queue",
+            fix=f"{kubectl} -n {namespace} get jobset {name}",
+        )
 
 
 def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, existing: int, obstacles: list[Obstacle]) -> Problem:
     usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
-    message = (
-        f"The cluster has {_count_slices(existing, shape)}{usable}; the run asks for {wanted} (nodes with"
-        f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds its quota"
-        " while it waits for nodes."
-    )
     fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
     fewer = (
         f"; or request fewer slices (tpu.num_slices: {existing})" if existing else "; or use another type (tpu.type)"
     )
-    return SLICES_MISSING.warning("tpu", message, f"{fix}{fewer}.")
+    return SLICES_MISSING.warning(
+        "tpu",
+        f"The cluster has {_count_slices(existing, shape)}{usable}; the run asks for {wanted} (nodes with"
+        f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds its quota"
+        " while it waits for nodes.",
+        f"{fix}{fewer}.",
+    )
 
 
 def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obstacle]) -> Problem:
     more = f" and {len(obstacles) - SHOWN} more" if len(obstacles) > SHOWN else ""
     listed = "; ".join(one.text for one in obstacles[:SHOWN])
-    message = (
-        f"Of the cluster's slices of {shape.tpu_type}, {usable} can be used now, and the run asks for {wanted}."
-        f" Not usable: {listed}{more}."
-    )
     fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
-    return SLICES_UNAVAILABLE.warning("tpu", message, f"Ask the administrator, or run: {fixes}")
+    return SLICES_UNAVAILABLE.warning(
+        "tpu",
+        f"Of the cluster's slices of {shape.tpu_type}, {usable} can be used now, and the run asks for {wanted}."
+        f" Not usable: {listed}{more}.",
+        f"Ask the administrator, or run: {fixes}",
+    )
 
 
 def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
@@ -149,37 +159,37 @@ def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator
         return
     largest = max(nodes, key=lambda node: tuple(allocatable(node, name) for name in sorted(requested)))
     has = ", ".join(_amount(name, allocatable(largest, name)) for name in sorted(requested))
-    message = (
+    listing = _nodes_command(pods, context)
+    yield HEAD_NODE_SMALL.error(
+        "mode",
         f"No node holds {pods.name}: a pod asks for {_list_amounts(requested)}, and the largest node with"
         f" {labels_text(pods.node_selector)} can give {has} ({_node_name(largest)}). The workers would hold their"
-        " slices while it waits."
+        " slices while it waits.",
+        f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it.",
     )
-    listing = _nodes_command(pods, context)
-    fix = f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it."
-    yield HEAD_NODE_SMALL.error("mode", message, fix)
 
 
 def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
-    message = (
+    return HEAD_NODE_MISSING.warning(
+        "mode",
         f"The cluster has no node with {labels_text(pods.node_selector)}, where {pods.name} runs (it asks for"
-        f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits."
+        f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits.",
+        "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads.",
     )
-    fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
-    return HEAD_NODE_MISSING.warning("mode", message, fix)
 
 
 def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Yield a warning if every node is cordoned, not Ready or tainted."""
-    closed = [
-        n
-        for n in nodes
-        if (n.get("spec") or {}).get("unschedulable") or _untolerated_taints(n, pods) or not is_ready(n)
-    ]
-    if len(closed) == len(nodes):
+    if all(
+        mapping(node, "spec").get("unschedulable") or _untolerated_taints(node, pods) or not is_ready(node)
+        for node in nodes
+    ):
         where = labels_text(pods.node_selector)
-        message = f"No node with {where} takes {pods.name} now: all are cordoned, tainted or not Ready."
-        fix = f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
-        yield HEAD_NODE_MISSING.warning("mode", message, fix)
+        yield HEAD_NODE_MISSING.warning(
+            "mode",
+            f"No node with {where} takes {pods.name} now: all are cordoned, tainted or not Ready.",
+            f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one).",
+        )
 
 
 def _nodes_command(pods: PodSet, context: str) -> str:
@@ -190,13 +200,13 @@ def _nodes_command(pods: PodSet, context: str) -> str:
 def _untolerated_taints(node: JsonObject, pods: PodSet) -> list[JsonObject]:
     """Return the taints that the pods do not tolerate, without those that Kubernetes sets for a state reported
     elsewhere."""
-    taints = hard_taints((node.get("spec") or {}).get("taints") or ())
+    taints = hard_taints(rows(mapping(node, "spec").get("taints")))
     own = [taint for taint in taints if not str(taint.get("key", "")).startswith("node.kubernetes.io/")]
     return [taint for taint in own if not tolerates_all(pods.tolerations, (taint,))]
 
 
 def allocatable(node: JsonObject, resource: str) -> Decimal:
-    return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+    return quantity(mapping(node, "status", "allocatable").get(resource, 0))
 
 
 def _list_amounts(requested: Mapping[str, Decimal]) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from xsft.base.aliases import JsonObject
 from xsft.base.lenient import mapping, object_name, rows, text, texts
 from xsft.base.names import MODES, ModeName, single_controller
-from xsft.checks.admission import UnreadFact
+from xsft.checks.admission import UnreadFact, listed
 from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.cpu_quota import POOL, WANTED
 from xsft.checks.pathways import server_problems
@@ -117,7 +117,7 @@ def _make_queue(place: Place, facts: PlaceFacts, names: tuple[str, ...]) -> str:
     """Return the next step: another queue of the namespace, a new one of the only ClusterQueue, or xpk."""
     if names:
         return f"Set queue: {names[0]} in places.yaml."
-    cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
+    cluster_queues = listed(facts.cluster_queues)
     if len(cluster_queues) != 1:
         return _by_xpk(place, "create")
     queue = {
@@ -130,16 +130,14 @@ def _make_queue(place: Place, facts: PlaceFacts, names: tuple[str, ...]) -> str:
 
 
 def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
-    names = () if isinstance(facts.priority_classes, UnreadFact) else tuple(map(object_name, facts.priority_classes))
-    ok = DEFAULT_PRIORITY in names
+    ok = DEFAULT_PRIORITY in map(object_name, listed(facts.priority_classes))
     detail = DEFAULT_PRIORITY if ok else f"no PriorityClass {DEFAULT_PRIORITY}, the default of a workload"
     fix = _kubectl(facts, "create", "priorityclass", DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
     return _need("priority-class", MODES, facts.priority_classes, ok=ok, detail=detail, fix=fix)
 
 
 def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
-    nodes = () if isinstance(facts.tpu_nodes, UnreadFact) else facts.tpu_nodes
-    slices = supplies(nodes, (), {})
+    slices = supplies(listed(facts.tpu_nodes), (), {})
     detail = (
         ", ".join(f"{slices_of_type.total} x {slices_of_type.tpu_type}" for slices_of_type in slices) or "no TPU nodes"
     )
@@ -153,8 +151,7 @@ def _need_output(name: str, place: Place) -> ModeNeed:
 
 
 def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
-    nodes = () if isinstance(facts.cpu_nodes, UnreadFact) else facts.cpu_nodes
-    fitting = [node for node in nodes if POOL.items() <= mapping(node, "metadata", "labels").items()]
+    fitting = [node for node in listed(facts.cpu_nodes) if POOL.items() <= mapping(node, "metadata", "labels").items()]
     label = ", ".join(f"{key}={value}" for key, value in POOL.items())
     detail = f"{len(fitting)} nodes for Pathways heads ({label})" if fitting else f"no node with {label}"
     fix = _by_xpk(place, "create-pathways")
@@ -172,11 +169,10 @@ def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
 
 
 def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
-    queues = () if isinstance(facts.queues, UnreadFact) else facts.queues
-    cluster_queues = () if isinstance(facts.cluster_queues, UnreadFact) else facts.cluster_queues
-    wanted = {text(mapping(queue, "spec").get("clusterQueue")) for queue in queues if object_name(queue) == place.queue}
-    for queue in cluster_queues:
-        if object_name(queue) in wanted:
+    own = [queue for queue in listed(facts.queues) if object_name(queue) == place.queue]
+    names = {text(mapping(queue, "spec").get("clusterQueue")) for queue in own}
+    for queue in listed(facts.cluster_queues):
+        if object_name(queue) in names:
             for group in rows(mapping(queue, "spec").get("resourceGroups")):
                 yield from texts(group.get("coveredResources"))
 
@@ -189,7 +185,7 @@ def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
     problems = tuple(server_problems(servers))
     for problem in problems:
         fix = f"{problem.fix} (place {name} of places.yaml)"
-        yield _need(problem.id, WITH_HEAD, None, ok=False, detail=problem.message, fix=fix)
+        yield _need(problem.id, WITH_HEAD, None, detail=problem.message, fix=fix)
     if not problems:
         yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{section.proxy_image}, {section.scratch}")
 

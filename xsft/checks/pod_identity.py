@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import mapping, rows, text
 from xsft.base.problems import Problem, note
 from xsft.checks.demand import Demand
 from xsft.cluster.supply import NODE_POOL
@@ -50,14 +51,14 @@ class PodRights(Struct, frozen=True, kw_only=True):
 
 def google_account(account: JsonObject) -> str | None:
     """Return the Google service account that a ServiceAccount is annotated with."""
-    return (account["metadata"].get("annotations") or {}).get(ANNOTATION)
+    return text(mapping(account, "metadata", "annotations").get(ANNOTATION))
 
 
 def rights_source(account: JsonObject, nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand) -> str | None:
     """Return the account whose rights to read: the email of the pods' Google service account, or
     `gce://project/zone/machine` of a node, whose account they use; None if neither is known."""
     if demand.host_network or _pools_without_identity(nodes):
-        ids = (str(node.get("spec", {}).get("providerID")) for node in chain.from_iterable(nodes.values()))
+        ids = (str(mapping(node, "spec").get("providerID")) for node in chain.from_iterable(nodes.values()))
         return next((found for found in ids if found.startswith("gce://")), None)
     return google_account(account)
 
@@ -77,7 +78,7 @@ def is_bound(policy: JsonObject, member: str) -> bool:
     """Return whether a policy lets the ServiceAccount use the account, also by a set of principals."""
     members = [
         str(name)
-        for binding in policy.get("bindings") or ()
+        for binding in rows(policy.get("bindings"))
         if binding.get("role") == USER_ROLE
         for name in binding.get("members") or ()
     ]
@@ -120,12 +121,12 @@ def identity_problems(
 def _scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Problem]:
     """source: cloud.google.com/kubernetes-engine/docs/how-to/access-scopes: the default is devstorage.read_only."""
     if not rights.writes:
-        message = (
+        yield NODE_SCOPES.error(
+            "output",
             f"The nodes of {', '.join(pools)} have access scopes that do not allow writing to Cloud Storage: the pods"
-            f" would get 403 from {demand.buckets[0]}, whatever their account ({rights.email}) may do."
+            f" would get 403 from {demand.buckets[0]}, whatever their account ({rights.email}) may do.",
+            "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them.",
         )
-        fix = "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them."
-        yield NODE_SCOPES.error("output", message, fix)
 
 
 def _readers(repository: str) -> str:
@@ -153,13 +154,14 @@ def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
 def _unbound(email: str, demand: Demand) -> Problem:
     """source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity, "iam.serviceAccounts.getAccessToken
     denied"; a role on the whole project counts too, which is not read here."""
-    message = (
-        f"The policy of {email} does not let the Kubernetes ServiceAccount {demand.service_account} of the namespace"
-        f" {demand.namespace} use it ({USER_ROLE}): the pods would get 403 from {', '.join(demand.buckets)}."
-    )
     member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
     grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
-    return WORKLOAD_IDENTITY_UNBOUND.warning("output", message, f"Ask its owner to run: {shlex.join(grant)}")
+    return WORKLOAD_IDENTITY_UNBOUND.warning(
+        "output",
+        f"The policy of {email} does not let the Kubernetes ServiceAccount {demand.service_account} of the namespace"
+        f" {demand.namespace} use it ({USER_ROLE}): the pods would get 403 from {', '.join(demand.buckets)}.",
+        f"Ask its owner to run: {shlex.join(grant)}",
+    )
 
 
 def _of_account(email: str | None, demand: Demand, context: str) -> PodIdentity:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.aliases import JsonObject
+from xsft.base.lenient import rows
 from xsft.base.problems import Problem, error
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 
@@ -95,35 +96,42 @@ def _check_covered_resources(queue: str, groups: tuple[Group, ...], pods: PodSet
     for name in sorted(n for n, amount in pods.requests.items() if amount and n not in covered):
         message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} requests"
         if name == TPU:
-            fix = "Use another queue, or ask the administrator for TPU quota."
-            yield error("quota-uncovered", "queue", f"{message}: it would never be admitted.", fix)
-        else:
-            fix = (
-                "Ask the administrator to add it to the queue, or to exclude it (excludeResourcePrefixes in "
-                "Kueue's configuration)."
+            yield error(
+                "quota-uncovered",
+                "queue",
+                f"{message}: it would never be admitted.",
+                "Use another queue, or ask the administrator for TPU quota.",
             )
-            yield QUOTA_UNCOVERED.warning("queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix)
+        else:
+            yield QUOTA_UNCOVERED.warning(
+                "queue",
+                f"{message}: unless Kueue ignores it, it is never admitted.",
+                "Ask the administrator to add it to the queue, or to exclude it (excludeResourcePrefixes in "
+                "Kueue's configuration).",
+            )
 
 
 def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:
     unit = "chips" if resource == TPU else resource
-    message = (
+    return error(
+        "quota-too-small",
+        "tpu" if resource == TPU else "queue",
         f"It would never be admitted: {what} requests {decimal_text(asked)} {unit}, and the maximum of the"
-        f" ClusterQueue {queue} is {decimal_text(most)}."
+        f" ClusterQueue {queue} is {decimal_text(most)}.",
+        "Use fewer or smaller slices or another queue, or ask for more quota.",
     )
-    fix = "Use fewer or smaller slices or another queue, or ask for more quota."
-    return error("quota-too-small", "tpu" if resource == TPU else "queue", message, fix)
 
 
 def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
     selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
     has = "; ".join(f"{f.name}: {labels_text(f.labels)}" for f in group.flavors)
-    message = (
+    return error(
+        "flavor-mismatch",
+        "tpu.type" if TPU in group.resources else "queue",
         f"It would never be admitted: {pods.name} needs nodes with {labels_text(selector)}, and the ClusterQueue "
-        f"{queue} has {has}."
+        f"{queue} has {has}.",
+        "Use a type that the cluster has, or another queue.",
     )
-    fix = "Use a type that the cluster has, or another queue."
-    return error("flavor-mismatch", "tpu.type" if TPU in group.resources else "queue", message, fix)
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
@@ -170,21 +178,21 @@ def groups_of(queue: JsonObject, flavors: Mapping[str, JsonObject]) -> tuple[Gro
             resources=tuple(group.get("coveredResources") or ()),
             flavors=tuple(
                 _flavor(quotas, flavors.get(quotas["name"], {}), in_cohort=in_cohort)
-                for quotas in group.get("flavors") or ()
+                for quotas in rows(group.get("flavors"))
             ),
         )
-        for group in spec.get("resourceGroups") or ()
+        for group in rows(spec.get("resourceGroups"))
     )
 
 
 def _flavor(quotas: JsonObject, flavor: JsonObject, *, in_cohort: bool) -> Flavor:
     spec = flavor.get("spec") or {}
-    resources = quotas.get("resources") or ()
+    resources = rows(quotas.get("resources"))
     return Flavor(
         name=quotas["name"],
         labels=spec.get("nodeLabels") or {},
-        taints=tuple(spec.get("nodeTaints") or ()),
-        tolerations=tuple(spec.get("tolerations") or ()),
+        taints=rows(spec.get("nodeTaints")),
+        tolerations=rows(spec.get("tolerations")),
         capacity={str(resource["name"]): _capacity(resource, in_cohort=in_cohort) for resource in resources},
     )
 

@@ -123,6 +123,9 @@ class Cluster:
     def resource_flavor(self, name: str) -> JsonObject | None:
         return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
 
+    def admission_check(self, name: str) -> JsonObject | None:
+        return self._api.get(self._kueue("admissionchecks", namespaced=False), name=name)
+
     def priority_class(self, name: str) -> JsonObject | None:
         return self._api.get(kinds.PRIORITY_CLASSES, name=name)
 
@@ -161,6 +164,9 @@ class Cluster:
 
     def deployment(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.DEPLOYMENTS, name=name, namespace=namespace)
+
+    def config_map(self, *, name: str, namespace: str) -> JsonObject | None:
+        return self._api.get(kinds.CONFIG_MAPS, name=name, namespace=namespace)
 
     def kubernetes_version(self) -> str | None:
         """Return the API server's version, `v1.34.1`; None if it does not report one."""

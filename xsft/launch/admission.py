@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from xsft.base.aliases import JsonObject
 from xsft.base.errors import Forbidden, SpecError
+from xsft.base.lenient import mapping, object_name, rows
 from xsft.base.problems import Problem, errors_in
-from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, read_nodes
-from xsft.checks.controllers import CONTROLLERS
+from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, listed, read_nodes
+from xsft.checks.controllers import CONTROLLERS, KUEUE_CONFIG, ready_timeout_s, required_checks
 from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, rights_source
 from xsft.cluster.cluster import Cluster
@@ -66,30 +67,43 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     namespace = demand.namespace
     local_queue = start(lambda: unless_forbidden(cluster.local_queue, name=demand.queue, namespace=namespace))
     queue = start(lambda: _cluster_queue(cluster, local_queue.result()))
-    classes = start(lambda: {name: _has_class(cluster, name) for name in demand.priority_classes})
+    classes = start(lambda: _each(cluster.priority_class, demand.priority_classes))
     selected = start(lambda: _selected_nodes(cluster, demand, queue.result()) if demand.asks_chips else {})
     looks: dict[str, Callable[[], Any]] = {
         "namespace": lambda: unless_forbidden(cluster.namespace, namespace),
         "local_queue": local_queue.result,
         "known_queues": lambda: _known_queues(cluster, namespace) if local_queue.result() is None else (),
         "cluster_queue": queue.result,
-        "flavors": lambda: _flavors(cluster, queue.result()),
+        "flavors": lambda: _readable(_each(cluster.resource_flavor, _flavor_names(queue.result()))),
+        "admission_checks": lambda: _readable(_each(cluster.admission_check, required_checks(queue.result()))),
         "priority_classes": classes.result,
         "known_priorities": lambda: (
-            _names(unless_forbidden(cluster.priority_classes)) if False in classes.result().values() else ()
+            _names(unless_forbidden(cluster.priority_classes)) if None in classes.result().values() else ()
         ),
-        "secrets": lambda: _secret_keys(cluster, demand),
+        "secrets": lambda: _each(
+            lambda name: cluster.secret_keys(name=name, namespace=namespace), [need.name for need in demand.secrets]
+        ),
         "nodes": lambda: None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
         "selected": selected.result,
         "occupied": lambda: _occupied_nodes(cluster, selected.result()),
-        "controllers": lambda: _controllers(cluster),
+        "controllers": lambda: _readable(_each(lambda name: _deployment(cluster, name), CONTROLLERS)),
+        "ready_timeout_s": lambda: _ready_timeout_s(cluster),
         "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
         "resource_quotas": lambda: _quotas(cluster, namespace),
         "jobsets": lambda: cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         "same_name": lambda: cluster.get_jobset(name=demand.jobset, namespace=namespace),
     }
-    found = all_answers(tuple(looks.values()), threads=len(looks))
-    return ClusterFacts(context=cluster.context, **dict(zip(looks, found, strict=True)))
+    answers = all_answers(tuple(looks.values()), threads=len(looks))
+    return ClusterFacts(context=cluster.context, **dict(zip(looks, answers, strict=True)))
+
+
+def _each(look: Callable[[str], T], names: Iterable[str]) -> dict[str, T | UnreadFact]:
+    return {name: unless_forbidden(look, name) for name in names}
+
+
+def _readable(objects: Mapping[str, JsonObject | UnreadFact | None]) -> dict[str, JsonObject]:
+    """Return the objects that exist and may be read."""
+    return {name: json for name, json in objects.items() if isinstance(json, dict)}
 
 
 def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
@@ -99,7 +113,7 @@ def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
 def _cluster_queue(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> JsonObject | UnreadFact | None:
     if queue is None or isinstance(queue, UnreadFact):
         return queue
-    name = str(queue.get("spec", {}).get("clusterQueue"))
+    name = str(mapping(queue, "spec").get("clusterQueue"))
     return unless_forbidden(cluster.cluster_queue, name)
 
 
@@ -109,8 +123,7 @@ def _selected_nodes(
     """Return the nodes of each pod set; of none if an admission check of the queue adds nodes before a run starts.
     source: Kueue's ProvisioningRequest admission check.
     """
-    spec = queue.get("spec", {}) if isinstance(queue, dict) else {}
-    if spec.get("admissionChecks") or spec.get("admissionChecksStrategy"):
+    if required_checks(queue):
         return {}
     return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
 
@@ -123,51 +136,44 @@ def _occupied_nodes(
     pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
     if isinstance(pods, UnreadFact):
         return pods
-    named = ((str(json["metadata"]["namespace"]), parse_pod(json)) for json in pods)
-    held = {pod.node: (space, pod.jobset) for space, pod in named if pod.node in names and pod.phase == "Running"}
-    found = {one: unless_forbidden(cluster.get_jobset, namespace=one[0], name=one[1]) for one in held.values()}
-    without = {one for one, jobset in found.items() if isinstance(jobset, dict) and parse_jobset(jobset).queue is None}
-    return {str(node): "/".join(one) for node, one in held.items() if one in without}
+    running: dict[str, tuple[str, str]] = {}
+    for json in pods:
+        pod = parse_pod(json)
+        if pod.node in names and pod.phase == "Running":
+            running[str(pod.node)] = (str(json["metadata"]["namespace"]), pod.jobset)
+    without_queue = {owner for owner in set(running.values()) if _has_no_queue(cluster, *owner)}
+    return {node: "/".join(owner) for node, owner in running.items() if owner in without_queue}
 
 
-def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
-    """Return the controllers' Deployments that exist and may be read."""
-    found = {
-        name: unless_forbidden(cluster.deployment, name=where.deployment, namespace=where.namespace)
-        for name, where in CONTROLLERS.items()
-    }
-    return {name: deployment for name, deployment in found.items() if isinstance(deployment, dict)}
+def _has_no_queue(cluster: Cluster, namespace: str, name: str) -> bool:
+    jobset = unless_forbidden(cluster.get_jobset, namespace=namespace, name=name)
+    return isinstance(jobset, dict) and parse_jobset(jobset).queue is None
+
+
+def _deployment(cluster: Cluster, controller: str) -> JsonObject | None:
+    where = CONTROLLERS[controller]
+    return cluster.deployment(name=where.deployment, namespace=where.namespace)
+
+
+def _ready_timeout_s(cluster: Cluster) -> float | None:
+    """Return the timeout of Kueue's waitForPodsReady; None if it has none, or its configuration may not be read."""
+    config = unless_forbidden(cluster.config_map, name=KUEUE_CONFIG, namespace=CONTROLLERS["Kueue"].namespace)
+    return ready_timeout_s(config) if isinstance(config, dict) else None
 
 
 def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
     """Return the namespace's ResourceQuotas; none if they may not be read, since the dry run of the pods says more."""
-    found = unless_forbidden(cluster.resource_quotas, namespace=namespace)
-    return () if isinstance(found, UnreadFact) else found
+    return listed(unless_forbidden(cluster.resource_quotas, namespace=namespace))
 
 
 def _account(cluster: Cluster, demand: Demand) -> JsonObject | UnreadFact | None:
     return unless_forbidden(cluster.service_account, name=demand.service_account, namespace=demand.namespace)
 
 
-def _flavors(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> dict[str, JsonObject]:
-    """Return the ResourceFlavors that exist and may be read. The quota check skips a group that lacks one."""
-    if queue is None or isinstance(queue, UnreadFact):
-        return {}
-    groups = queue.get("spec", {}).get("resourceGroups") or ()
-    names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
-    found = {name: unless_forbidden(cluster.resource_flavor, name) for name in names}
-    return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
+def _flavor_names(queue: JsonObject | UnreadFact | None) -> Iterable[str]:
+    groups = rows(mapping(queue, "spec").get("resourceGroups"))
+    return dict.fromkeys(str(flavor["name"]) for group in groups for flavor in rows(group.get("flavors")))
 
 
-def _has_class(cluster: Cluster, name: str) -> bool | UnreadFact:
-    found = unless_forbidden(cluster.priority_class, name)
-    return found if isinstance(found, UnreadFact) else found is not None
-
-
-def _secret_keys(cluster: Cluster, demand: Demand) -> dict[str, frozenset[str] | UnreadFact | None]:
-    namespace, names = demand.namespace, [need.name for need in demand.secrets]
-    return {name: unless_forbidden(cluster.secret_keys, name=name, namespace=namespace) for name in names}
-
-
-def _names(found: tuple[JsonObject, ...] | UnreadFact) -> tuple[str, ...]:
-    return () if isinstance(found, UnreadFact) else tuple(str(item["metadata"]["name"]) for item in found)
+def _names(objects: tuple[JsonObject, ...] | UnreadFact) -> tuple[str, ...]:
+    return tuple(map(object_name, listed(objects)))

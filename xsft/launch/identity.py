@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from xsft.base.aliases import JsonMapping
 from xsft.base.errors import Refused
+from xsft.base.lenient import mapping, rows
 from xsft.base.names import attempt_name, attempt_number, jobset_limit
 from xsft.base.problems import Problem
 from xsft.planning.steps import Planned
@@ -154,15 +155,15 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
 
 
 def seen_of(jobset: JsonMapping) -> LiveJobSet:
-    metadata = jobset.get("metadata") or {}
+    metadata = mapping(jobset, "metadata")
     return LiveJobSet(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
-        run_name=(metadata.get("labels") or {}).get(RUN_LABEL),
-        digest=(metadata.get("annotations") or {}).get(DIGEST_ANNOTATION),
-        state=_state(jobset.get("status") or {}),
+        run_name=mapping(metadata, "labels").get(RUN_LABEL),
+        digest=mapping(metadata, "annotations").get(DIGEST_ANNOTATION),
+        state=_state(mapping(jobset, "status")),
         deleting=bool(metadata.get("deletionTimestamp")),
-        suspended=(jobset.get("spec") or {}).get("suspend") is True,
+        suspended=mapping(jobset, "spec").get("suspend") is True,
     )
 
 
@@ -183,7 +184,7 @@ def attempt_of(seen: LiveJobSet) -> int:
 def _state(status: JsonMapping) -> Literal["live", "completed", "failed"]:
     """Return the JobSet's state by terminalState, else by conditions that are True: they stay when they turn False
     (jobset@v0.10.1)."""
-    true = {c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"}
+    true = {c.get("type") for c in rows(status.get("conditions")) if c.get("status") == "True"}
     terminal = status.get("terminalState")
     if terminal == "Failed" or "Failed" in true:
         return "failed"

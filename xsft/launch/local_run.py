@@ -124,24 +124,36 @@ def _hold_run(folder: RunFolder) -> Iterator[None]:
 def _finished_result(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
     """Return the result of a finished run as it ended: a further attempt would train nothing more."""
     last = record.attempts[-1] if record.attempts else None
-    end = ended_then(last, steps=plan.run.spec.train.steps) if last else DONE
-    return LocalResult(
+    return _result(
+        plan,
+        folder,
+        record,
+        end=ended_then(last, steps=plan.run.spec.train.steps) if last else DONE,
         action="finished",
+        exit_status=None,
+        steps=folder.latest_step(),
+        resumed_from=last.resumed_from if last else None,
+        private_pids=bool(last and last.private_pids),
+    )
+
+
+def _result(
+    plan: Plan, folder: RunFolder, record: Record, *, end: TrainerEnd | Attempt, **of_attempt: Any
+) -> LocalResult:
+    last = record.attempts[-1] if record.attempts else None
+    return LocalResult(
         outcome=end.outcome,
         reason=end.reason,
         state_reason=end.state_reason,
-        exit_status=None,
         steps_asked=plan.run.spec.train.steps,
-        steps=folder.latest_step(),
         losses=record.losses,
-        resumed_from=last.resumed_from if last else None,
         resumed_order=last.order if last else None,
         checkpoints=folder.checkpoints(),
         folder=folder.path,
         record=folder.record,
         log=Path(last.log) if last else None,
-        private_pids=bool(last and last.private_pids),
         receipt=whole_receipt(record.attempts),
+        **of_attempt,
     )
 
 
@@ -183,7 +195,18 @@ def _run_attempt(
             watch.close(TrainerEnd(outcome="failed", reason=str(failed)), status=status, at=machine.now())
             raise
         watch.close(end, status=status, at=machine.now())
-    return _result(plan, watch, found)
+    return _result(
+        plan,
+        folder,
+        watch.record,
+        end=watch.record.last,
+        action="created" if len(watch.record.attempts) == 1 else "attempt",
+        exit_status=watch.record.last.exit_status,
+        steps=watch.last_step,
+        resumed_from=watch.logged.resumed_from,
+        private_pids=found.private,
+        warnings=(*found.warnings, *warnings_of(watch)),
+    )
 
 
 def _train(plan: Plan, watch: AttemptWatch, *, machine: Machine, prefix: tuple[str, ...], scratch: Path) -> int:
@@ -221,29 +244,6 @@ def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Mach
         started_at=machine.now(),
         spec_digest=plan.spec_digest,
         private_pids=found.private,
-    )
-
-
-def _result(plan: Plan, watch: AttemptWatch, found: Containment) -> LocalResult:
-    attempt = watch.record.attempts[-1]
-    return LocalResult(
-        action="created" if len(watch.record.attempts) == 1 else "attempt",
-        outcome=attempt.outcome,
-        reason=attempt.reason,
-        state_reason=attempt.state_reason,
-        exit_status=attempt.exit_status,
-        steps_asked=plan.run.spec.train.steps,
-        steps=watch.last_step,
-        losses=watch.record.losses,
-        resumed_from=watch.logged.resumed_from,
-        resumed_order=attempt.order,
-        checkpoints=watch.folder.checkpoints(),
-        folder=watch.folder.path,
-        record=watch.folder.record,
-        log=Path(attempt.log),
-        private_pids=found.private,
-        receipt=whole_receipt(watch.record.attempts),
-        warnings=(*found.warnings, *warnings_of(watch)),
     )
 
 

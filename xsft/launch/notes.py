@@ -10,9 +10,12 @@ from msgspec.structs import replace
 from xsft.base.acceptance import accept_late
 from xsft.base.aliases import JsonObject
 from xsft.base.errors import RunFailed, XsftError
+from xsft.base.lenient import mapping, text
 from xsft.base.problems import Problem, warning
 from xsft.checks.admission import ClusterFacts
+from xsft.checks.controllers import ready_timeout_problems
 from xsft.checks.image_contents import image_problems, unread_with_secret
+from xsft.checks.node_pools import HEAD_NODE_MISSING, SLICES_MISSING
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.jobset_fields import parse_jobset
@@ -20,25 +23,44 @@ from xsft.cluster.objects import true_condition
 from xsft.cluster.observation import Observation, RunObject
 from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
-from xsft.launch.identity import LastEnd, LiveJobSet, RunHistory
+from xsft.launch.identity import LastEnd, LiveJobSet
 from xsft.machine import clock
-from xsft.machine.objects import Objects, begun_steps, latest_step
-from xsft.planning.steps import Plan, Planned
+from xsft.machine.objects import Objects, begun_steps
+from xsft.planning.steps import JobPlan, Plan, Planned
+from xsft.records.labels import WRITES_ANNOTATION
 from xsft.records.record import ReadBack
 from xsft.runs.causes import explain_state
 from xsft.runs.classify import classify
 from xsft.runs.read_evidence import read_evidence
 
 
-def image_notes(plan: Planned, *, look: Callable[[str], ImageLook]) -> tuple[Problem, ...]:
-    """Return the problems of the image. A problem that the user accepts by its id becomes a note. An image with a pull
-    secret is not looked at: its registry may report it as missing without that login.
+def image_of(plan: Planned, *, look: Callable[[str], ImageLook]) -> ImageLook | None:
+    """Return what the registry has of the image. None for an image with a pull secret: its registry may report it as
+    missing without that login.
     """
     image = plan.run.spec.image
-    if image.pull_secret:
-        return (unread_with_secret(plan.run, image.pull_secret),)
-    found = image_problems(look(str(image.ref)), plan.run, trains=isinstance(plan, Plan))
-    return accept_late(found, plan.run.spec.checks)
+    return None if image.pull_secret else look(str(image.ref))
+
+
+def image_notes(plan: Planned, image: ImageLook | None) -> tuple[Problem, ...]:
+    """Return the problems of the image. A problem that the user accepts by its id becomes a note."""
+    if image is None:
+        return (unread_with_secret(plan.run, str(plan.run.spec.image.pull_secret)),)
+    return accept_late(image_problems(image, plan.run, trains=isinstance(plan, Plan)), plan.run.spec.checks)
+
+
+def start_notes(
+    plan: Planned, image: ImageLook | None, facts: ClusterFacts, *, found: tuple[Problem, ...]
+) -> tuple[Problem, ...]:
+    """Return a warning if Kueue evicts the run before it can have started. `found`: the cluster's problems."""
+    known = image.configuration if image else None
+    problems = ready_timeout_problems(
+        facts.ready_timeout_s,
+        image_bytes=known.size if known else None,
+        lacks_nodes=any(problem.id in (SLICES_MISSING.id, HEAD_NODE_MISSING.id) for problem in found),
+        context=facts.context,
+    )
+    return accept_late(problems, plan.run.spec.checks)
 
 
 def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
@@ -85,24 +107,13 @@ def with_workload_end(jobset: LiveJobSet, cluster: Cluster, *, namespace: str) -
     return jobset
 
 
-def with_saved_steps(
-    world: RunHistory, objects: Objects, *, output: str, run_name: str, last_end: Callable[[], LastEnd | None]
-) -> RunHistory:
-    """Return the history with the saved steps; without one, also with the end of the last attempt, and whether nothing
-    at all is saved.
-    """
-    world = replace(world, latest_step=latest_step(objects, output=output, run_name=run_name))
-    if world.latest_step is not None or any(jobset.state == "live" for jobset in world.jobsets):
-        return world
-    end = last_end()
+def is_nothing_saved(end: LastEnd | None, objects: Objects, *, output: str, run_name: str) -> bool:
+    """Return whether the run's attempts, the last of which ended so, saved no step, not even a part of one."""
     # The steps are read after the pods: one that still ran could have saved a step since. A path that is no bucket's
     # may be a folder in the pods, which cannot be read here.
-    nothing_saved = (
-        output.startswith("gs://")
-        and not (end and end.still_runs)
-        and not begun_steps(objects, output=output, run_name=run_name)
-    )
-    return replace(world, last_end=end, nothing_saved=nothing_saved)
+    if not output.startswith("gs://") or (end and end.still_runs):
+        return False
+    return not begun_steps(objects, output=output, run_name=run_name)
 
 
 def resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:
@@ -144,6 +155,23 @@ def held_by(facts: ClusterFacts, uid: str) -> dict[str, Any] | None:
     """Return the listed JobSet with that UID, or None."""
     listed = (*facts.jobsets, *((facts.same_name,) if facts.same_name else ()))
     return next((one for one in listed if one["metadata"].get("uid") == uid), None)
+
+
+def as_held(plan: Planned, held: JsonObject | None) -> Planned:
+    """Return the plan as the cluster holds it: a running conversion keeps writing to the folder it started with, though
+    this call would have chosen another.
+    """
+    match plan:
+        case Plan():
+            return plan
+        case JobPlan():
+            path = written_by(held or {})
+            return replace(plan, job=replace(plan.job, writes=path)) if path else plan
+
+
+def written_by(held: JsonObject) -> str | None:
+    """Return the folder into which the JobSet of a CPU job writes."""
+    return text(mapping(held, "metadata", "annotations").get(WRITES_ANNOTATION))
 
 
 def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:

@@ -5,6 +5,7 @@ a submitter is killed at any point, the next call can determine what happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
@@ -48,11 +49,11 @@ from xsft.launcher.readback import lacking_of_xpk, missing_values
 from xsft.machine import clock
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
+from xsft.machine.objects import latest_step
 from xsft.machine.parallel import start
 from xsft.machine.writable import check_writable
 from xsft.planning.steps import JobPlan, Plan, Planned
 from xsft.records import attempt_stem
-from xsft.records.labels import WRITES_ANNOTATION
 from xsft.records.record import AttemptFacts, ReadBack, Record
 from xsft.records.record_files import RecordRef, RecordStore, TakenAttempt, ref_of
 from xsft.trainer.shuffling import order_at_first
@@ -144,7 +145,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Submit the plan as `submit` does, with this deadline."""
         output = str(plan.run.output)
         self.progress("reading the output, the cluster and the image")
-        of_image = start(lambda: notes.image_notes(plan, look=self.image))
+        of_image = start(lambda: notes.image_of(plan, look=self.image))
         zone = plan.run.place.zone if plan.run.place else None
         of_output = start(lambda: self.writable(output, zone))
         # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. If
@@ -154,8 +155,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             f"the cluster {self.cluster.context}", lambda: self._read_cluster(plan, records)
         )
         world = self._look(
-            f"the checkpoints in {output}",
-            lambda: self._history(plan, facts, jobsets=jobsets, records=records),
+            f"the checkpoints in {output}", lambda: self._history(plan, facts, jobsets=jobsets, records=records)
         )
         unwritable = self._look(f"the output {output}", of_output.result)
         problems = accept_late(found, plan.run.spec.checks)
@@ -173,10 +173,12 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return self._keep_finished(result or plan, world, steps=steps)
             case StartAttempt(attempt=attempt):
                 self._settle(plan, world)
+                image = self._look("the registry of the image", of_image.result)
                 said = (
                     *unwritable,
-                    *self._look("the registry of the image", of_image.result),
+                    *notes.image_notes(plan, image),
                     *problems,
+                    *notes.start_notes(plan, image, facts, found=problems),
                     *notes.resume_notes(world.latest_step, attempt=attempt),
                     *passed_over,
                 )
@@ -202,13 +204,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
         if isinstance(plan, JobPlan):
             return world
         output = str(plan.run.output)
-        return notes.with_saved_steps(
-            world,
-            self.store.objects_at(output),
-            output=output,
-            run_name=plan.run_name,
-            last_end=lambda: self._last_end(facts, world),
-        )
+        objects = self.store.objects_at(output)
+        latest = latest_step(objects, output=output, run_name=plan.run_name)
+        if latest is not None or any(jobset.state == "live" for jobset in jobsets):
+            return replace(world, latest_step=latest)
+        end = self._last_end(facts, world)
+        nothing = notes.is_nothing_saved(end, objects, output=output, run_name=plan.run_name)
+        return replace(world, last_end=end, nothing_saved=nothing)
 
     def _last_end(self, facts: ClusterFacts, world: RunHistory) -> LastEnd | None:
         """Return how the run's last attempt ended, from its JobSet, or from its record if the JobSet is gone."""
@@ -241,7 +243,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             case JobPlan():
                 ended = (one for one in facts.jobsets if seen_of(one).state == "completed")
                 same = (one for one in ended if seen_of(one).digest == plan.spec_digest)
-                paths = dict.fromkeys((plan.job.writes, *filter(None, map(_written_by, same))))
+                paths = dict.fromkeys((plan.job.writes, *filter(None, map(notes.written_by, same))))
                 path = next(filter(self.made, paths), None)
                 return replace(plan, job=replace(plan.job, writes=path)) if path else None
 
@@ -346,17 +348,21 @@ class Submitter(Struct, frozen=True, kw_only=True):
         action: SubmissionAction,
         problems: tuple[Problem, ...],
     ) -> Submission:
-        read_back = self._read_back(plan)
-        digest = manifest_digest(manifest_of(plan))
-        learnt = {"uid": seen.uid, "manifest_digest": digest, "read_back": read_back, "problems": self.notes}
-        kept = self._finish(ref, self._facts("created", action=action, **learnt))
+        facts = self._facts(
+            "created",
+            action=action,
+            uid=seen.uid,
+            manifest_digest=manifest_digest(manifest_of(plan)),
+            read_back=self._read_back(plan),
+            problems=self.notes,
+        )
         return Submission(
             plan=plan,
             action=action,
             jobset=seen.name,
             uid=seen.uid,
             record=ref.path,
-            problems=(*problems, *self.notes, *kept),
+            problems=(*problems, *self.notes, *self._finish(ref, facts)),
         )
 
     def _facts(self, outcome: Literal["created", "not-created", "failed"], **known: Any) -> AttemptFacts:
@@ -366,14 +372,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Return what the cluster now holds of the run. If it cannot be read, that is part of the result, not an
         error.
         """
-        try:
+        stored = None
+        with suppress(XsftError):
             stored = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
-        except XsftError:
-            return ReadBack(outcome="not-read")
         if stored is None:
             return ReadBack(outcome="not-read")
-        found = tuple(self.compare(plan, stored))
-        return ReadBack(outcome="differs" if found else "same", differences=found)
+        differences = tuple(self.compare(plan, stored))
+        return ReadBack(outcome="differs" if differences else "same", differences=differences)
 
     def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
         """Finish the record. If that fails, the JobSet still exists, so the failure is a warning."""
@@ -393,7 +398,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         # Another machine may have created it, or a submitter that was killed before it wrote the index.
         unindexed = self.store.index_found(record_of_found(attempt, self.provenance, seen), path)
         return Submission(
-            plan=_as_held(attempt, held),
+            plan=notes.as_held(attempt, held),
             action="adopted",
             jobset=seen.name,
             uid=seen.uid,
@@ -416,23 +421,6 @@ class Submitter(Struct, frozen=True, kw_only=True):
             steps=steps,
             problems=self.store.index_found(record, path) if record and path else (),
         )
-
-
-def _as_held(plan: Planned, held: JsonObject | None) -> Planned:
-    """Return the plan as the cluster holds it: a running conversion keeps writing to the folder it started with, though
-    this call would have chosen another.
-    """
-    match plan:
-        case Plan():
-            return plan
-        case JobPlan():
-            path = _written_by(held or {})
-            return replace(plan, job=replace(plan.job, writes=path)) if path else plan
-
-
-def _written_by(held: JsonObject) -> str | None:
-    path: str | None = (held.get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
-    return path
 
 
 def _decision(plan: Planned, world: RunHistory) -> Decision:

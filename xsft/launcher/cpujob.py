@@ -10,10 +10,8 @@ from msgspec.structs import replace
 
 from xsft.base.names import JOB_MODE, StageWork, attempt_name
 from xsft.catalog.cpu import GIB, CpuType, cpu_type_for, cpu_types
-from xsft.launcher.conversion_command import recorded_argv
 from xsft.launcher.encoding import encode_command
-from xsft.launcher.export_command import exported_argv
-from xsft.launcher.pod_end import noted_end
+from xsft.launcher.pod_end import exported_argv, noted_end, recorded_argv
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord
 from xsft.spec.resolve import Mode, Run
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY

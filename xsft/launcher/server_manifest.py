@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
+from xsft.base.aliases import JsonObject
 from xsft.base.pointers import JsonValue
 from xsft.launcher.encoding import escape_expansion
 from xsft.launcher.pod_settings import HF_VOLUME
-from xsft.launcher.server_plan import ServingPlan
 from xsft.records.labels import (
     DIGEST_ANNOTATION,
     FOR_ANNOTATION,
@@ -244,3 +246,27 @@ def _disruption_budget(metadata: JsonValue) -> JsonValue:
     """Return a budget that keeps the only pod during a voluntary disruption; GKE respects it for one hour."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": _selector(metadata["name"])}}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+class ServingPlan(Struct, frozen=True, kw_only=True):
+    """One server: a run of its own, `<run_name>-serve`."""
+
+    run_name: str
+    """Name of the Deployment, the Service and the PodDisruptionBudget."""
+    training: str
+    """run_name of the run whose export is served."""
+    namespace: str
+    inputs: ServingInputs
+    manifest: JsonObject
+    """The Deployment: exactly what is created."""
+    dependents: tuple[JsonObject, ...]
+    """The Service and the PodDisruptionBudget, without the ownerReferences that name the Deployment's UID."""
+
+    @property
+    def digest(self) -> str:
+        return self.inputs.digest
+
+    @property
+    def output(self) -> str:
+        """Return the address of the server in the cluster."""
+        return f"http://{self.run_name}.{self.namespace}.svc.cluster.local:{PORT}/v1"

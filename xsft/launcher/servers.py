@@ -6,8 +6,7 @@ from xsft.base.names import stage_name
 from xsft.catalog.arrays import exact_parameters
 from xsft.catalog.serving import ServingShape, serving_shape_for
 from xsft.catalog.sizes import sizes
-from xsft.launcher.server_manifest import serving_plan
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan, serving_plan
 from xsft.spec.resolve import Run
 from xsft.spec.serving_inputs import BUCKET, ServingInputs, TokenSecret
 from xsft.spec.stages import ServeStage

@@ -30,12 +30,19 @@ from xsft.machine.parallel import Questions, all_answers
 from xsft.machine.paths import own_cache
 from xsft.planning import gather
 from xsft.planning.counted import address, content_address
-from xsft.planning.hub_reader import HubReader, online_reader
-from xsft.planning.offline import skip_checkpoint, skip_data, skip_names, skip_rows, skip_weights
+from xsft.planning.gather import template_facts
+from xsft.planning.hub_reader import (
+    HubReader,
+    online_reader,
+    skip_checkpoint,
+    skip_data,
+    skip_names,
+    skip_rows,
+    skip_weights,
+)
 from xsft.planning.parsed import ask_parser
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Intent, Plan
-from xsft.planning.templates import template_facts
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names
 from xsft.records.record import MeasuredPace
 from xsft.records.record_files import record_store

@@ -36,10 +36,10 @@ def ask_rows(made: Intent | Plan, *, offline: bool = False, say: ShowLine = lamb
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return (not_answered("MaxText's environment is not built", FIX),)
-    return accept_late(_ask(made, maxtext, say), made.run.spec.checks)
+    return accept_late(_ask_pipeline(made, maxtext, say), made.run.spec.checks)
 
 
-def _ask(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine) -> tuple[Problem, ...]:
+def _ask_pipeline(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine) -> tuple[Problem, ...]:
     run = made.run
     tokenizer = read_tokenizer(run.located(run.tokenizer or ""), hub_cache=hub_cache(own_environment()))
     if tokenizer is None:

@@ -11,9 +11,9 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from xsft.base.errors import Unreachable
+from xsft.base.errors import SpecError, Unreachable
 from xsft.base.names import stage_name
-from xsft.base.problems import Problem
+from xsft.base.problems import Problem, error
 from xsft.catalog.datasets import dataset
 from xsft.checks.facts import Facts
 from xsft.cluster.places import load_places
@@ -23,18 +23,19 @@ from xsft.data.read_rows import ReadRows, read_rows
 from xsft.data.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
 from xsft.image.lock_file import image_facts
 from xsft.machine.checkout import git_commit
-from xsft.machine.files import STDIN
+from xsft.machine.files import STDIN, ContentKind, read_content
 from xsft.machine.parallel import start
 from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 from xsft.planning.hub_reader import HubReader
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names, with_tries
-from xsft.spec.facts import CheckpointFacts, ImageFacts, SourceFacts
+from xsft.spec.facts import CheckpointFacts, ImageFacts, SourceFacts, TemplateFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.paths import FILE_FORMATS, is_local, located_paths
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
 from xsft.spec.stages import later_stages
+from xsft.spec.template import SUFFIXES, WHERE, template_name_problem
 from xsft.weights.read_checkpoint import read_checkpoint
 from xsft.weights.weights_folder import read_folder
 
@@ -216,3 +217,30 @@ def _gather_adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> 
 def _is_readable_here(path: str | None, spec: WorkloadSpec) -> TypeGuard[str]:
     """Return whether the path can be read from here. On a cluster a path outside a bucket is in the image."""
     return path is not None and (spec.on_this_machine or path.startswith("gs://"))
+
+
+MAX_TEMPLATE_BYTES = 64 * 1024
+"""Chat templates on the hub take up to 20 kB; a container's command holds 120,000 bytes (launchers.encoding)."""
+TEMPLATE = ContentKind(
+    noun="template",
+    max_bytes=MAX_TEMPLATE_BYTES,
+    suffixes=SUFFIXES,
+    where="Check the path; it starts from the workload's folder.",
+    make="Write the template, or remove data.chat_template.",
+)
+
+
+def template_facts(spec: WorkloadSpec, *, file: str | Path) -> TemplateFacts | None:
+    """Return the file that `data.chat_template` names, relative to the folder of the workload `file`; None if it names
+    none.
+    """
+    name = spec.data.chat_template
+    if name is None:
+        return None
+    if refused := template_name_problem(name):
+        return TemplateFacts(problem=refused)
+    try:
+        return TemplateFacts(text=read_content(workload_folder(file) / name, TEMPLATE))
+    except SpecError as unread:
+        (found,) = unread.problems
+        return TemplateFacts(problem=error(found.id, WHERE, found.message, found.fix))

@@ -18,6 +18,7 @@ from requests import RequestException
 from requests.exceptions import Timeout
 
 from xsft.base.errors import Unreachable
+from xsft.base.lenient import mapping, rows, whole
 from xsft.base.problems import Problem, error
 from xsft.base.secrets import hold_secret
 from xsft.catalog.hf_config import quantisation_evidence, source_fields
@@ -90,28 +91,17 @@ def _facts_of_answer(session: Session, files: str, source: ConversionSource, inf
     commit = str(info.get("sha"))
     if not is_commit(commit):
         raise ValueError("no commit in the answer")
-    siblings = info.get("siblings")
-    names = (
-        {str(one.get("rfilename")) for one in siblings if isinstance(one, dict)} if isinstance(siblings, list) else ()
-    )
-    if CONFIG not in names or not {INDEX, SINGLE} & set(names):
+    names = {str(file.get("rfilename")) for file in rows(info.get("siblings"))}
+    if CONFIG not in names or not {INDEX, SINGLE} & names:
         return SourceFacts(commit=commit, problems=(_no_model_in_repo(source),))
-    at = f"{files}/{commit}"
-    config = read_json(session, f"{at}/{CONFIG}")
-    index = read_json(session, f"{at}/{INDEX}") if INDEX in names else {}
-    arrays, total = index.get("weight_map"), index.get("metadata")
-    size = total.get("total_size") if isinstance(total, Mapping) else None
-    held = info.get("safetensors")
-    dtypes = held.get("parameters") if isinstance(held, Mapping) else None
-    size = size if isinstance(size, int) else bytes_of(dtypes) if isinstance(dtypes, Mapping) else None
+    config = read_json(session, f"{files}/{commit}/{CONFIG}")
+    index = read_json(session, f"{files}/{commit}/{INDEX}") if INDEX in names else {}
+    dtypes = mapping(info, "safetensors", "parameters")
+    size = whole(mapping(index, "metadata").get("total_size"))
     return SourceFacts(
         commit=commit,
-        quantized=quantisation_evidence(
-            config,
-            arrays=arrays if isinstance(arrays, Mapping) else (),
-            dtypes=dtypes if isinstance(dtypes, Mapping) else (),
-        ),
-        weights_bytes=size if isinstance(size, int) else None,
+        quantized=quantisation_evidence(config, arrays=mapping(index, "weight_map"), dtypes=dtypes),
+        weights_bytes=bytes_of(dtypes) if size is None else size,
         vocabulary=vocabulary(config),
         fields=source_fields(config),
     )

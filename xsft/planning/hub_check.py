@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.base.errors import Unreachable
+from xsft.base.lenient import mapping, rows
 from xsft.base.problems import Problem, error
 from xsft.data.facts import HubDataFacts
 from xsft.machine.http_session import Session
@@ -134,33 +135,27 @@ def _read_configurations(session: Session, url: str) -> HubDataFacts:
         found = read_json(session, url)
     except (HubAnswer, RequestException, ValueError):
         return HubDataFacts()
-    known = found.get("dataset_info")
-    if found.get("partial") is not False or found.get("pending") or found.get("failed") or not isinstance(known, dict):
+    if found.get("partial") is not False or found.get("pending") or found.get("failed"):
         return HubDataFacts()
-    configurations = {str(name): one for name, one in known.items() if isinstance(one, dict)}
+    configurations = mapping(found, "dataset_info")
     return HubDataFacts(
-        splits={name: tuple(_names_under(one, "splits")) for name, one in configurations.items()},
-        columns={name: tuple(_names_under(one, "features")) for name, one in configurations.items()},
+        splits={name: tuple(mapping(one, "splits")) for name, one in configurations.items()},
+        columns={name: tuple(mapping(one, "features")) for name, one in configurations.items()},
     )
 
 
 def _default_of(info: Mapping[str, Any]) -> str | None:
     """Return the configuration that the data set's card marks with `default: true`. source: datasets@5.2.0
     utils/metadata.py MetadataConfigs.get_default_config_name."""
-    card = info.get("cardData")
-    configurations = card.get("configs") if isinstance(card, dict) else None
-    found = (one for one in configurations or () if isinstance(one, dict) and one.get("default") is True)
-    return next((str(one.get("config_name")) for one in found), None)
+    for configuration in rows(mapping(info, "cardData").get("configs")):
+        if configuration.get("default") is True:
+            return str(configuration.get("config_name"))
+    return None
 
 
 def _script_of(info: Mapping[str, Any], path: str) -> str:
     """Return the file that datasets would run as a loading script. source: datasets@5.2.0 load.py
     [dataset_module_factory]."""
-    name, files = f"{path.rpartition('/')[2]}.py", info.get("siblings")
-    held = [one.get("rfilename") for one in files if isinstance(one, dict)] if isinstance(files, list) else []
-    return name if name in held else ""
-
-
-def _names_under(configuration: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = configuration.get(key)
-    return tuple(map(str, found)) if isinstance(found, dict) else ()
+    name = f"{path.rpartition('/')[2]}.py"
+    files = [file.get("rfilename") for file in rows(info.get("siblings"))]
+    return name if name in files else ""

@@ -1,4 +1,5 @@
-"""The requests that planning sends to the Hugging Face hub, as functions that are called only when they are needed."""
+"""The requests that planning sends to the Hugging Face hub, called only when they are needed, and the answers for the
+reads that `--offline` skips: each says that it was skipped, and the checks report what is unknown."""
 
 from __future__ import annotations
 
@@ -6,9 +7,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from xsft.data.facts import HubDataFacts
+from xsft.base.errors import Unreachable
+from xsft.data.facts import DataFacts, HubDataFacts
+from xsft.data.read_rows import read_rows, rows_unread
+from xsft.planning.tries import folder_names
 from xsft.spec.conversion_inputs import ConversionSource
-from xsft.spec.facts import SourceFacts
+from xsft.spec.facts import CheckpointFacts, SourceFacts
+from xsft.weights.read_checkpoint import read_checkpoint
 
 
 class HubReader(Struct, frozen=True):
@@ -36,3 +41,35 @@ def _hub() -> HubReader:
     from xsft.planning.hub_check import check_data, check_weights
 
     return HubReader(data=check_data, weights=check_weights)
+
+
+WHY = "--offline was given"
+
+
+def skip_checkpoint(path: str) -> CheckpointFacts:
+    """Return that a checkpoint in a bucket was not read; one on this machine is."""
+    if path.startswith("gs://"):
+        return CheckpointFacts(path=path, status="unreadable", detail=WHY)
+    return read_checkpoint(path)
+
+
+def skip_names(folder: str) -> tuple[str, ...]:
+    """Return the names in a folder on this machine. Raises Unreachable for one in a bucket."""
+    if folder.startswith("gs://"):
+        raise Unreachable(WHY, fix="")
+    return folder_names(folder)
+
+
+def skip_rows(pattern: str | None, /, *, of: str, where: str) -> DataFacts | None:
+    """Return that rows in a bucket were not read; those on this machine are."""
+    if pattern is not None and pattern.startswith("gs://"):
+        return DataFacts(problem=rows_unread(f"{pattern}: {WHY}", where=where))
+    return read_rows(pattern, of=of, where=where)
+
+
+def skip_data(_path: str) -> HubDataFacts:
+    return HubDataFacts(unanswered=WHY)
+
+
+def skip_weights(_source: ConversionSource) -> SourceFacts:
+    return SourceFacts(unanswered=WHY)

@@ -7,6 +7,7 @@ from typing import Any
 
 from xsft.base.acceptance import accept_problems
 from xsft.base.errors import SpecError
+from xsft.base.names import stage_name
 from xsft.base.problems import Problem, error
 from xsft.checks.facts import Facts
 from xsft.checks.step_time import run_time
@@ -19,13 +20,16 @@ from xsft.launcher.launcher import Job, Rendering, launcher_of
 from xsft.launcher.patch import Change, apply
 from xsft.launcher.slice_patch import slice_changes, slice_job_expectations
 from xsft.launcher.slicejob import SliceJob
-from xsft.planning.conversion import conversion_plan
 from xsft.planning.steps import AnyJob, Intent, JobPlan, Plan
 from xsft.spec.digest import spec_digest
+from xsft.spec.facts import TriesFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
+from xsft.trainer.conversion import conversion_argv, loads_lazily
 from xsft.trainer.shuffling import seeds
 from xsft.trainer.trainer import trainer_of
+from xsft.weights.conversion_plan import ConversionPlan
+from xsft.weights.estimates import estimate
 
 
 def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
@@ -152,3 +156,32 @@ def _unencodable(target: str, why: ValueError) -> Problem:
 def _reach(run: Run) -> Iterator[str]:
     if run.place and run.place.context:
         yield f"xpk has no flag for a kubeconfig context ({run.place.context}); the line has a stand-in cluster"
+
+
+STAGE = "convert"
+
+
+def conversion_plan(run: Run, facts: Facts | None = None) -> ConversionPlan | None:
+    """Return the plan that converts the run's weights into the folder of the next attempt; None if the workload names a
+    checkpoint or trains from scratch."""
+    argv = conversion_argv(run)
+    if run.conversion is None or run.converted is None or run.output is None or argv is None:
+        return None
+    facts = facts or Facts()
+    source_bytes = facts.source.weights_bytes if facts.source else None
+    tries = facts.tries or TriesFacts()
+    return ConversionPlan(
+        run_name=stage_name(run_name=run.run_name, stage=STAGE),
+        training=run.run_name,
+        output=run.output,
+        inputs=run.conversion,
+        first=run.converted,
+        directory=run.next_try or run.converted,
+        argv=argv,
+        estimate=estimate(run.conversion, lazy=loads_lazily(run), source_bytes=source_bytes),
+        whole=run.checkpoint if facts.checkpoint and facts.checkpoint.status == "read" else None,
+        recorded=tries.recorded,
+        why_not=facts.checkpoint.detail if facts.checkpoint and facts.checkpoint.status != "read" else "",
+        unread=facts.checkpoint is not None and facts.checkpoint.status == "unreadable",
+        broken=tries.broken,
+    )

@@ -1,15 +1,17 @@
-"""Records as JSON: written strictly, read leniently. Pure.
+"""Records as JSON. Pure.
 
-A record may be older or newer than this xsft. Unknown keys are ignored, missing ones have defaults, invalid values are
-left out and listed in `Record.unread`; of another schema version all known keys are read.
+A record may be older or newer than this xsft: unknown keys are ignored, and missing ones have defaults. A record with a
+value of another type is not read: only xsft writes records.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, TypeVar, get_args
+
+import msgspec
 
 from xsft.records.record import SCHEMA, Attempt, AttemptFacts, Outcome, Record
 from xsft.records.scrub import scrub
@@ -17,6 +19,9 @@ from xsft.records.scrub import scrub
 T = TypeVar("T")
 
 _FAMILY = SCHEMA.partition("/")[0]
+
+for _type in (Record, AttemptFacts, list[tuple[int, float]], list[dict[str, Any]]):
+    msgspec.json.Decoder(_type)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
 def to_json(record: Record) -> str:
@@ -39,21 +44,19 @@ def facts_to_json(facts: AttemptFacts, *, run_name: str, number: int) -> str:
 
 
 def read_record(text: str | bytes) -> Record:
-    """Parse a record. Raises ValueError if the text is not one: no JSON object, no `xsft.record/…`, no run name."""
+    """Parse a record. Raises ValueError if the text is not one: no JSON object, no `xsft.record/…`, no run name, or a
+    value of another type.
+    """
     document = _without_nothing(_object(text))
-    pairs = document.get("losses")
-    if isinstance(pairs, list):  # JSON has no integer keys
-        document["losses"] = {pair[0]: pair[1] for pair in pairs if _is_loss(pair)}
-    if isinstance(document.get("attempts"), list):
-        document["attempts"] = [_attempt(attempt) for attempt in document["attempts"]]
-    document.pop("unread", None)
-    record, unread = _lenient(Record, document)
-    return replace(record, unread=unread)
+    pairs = _typed(list[tuple[int, float]], document.get("losses", []))  # JSON has no integer keys
+    attempts = _typed(list[dict[str, Any]], document.get("attempts", []))
+    read = {"losses": dict(pairs), "attempts": list(map(_attempt, attempts)), "unread": ()}
+    return _typed(Record, {**document, **read})
 
 
 def read_facts(text: str | bytes) -> AttemptFacts:
     """Parse the facts. Raises ValueError if the text has none."""
-    return _lenient(AttemptFacts, _attempt(_object(text)))[0]
+    return _typed(AttemptFacts, _attempt(_object(text)))
 
 
 def unreadable(*, run_name: str, number: int, name: str, reason: str) -> Record:
@@ -80,22 +83,21 @@ def _object(text: str | bytes) -> dict[str, Any]:
     return document
 
 
-def _attempt(document: Any) -> Any:
-    """Return the attempt without null values and unknown outcomes."""
-    if not isinstance(document, dict):
-        return document
+def _attempt(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attempt without null values; an outcome of a newer xsft is `unknown`."""
     attempt = _without_nothing(document)
     if attempt.get("outcome", "unknown") not in get_args(Outcome):
         attempt["outcome"] = "unknown"
+    problems = _typed(list[dict[str, Any]], attempt.get("problems", []))
+    # Earlier releases wrote `unknown` for a run that was not compiled.
+    attempt["problems"] = [
+        problem | {"fit": None} if problem.get("fit") == "unknown" else problem for problem in problems
+    ]
     return attempt
 
 
-def _is_loss(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int) and isinstance(pair[1], int | float)
-
-
-def _lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]]:
-    """Return `lenient.lenient` of the document."""
-    from xsft.records.lenient_document import lenient
-
-    return lenient(kind, document)
+def _typed(kind: type[T], document: Any) -> T:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as invalid:
+        raise ValueError(str(invalid)) from None

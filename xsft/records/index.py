@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.json import Decoder
 
 from xsft.base.problems import Problem, warning
 from xsft.base.targets import TargetProperties
@@ -25,7 +23,7 @@ from xsft.records.run_cluster import ClusterAddress
 from xsft.records.scrub import scrub
 
 SCHEMA = "xsft.run/1"
-_FAMILY = SCHEMA.partition("/")[0]
+_FAMILY = "xsft.run/"
 
 
 class IndexEntry(TargetProperties, Struct, frozen=True, kw_only=True):
@@ -51,6 +49,9 @@ class IndexEntry(TargetProperties, Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     pace: MeasuredPace | None = None
     """Pace of its steps; None until its receipt was computed."""
+
+
+Decoder(IndexEntry)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
 class Index(Struct, frozen=True, kw_only=True):
@@ -115,28 +116,10 @@ def _file_name(entry: IndexEntry) -> str:
 
 
 def _read_index_entry(path: Path) -> IndexEntry | None:
+    """Return the entry; None for a file that is not one. Unknown keys of a newer xsft are ignored."""
     try:
-        return _entry_of(json.loads(read_text(path)))
-    except (OSError, ValueError, TypeError, RecursionError):
+        document = json.loads(read_text(path))
+        is_entry = isinstance(document, dict) and str(document.get("schema")).startswith(_FAMILY)
+        return convert(document, IndexEntry) if is_entry else None
+    except (OSError, ValueError, ValidationError, RecursionError):
         return None
-
-
-def _entry_of(document: Any) -> IndexEntry | None:
-    if not isinstance(document, Mapping) or str(document.get("schema", "")).partition("/")[0] != _FAMILY:
-        return None
-    known = {name: document[name] for name in IndexEntry.__struct_fields__ if document.get(name) is not None}
-    values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _field_type(name))}
-    where = document.get("cluster")
-    names = {f.name for f in fields(ClusterAddress)}
-    cluster = ClusterAddress(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
-    return IndexEntry(**{**values, "cluster": cluster, "pace": _pace(document.get("pace"))})
-
-
-def _pace(value: Any) -> MeasuredPace | None:
-    mapping = value if isinstance(value, Mapping) else {}
-    known = {f.name: mapping.get(f.name) for f in fields(MeasuredPace)}
-    return MeasuredPace(**known) if isinstance(known["ratio"], int | float) else None  # type: ignore[arg-type]
-
-
-def _field_type(name: str) -> type:
-    return int if name in {"steps", "attempt"} else str

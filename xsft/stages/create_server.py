@@ -22,8 +22,7 @@ from xsft.cluster.observation import RunObject
 from xsft.launcher.audit import audit_problems
 from xsft.launcher.readback import missing_values
 from xsft.launcher.server_expect import audit_server
-from xsft.launcher.server_manifest import owned_by
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan, owned_by
 from xsft.launcher.servers import plan_of_server
 from xsft.machine import clock
 from xsft.records.labels import RUN_LABEL

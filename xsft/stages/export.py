@@ -28,7 +28,7 @@ from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, engine_environment, maxtext_machine
 from xsft.launch.local_program import follow_program
 from xsft.launch.stage_record import StageRun
-from xsft.launcher.export_command import PROGRAM, export_notes
+from xsft.launcher.pod_end import EXPORT_PROGRAM, export_notes
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
 from xsft.machine.hub_login import hub_token
@@ -123,7 +123,7 @@ class ExportWork(Struct, frozen=True, kw_only=True):
         with scratch_folder("export") as scratch:
             notes = export_notes(plan, argv=attempt.argv, logits=self._logits_notes(plan, scratch))
             sent = json.dumps({"notes": notes})
-            program = (str(machine.python), "-I", str(PROGRAMS / "entry.py"), PROGRAM, sent, *attempt.argv)
+            program = (str(machine.python), "-I", str(PROGRAMS / "entry.py"), EXPORT_PROGRAM, sent, *attempt.argv)
             env = environment(_shop(plan, machine, scratch), online=_is_online(plan))
             argv = (*machine.contain().prefix, *program)
             ended = follow_program(argv, name="to_huggingface", env=env, log=attempt.log, on_line=self._show)

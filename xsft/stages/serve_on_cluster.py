@@ -21,8 +21,7 @@ from xsft.cluster.cluster import Cluster, connect
 from xsft.launch.recording import gather_provenance
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.server_expect import audit_server
-from xsft.launcher.server_manifest import vllm_argv
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan, vllm_argv
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.planning import api

@@ -11,8 +11,7 @@ from msgspec import Struct
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, warning
 from xsft.launch.recording import Provenance, image_of, manifest_digest
-from xsft.launcher.server_manifest import serving_env, vllm_argv
-from xsft.launcher.server_plan import ServingPlan
+from xsft.launcher.server_manifest import ServingPlan, serving_env, vllm_argv
 from xsft.machine import clock
 from xsft.records.record import Attempt, AttemptFacts, Record
 from xsft.records.record_files import RecordRef, RecordStore, ref_of

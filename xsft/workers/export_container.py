@@ -1,7 +1,7 @@
 """Export, in a pod or on this machine: write the model to the machine's own disk, add the source model's files, verify
 it, and only then copy it to its destination, unless it is there. The record that makes it complete is written last.
 
-Arguments: a JSON document with the `notes` (`launcher.export_command`), then the exporter's command.
+Arguments: a JSON document with the `notes` (`launcher.pod_end`), then the exporter's command.
 """
 
 from __future__ import annotations

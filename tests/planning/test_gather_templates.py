@@ -13,7 +13,7 @@ import xsft
 from tests.checks.factory import GOOD, merged
 from xsft.base.problems import Problem, errors_in
 from xsft.planning import api
-from xsft.planning.templates import MAX_TEMPLATE_BYTES, template_facts
+from xsft.planning.gather import MAX_TEMPLATE_BYTES, template_facts
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.trainer.arguments import argument
