@@ -15,15 +15,18 @@ import pytest
 from msgspec.structs import replace
 
 import xsft
+from tests.checks.factory import spec
 from tests.machine.test_http_session import Server, serving
 from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem
+from xsft.checks.facts import Facts
 from xsft.data.facts import HubDataFacts
 from xsft.planning import api
-from xsft.planning.hub_check import check_data, check_weights, read_data
+from xsft.planning.hub_check import check_data, check_weights, read_data, tokenizer_of_pods
 from xsft.planning.hub_reader import HubReader
 from xsft.spec.conversion_inputs import ConversionSource
 from xsft.spec.facts import SourceFacts
+from xsft.spec.resolve import resolve
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 PATH = "owner/rows"
@@ -188,3 +191,21 @@ def test_data_sets_of_the_catalogue_need_no_request() -> None:
     asked: list[str] = []
     api.intend((loaded,), hub=HubReader(asked.append, lambda _source: None))
     assert asked == []
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, ""), (401, ""), (403, "GatedRepo")])
+def test_a_tokenizer_that_pods_without_a_token_cannot_read_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: str
+) -> None:
+    run = resolve(spec(model={"tokenizer": "owner/private"}), Facts())[0]
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        monkeypatch.setenv("HF_TOKEN_PATH", __file__)  # the submitter's own login is not the pods'
+        server.answers = {"/api/models/owner/private": (status, {"X-Error-Code": code}, b"{}")}
+        (problem,) = tokenizer_of_pods(run)
+        assert server.logins == set()
+        assert (problem.id, problem.severity, problem.where) == ("tokenizer-unreadable", "error", "model.tokenizer")
+        assert "secrets.hf_token" in problem.fix
+        with_token = spec(model={"tokenizer": "owner/private"}, secrets={"hf_token": {"secret": "hub"}})
+        assert tokenizer_of_pods(resolve(with_token, Facts())[0]) == ()
+    assert tokenizer_of_pods(run) == ()  # nothing answers there any more

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec import convert
+from msgspec.json import Decoder
 from requests import RequestException
 
 from xsft.base.errors import UsageError
@@ -24,6 +24,7 @@ API = "https://artifactregistry.googleapis.com/v1"
 TIMEOUT_S = 10.0
 POLLS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
 """Seconds before each question whether the repository is ready."""
+DOCUMENT = Decoder(dict[str, Any])
 DESCRIPTION = "Images of fine-tuning runs (xsft)"
 
 
@@ -56,7 +57,7 @@ def create_repository(
         anonymous=login is None,
     )
 
-    ask = partial(_ask, api, login=login, request=request)
+    ask = partial(_ask_google, api, login=login, request=request)
     say(f"creating {repository.docker}")
     operation = ask(
         "POST",
@@ -74,7 +75,7 @@ def create_repository(
         raise explain_failure(f"timed out after {sum(POLLS_S):g} s creating the repository", request)
 
 
-def _ask(
+def _ask_google(
     api: str, method: str, path: str, *, login: Login | None, request: FailedRequest, **options: Any
 ) -> dict[str, Any]:
     """Ask with an access token, which `gcloud auth configure-docker` gives, too."""
@@ -82,7 +83,7 @@ def _ask(
     try:
         with Session() as session:
             answer = session.request(method, f"{api}/{path}", headers=headers, timeout=TIMEOUT_S, **options)
-        document: dict[str, Any] = convert(answer.json(), dict[str, Any])
+        document: dict[str, Any] = DOCUMENT.decode(answer.content)
     except (RequestException, ValueError) as failed:
         raise explain_failure(f"connection broken: {failed}", request) from None
     if answer.status_code == 409:  # another user was faster

@@ -213,7 +213,7 @@ def submitter_for(
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
-    answer = start(lambda: (*ask_maxtext((made,))[0], *ask_rows(made)))
+    answer = start(lambda: (*_ask_hub(made), *ask_maxtext((made,))[0], *ask_rows(made)))
     return Submitter(
         cluster=cluster.connect(place),
         store=record_files.record_store(),
@@ -225,6 +225,12 @@ def submitter_for(
         parsed=lambda: parser_answer(answer),
         **(_by_xpk(progress) if through_xpk else {}),
     )
+
+
+def _ask_hub(plan: Plan) -> tuple[Problem, ...]:
+    from xsft.planning.hub_check import tokenizer_of_pods  # through requests
+
+    return tokenizer_of_pods(plan.run)
 
 
 def _rights(source: str, demand: Demand) -> PodRights | None:

@@ -7,13 +7,16 @@ source: huggingface_hub@2.4.0 hf_api.py [dataset_info, auth_check]; datasets@5.2
 from __future__ import annotations
 
 from collections.abc import Mapping
+from re import fullmatch
 from typing import Any
 from urllib.parse import quote
 
 from msgspec.structs import replace
 from requests import RequestException
 
+from xsft.base.acceptance import accept_late
 from xsft.base.errors import Unreachable
+from xsft.base.forms import HUB_ID
 from xsft.base.lenient import mapping, rows
 from xsft.base.problems import Problem, error
 from xsft.data.facts import HubDataFacts
@@ -24,6 +27,7 @@ from xsft.machine.process import own_environment
 from xsft.planning.hub import ENDPOINT, HubAnswer, endpoint_of, hub_session, read_json, read_repository, read_token
 from xsft.spec.conversion_inputs import ConversionSource
 from xsft.spec.facts import SourceFacts
+from xsft.spec.resolve import Run
 
 DEADLINE_S = 5.0
 """Maximum time for all requests about one repository."""
@@ -57,6 +61,25 @@ def tokenizer_access(name: str) -> Problem | None:
     """
     env, token = _own_login()
     return call_within(DEADLINE_S, lambda: _tokenizer_access(name, env=env, token=token))
+
+
+def tokenizer_of_pods(run: Run) -> tuple[Problem, ...]:
+    """Return why pods without a token cannot read the tokenizer's repository; nothing if they can, if they have a
+    token, or if the hub does not answer. Raises nothing.
+    """
+    name = run.tokenizer
+    if name is None or run.spec.on_this_machine or run.spec.secrets.hf_token or not fullmatch(HUB_ID, name):
+        return ()
+    try:
+        refused = call_within(DEADLINE_S, lambda: _tokenizer_access(name, env=own_environment(), token=None))
+    except Unreachable:
+        return ()
+    if refused is None:
+        return ()
+    message = f"{refused.message.partition(':')[0]}, and the pods have no token of the hub: every host would end."
+    fix = "Check the spelling. Write secrets.hf_token: {secret: NAME, key: KEY}, of an account that may read it."
+    problem = error("tokenizer-unreadable", "model.tokenizer", message, fix)
+    return accept_late((problem,), run.spec.checks)
 
 
 def _own_login() -> tuple[Mapping[str, str], str | None]:
