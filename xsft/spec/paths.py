@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xsft.spec.model import WorkloadSpec
+if TYPE_CHECKING:
+    from xsft.spec.model import WorkloadSpec  # imports pydantic, which reading statuses does not need
 
 GRAIN_FORMATS = ("parquet", "arrayrecord")
 """Values of hf_path with `pipeline: grain`."""

@@ -22,12 +22,14 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xsft.spec.resolve import Run
 from xsft.trainer.lines import Step
 from xsft.trainer.losses import Tally
 from xsft.trainer.progress import Progress, middle
+
+if TYPE_CHECKING:
+    from xsft.spec.resolve import Run  # imports pydantic, which reading statuses does not need
 
 FOLDER = "metrics"
 LOSS = "learning/loss"
