@@ -203,7 +203,7 @@ def test_a_tokenizer_that_pods_without_a_token_cannot_read_is_an_error(
         monkeypatch.setenv("HF_TOKEN_PATH", __file__)  # the submitter's own login is not the pods'
         server.answers = {"/api/models/owner/private": (status, {"X-Error-Code": code}, b"{}")}
         (problem,) = tokenizer_of_pods(run)
-        assert server.logins == set()
+        assert server.logins == {""}
         assert (problem.id, problem.severity, problem.where) == ("tokenizer-unreadable", "error", "model.tokenizer")
         assert "secrets.hf_token" in problem.fix
         with_token = spec(model={"tokenizer": "owner/private"}, secrets={"hf_token": {"secret": "hub"}})
