@@ -13,7 +13,6 @@ from xsft.spec.reader import read_spec
 
 GUIDES = Path(__file__).parent.parent / "docs" / "guides"
 TUTORIAL = GUIDES / "from-a-tutorial.md"
-AFTER = (GUIDES / "after-training.md").read_text(encoding="utf-8")
 MODULE = "maxtext.checkpoint_conversion.to_huggingface"
 
 

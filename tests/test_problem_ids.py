@@ -27,6 +27,7 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 """Ids of problems, and kinds of a process's failure. One of a single word may mean anything; only `.id` shows it."""
 
 NOT_DECIDING = {
+    "xsft/importing/gcluster.py": ["grace-period"],  # a flag of gcluster
     "xsft/image/context.py": ["disk-full", "image-context-large"],  # the choices of an option
     "xsft/checks/rows.py": sorted(LATE_IDS),  # those that an answer may still bring
     "xsft/data/refusals.py": ["FIXES", *sorted(get_args(RowProblem))],  # the words of each fix

@@ -47,7 +47,7 @@ def test_several_lines_are_refused_until_one_is_selected() -> None:
     assert modes == ["mcjax", "pathways"]
     with pytest.raises(SpecError) as wrong:
         import_paste(text, line=1)
-    assert "No xpk line begins in line 1;" in wrong.value.problems[0].message
+    assert "No line that submits a run begins in line 1;" in wrong.value.problems[0].message
 
 
 @pytest.mark.parametrize("info", ["", "bash", "sh", "{code-block} bash", "{.bash .copy}", "console"])

@@ -16,14 +16,13 @@ from xsft.base.terminal_text import safe_text
 from xsft.base.training import DEFAULT_TRAINER
 from xsft.catalog import releases
 from xsft.checks.facts import Facts
-from xsft.importing.cluster import Tree, cluster_fields, lost_flags, mode_of
+from xsft.importing.cluster import Tree, cluster_fields, lost_flags, mode_of, name_fields, put_field
 from xsft.importing.compare import say_differences
 from xsft.importing.environment import ReadEnvFile, flag_environment, workload_environment
 from xsft.importing.fill import complete, fill_holes
 from xsft.importing.flags import Flags, read_flags
 from xsft.importing.keys import read_pairs, removed_keys, token_secret, trainer_fields, with_defaults
 from xsft.importing.markdown import shell_lines
-from xsft.importing.names import name_fields
 from xsft.importing.notes import Notes, PasteDifference
 from xsft.importing.shell import Shell
 from xsft.importing.text import commented_workload, workload_yaml
@@ -95,7 +94,7 @@ def _require_text(text: str) -> None:
         raise SpecError((error("import-text", "", message, "Paste the command as plain text."),))
     if not text.strip():
         message = "nothing to import: the paste is empty"
-        raise SpecError((error("import-no-line", "", message, "Paste the xpk workload line."),))
+        raise SpecError((error("import-no-line", "", message, "Paste the line that submits the run."),))
 
 
 def _read_line(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _PastedLine:
@@ -113,7 +112,9 @@ def _read_line(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _PastedLi
     _say_moved(trainer, environment, notes)
     workload, run_name = flags.get("workload"), given.get("run_name")
     name = name_fields(str(workload) if workload else None, str(run_name) if run_name is not None else None, notes)
-    cluster = cluster_fields(flags, mode, notes)
+    cluster = cluster_fields(flags, mode, notes, ignored=lost_flags(mode) if line.is_xpks else {})
+    for path, field in line.fields.items():
+        put_field(cluster, path, field)
     if "xla_flags" in cluster:
         environment.pop("xla_flags", None)
     secrets = environment.pop("secrets", None) or token

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from pydantic import TypeAdapter, ValidationError
+
 from xsft.base.names import ModeName
 from xsft.base.problems import warning
 from xsft.importing.flags import Flags
 from xsft.importing.notes import Notes
 from xsft.launcher.xpk import DRY_RUN_ZONE, STAND_IN_CLUSTER
+from xsft.spec.model import RunName
 from xsft.spec.refused import REFUSALS
 
 Tree = dict[str, object]
@@ -78,13 +81,16 @@ def lost_flags(mode: ModeName) -> Mapping[str, str]:
             return PATHWAYS_LOST
 
 
-def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
-    """Return the fields from cluster flags, without name, environment and trainer."""
-    _say_dropped(flags, mode, notes)
+def cluster_fields(flags: Flags, mode: ModeName, notes: Notes, *, ignored: Mapping[str, str]) -> Tree:
+    """Return the fields from cluster flags, without name, environment and trainer.
+
+    `ignored`: flags without effect, with the reason.
+    """
+    _say_dropped(flags, notes, ignored)
     tree: Tree = {"place": _read_place(flags, notes)}
     for flag, field in FIELDS.items():
         if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
-            _put_field(tree, field, _typed_value(flag, value))
+            put_field(tree, field, _typed_value(flag, value))
     _read_capacity(tree, flags)
     match mode:
         case "mcjax":
@@ -94,7 +100,7 @@ def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
     return tree
 
 
-def _put_field(tree: Tree, path: str, value: object) -> None:
+def put_field(tree: Tree, path: str, value: object) -> None:
     section, _, key = path.rpartition(".")
     inside = tree.setdefault(section, {}) if section else tree
     if isinstance(inside, dict):
@@ -132,10 +138,7 @@ def _read_place(flags: Flags, notes: Notes) -> Tree:
     named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
     for name in ("project", "zone"):
         if name not in named:
-            why = (
-                "xpk takes it from gcloud's configuration; write it here, so that the workload is the same for "
-                "every user"
-            )
+            why = "the line leaves it to saved settings; write it here, so that the workload is the same for every user"
             notes.differ(f"--{name}", why=why)
     return dict(named)
 
@@ -143,27 +146,26 @@ def _read_place(flags: Flags, notes: Notes) -> Tree:
 def _read_capacity(tree: Tree, flags: Flags) -> None:
     for flag in ("on-demand", "spot", "reservation"):
         if flags.get(flag):
-            _put_field(tree, "tpu.capacity", flag)
+            put_field(tree, "tpu.capacity", flag)
     if flags.get("reservation"):
-        _put_field(tree, "tpu.reservation", flags["reservation"])
+        put_field(tree, "tpu.reservation", flags["reservation"])
 
 
 def _server_arguments(tree: Tree, flags: Flags) -> None:
     """Move XLA flags at the end of the proxy's arguments to `xla_flags`, where xsft renders them at the same place."""
     servers = {"server": "server_args", "proxy-server": "proxy_args", "worker": "worker_args"}
+    xla_flags: list[str] = []
     for server, field in servers.items():
         words = str(flags.get(f"custom-pathways-{server}-args", "")).split()
-        if server == "proxy-server":
-            xla = next((i for i in range(len(words) + 1) if all(w.startswith("--xla") for w in words[i:])), len(words))
-            if words[xla:]:
-                tree["xla_flags"] = words[xla:]
-            words = words[:xla]
+        while server == "proxy-server" and words and words[-1].startswith("--xla"):
+            xla_flags.insert(0, words.pop())
         if words:
-            _put_field(tree, f"pathways.{field}", words)
+            put_field(tree, f"pathways.{field}", words)
+    if xla_flags:
+        tree["xla_flags"] = xla_flags
 
 
-def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
-    lost = lost_flags(mode)
+def _say_dropped(flags: Flags, notes: Notes, ignored: Mapping[str, str]) -> None:
     for flag, value in flags.items():
         given = value if isinstance(value, str) else None
         refusal = REFUSALS.get(flag.replace("-", "_"))
@@ -171,5 +173,50 @@ def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
             notes.differ(f"--{flag}", given=given, why=f"refused ({refusal.id}): {refusal.reason}")
         elif flag in DROPPED and value:
             notes.differ(f"--{flag}", given=given, why=DROPPED[flag])
-        elif flag in lost and not (isinstance(value, str) and _is_empty(flag, value)):
-            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=lost[flag])
+        elif flag in ignored and not (isinstance(value, str) and _is_empty(flag, value)):
+            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=ignored[flag])
+
+
+_HOLE = r"\0[0-9]+\0"
+
+
+def name_fields(workload: str | None, run_name: str | None, notes: Notes) -> Tree:
+    """Return `name` and `run_name_suffix`; both empty if the paste has no name."""
+    chosen = _chosen_name(workload, run_name, notes)
+    return _split_completed_name(chosen, notes) if chosen is not None else {}
+
+
+def _chosen_name(workload: str | None, run_name: str | None, notes: Notes) -> str | None:
+    if run_name is None or workload is None or run_name == workload:
+        return run_name if workload is None else workload
+    if re.fullmatch(re.escape(run_name) + r"-[2-9]", workload):
+        notes.differ("--workload", given=workload, now=run_name, why="xsft numbers later attempts itself")
+        return run_name
+    if _is_name(re.sub(_HOLE, "0", run_name)):
+        why = "the JobSet takes the run's name, which is kept because it determines the output folder"
+        notes.differ("--workload", given=workload, now=run_name, why=why)
+        return run_name
+    why = "the JobSet has the same name, which allows lower case, digits and dashes; the output folder has the new name"
+    notes.differ("run_name", given=run_name, now=workload, why=why)
+    return workload
+
+
+def _split_completed_name(name: str, notes: Notes) -> Tree:
+    """Split a completed name: `sft-$(date +%s)` is `sft` with run_name_suffix: date."""
+    holes = notes.holes.holes_in(name)
+    kinds = {"date" if hole.is_date else "commit" if hole.is_commit else "" for hole in holes}
+    if kinds not in ({"date"}, {"commit"}):
+        return {"name": name}
+    (suffix,) = kinds
+    base = re.sub(r"[-_.]*" + _HOLE + r"[-_.]*", "-", name).strip("-") or "sft"
+    why = f"xsft import runs no command; run_name_suffix adds the {suffix} instead"
+    notes.differ("run_name", given=name, now=f"{base} with run_name_suffix: {suffix}", why=why)
+    return {"name": base, "run_name_suffix": suffix}
+
+
+def _is_name(name: str) -> bool:
+    try:
+        TypeAdapter(RunName).validate_python(name)
+    except ValidationError:
+        return False
+    return True

@@ -60,13 +60,13 @@ def read_flags(verb: str, arguments: Sequence[str]) -> Flags:
     return {name.replace("_", "-"): value for name, value in vars(given).items()}
 
 
-class _XpkParser(argparse.ArgumentParser):
+class FlagParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise SpecError((_flag_refused(message),))
+        raise SpecError((_flag_refused(self.prog, message),))
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = _XpkParser(add_help=False, argument_default=argparse.SUPPRESS)
+    parser = FlagParser(prog="xpk", add_help=False, argument_default=argparse.SUPPRESS)
     for name in (*_SHARED, *_OWN[verb]):
         short = ("-tgps",) if name == "termination-grace-period-seconds" else ()
         parser.add_argument(*short, f"--{name}", dest=name.replace("-", "_"))
@@ -79,31 +79,31 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _flag_refused(message: str) -> Problem:
+def _flag_refused(program: str, message: str) -> Problem:
     """Return the problem without values: argparse quotes all of an ambiguous `--fl=value`."""
     text = printable(redact(re.sub(r"=\S*", "", message)))
-    return error("import-flag", "", f"xpk would refuse this line: {text}.", "Correct it, then import again.")
+    return error("import-flag", "", f"{program} would refuse this line: {text}.", "Correct it, then import again.")
 
 
 def _flag_unknown(verb: str, word: str) -> Problem:
     name = word.partition("=")[0]
-    if not name.startswith("-"):
-        message = "xpk would refuse this line: an argument belongs to no flag (not shown: it may be a secret)."
-        return error(
-            "import-flag", "", message, "Quote values that contain spaces; check the backslashes at line ends."
-        )
-    mine, other = _flag_names(verb), _flag_names("create" if verb == "create-pathways" else "create-pathways")
-    if name in other:
+    if name in _flag_names("create" if verb == "create-pathways" else "create-pathways"):
         message = f"{name} is not a flag of `xpk workload {verb}`; xpk would refuse this line."
         return error("import-flag", "", message, "Remove it.")
-    near = get_close_matches(name, mine, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Its flags: {', '.join(sorted(mine))}."
-    return error(
-        "import-flag",
-        "",
-        f"`xpk workload {verb}` has no flag {shown_text(redact(name))}. {hint}",
-        "Correct or remove it.",
-    )
+    return unknown_flag(f"xpk workload {verb}", _flag_names(verb), word)
+
+
+def unknown_flag(command: str, names: Sequence[str], word: str) -> Problem:
+    """Return the problem of a word that is none of the command's flags."""
+    name = word.partition("=")[0]
+    if not name.startswith("-"):
+        message = f"{command} would refuse this line: an argument belongs to no flag (not shown: it may be a secret)."
+        fix = "Quote values that contain spaces; check the backslashes at line ends."
+        return error("import-flag", "", message, fix)
+    near = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Its flags: {', '.join(sorted(names))}."
+    message = f"`{command}` has no flag {shown_text(redact(name))}. {hint}"
+    return error("import-flag", "", message, "Correct or remove it.")
 
 
 def _flag_names(verb: str) -> tuple[str, ...]:

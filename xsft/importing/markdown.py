@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 
+from xsft.base.errors import SpecError
+from xsft.base.problems import error
+from xsft.base.training import DEFAULT_TRAINER
+from xsft.catalog import releases
+from xsft.importing.trainer import modules
+from xsft.importing.values import config_arguments, read_mapping
+from xsft.trainer.trainer import trainer_named
+
 _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)")
+_CONFIG = re.compile(r"^(?:base_config|use_sft|model_name|load_parameters_path)[ ]*:", re.MULTILINE)
+_LINE = re.compile(r"^\s*(?:\$ )?(?:export|xpk|gcluster|python3?|#!) ?", re.MULTILINE)
 _SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "text"})
-_COMMAND = re.compile(r"\s*(?:\$ )?(?:export |[A-Z_][A-Z0-9_]*=|xpk |python3? \S*(?:xpk|maxtext|MaxText))")
+_COMMAND = re.compile(r"\s*(?:\$ )?(?:export |[A-Z_][A-Z0-9_]*=|xpk |gcluster |python3? \S*(?:xpk|maxtext|MaxText))")
 """Beginnings of the lines outside of code blocks that are read."""
 _MAGIC = re.compile(r"^[ \t]*(?:!(?=\w)|%env +(?P<name>\w+)=(?P<text>.*)|%%(?:bash|sh)\b.*)", re.MULTILINE)
 
@@ -22,16 +33,38 @@ def shell_lines(text: str) -> str:
 
     All other lines become empty, so that line numbers stay those of the page.
     """
-    text = _MAGIC.sub(_without_magic, _code_of_notebook(text))
+    text = _MAGIC.sub(_without_magic, _code_of_notebook(config_command(text) or text))
     lines = text.split("\n")
     shown = dict(_in_shell_blocks(lines))
     if not any(_FENCE.match(line) for line in lines):
         return text
-    if not any("workload" in line for line in shown.values()):
+    if not any(map(_submits, shown.values())):
         shown = dict(_outside_blocks(lines))
-        if not any("workload" in line for line in shown.values()):
+        if not any(map(_submits, shown.values())):
             return text
     return "\n".join(shown.get(number, "") for number in range(len(lines)))
+
+
+def config_command(text: str) -> str:
+    """Return the SFT trainer's command for the keys of MaxText's own YAML; empty for any other text. Raises
+    SpecError for a configuration that is no SFT.
+    """
+    if not _CONFIG.search(text) or _LINE.search(text) or not (keys := read_mapping(text)):
+        return ""
+    base = str(keys.pop("base_config", ""))
+    if not (keys.pop("use_sft", False) is True or base.endswith("sft.yml")):
+        message = "This MaxText configuration does not set use_sft: true, so it is no SFT."
+        raise SpecError((error("import-trainer", "", message, "xsft trains SFT and LoRA: derive it from sft.yml."),))
+    lora = keys.get("lora")
+    if isinstance(lora, dict) and not lora.get("enable_lora"):
+        del keys["lora"]
+    module = trainer_named(DEFAULT_TRAINER).module(releases.release(releases.versions()[-1]))
+    return shlex.join(("python3", "-m", module, *config_arguments(keys)))
+
+
+def _submits(line: str) -> bool:
+    """Return whether the line may begin the command to import."""
+    return "workload" in line or "gcluster job submit" in line or any(module in line for module in modules())
 
 
 def _code_of_notebook(text: str) -> str:

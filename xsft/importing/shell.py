@@ -12,10 +12,17 @@ from msgspec.structs import replace
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
-from xsft.importing.arithmetic import evaluate
-from xsft.importing.holes import Holes
-from xsft.importing.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, UnknowableExpansion, Word
-from xsft.importing.words import read_commands
+from xsft.importing.notes import Holes
+from xsft.importing.words import (
+    Arithmetic,
+    Literal,
+    Parameter,
+    Part,
+    ShellCommand,
+    UnknowableExpansion,
+    Word,
+    read_commands,
+)
 
 MAX_CHARACTERS = 1_000_000
 """Limit on characters of one expanded word: `a=$b$b; b=$c$c; …` doubles with every line."""
@@ -256,3 +263,34 @@ def _script(argv: list[str]) -> str | None:
         return None
     options = next((i for i, word in enumerate(argv[1:], 1) if re.fullmatch(r"-[a-z]*c[a-z]*", word)), None)
     return argv[options + 1] if options is not None and options + 1 < len(argv) else None
+
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_TERM = re.compile(
+    r"\s*(?P<sign>[+-]?)\s*(?:(?P<number>[0-9]{1,18})|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\$(?P<dollar>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|\$\{(?P<brace>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[0-9]{1,18}))?\})\s*"
+)
+"""`${NAME:-N}` is in the seed that xsft's own command increments at a restart."""
+
+
+def evaluate(source: str, variables: Mapping[str, str]) -> int:
+    """Return the sum. Raises KeyError for a variable that is not set, ValueError for an unsupported expression."""
+    total = 0
+    position = 0
+    while position < len(source) or not position:
+        term = _TERM.match(source, position)
+        if term is None or (position and not term["sign"]):
+            raise ValueError(source)
+        number = term["number"] or _value_of(term, variables)
+        if not _INTEGER.fullmatch(number):
+            raise ValueError(source)
+        total += -int(number) if term["sign"] == "-" else int(number)
+        position = term.end()
+    return total
+
+
+def _value_of(term: re.Match[str], variables: Mapping[str, str]) -> str:
+    name = term["name"] or term["dollar"] or term["brace"]
+    if term["default"]:
+        return variables.get(name) or term["default"]
+    return variables[name]

@@ -17,7 +17,7 @@ from xsft.trainer.arguments import yaml_value
 WIDTH = 118
 ORDER = (
     *("name", "run_name_suffix", "mode", "trainer", "place", "tpu", "image", "model", "data", "train", "eval", "lora"),
-    *("parallelism", "output", "secrets", "restarts", "pathways", "namespace", "priority"),
+    *("parallelism", "output", "secrets", "restarts", "pathways", "namespace", "priority", "pods"),
     *("ttl_seconds_after_finished", "env", "xla_flags", "overrides"),
 )
 
@@ -57,7 +57,7 @@ def workload_yaml(tree: dict[str, object]) -> str:
 
 def commented_workload(body: str, *, problems: Sequence[Problem], differences: Sequence[PasteDifference]) -> str:
     """Return the file: problems to fix, differences, the workload."""
-    head = ["# Imported from a pasted xpk line by `xsft import`."]
+    head = ["# Imported from a pasted line by `xsft import`."]
     head += _list("To do:", [f"{p.message} {p.fix}" for p in problems])
     head += _list("Differences from that line:", [_sentence(d) for d in differences])
     return "\n".join((*head, "", body))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -22,6 +23,19 @@ from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
 from xsft.trainer.trainer import trainer_named, trainer_with
 
 SIGTERM_WHY = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly; removed"
+PURPOSES: Mapping[str, str] = MappingProxyType(
+    {
+        "to_maxtext": "It converts weights: write model.hf into a workload, and `xsft checkpoint convert` does it.",
+        "to_huggingface": "It exports a checkpoint: `xsft checkpoint export` does it.",
+        "_rl": "It is reinforcement learning; xsft trains only SFT and LoRA, which usually come before it.",
+        "dpo": "It is preference tuning; xsft trains only SFT and LoRA.",
+        "distill": "It is distillation; xsft trains only SFT and LoRA.",
+        "pre_train": "It is pre-training; xsft trains only SFT and LoRA.",
+        "MaxText.train": "It is pre-training; xsft trains only SFT and LoRA.",
+        "decode": "It generates text: `xsft sample` and `xsft serve` do it.",
+    }
+)
+"""Part of a program's name -> what it does."""
 _PYTHON = re.compile(r"python[0-9.]*")
 _CONFIG = re.compile(r"[^=]*\.yml")
 
@@ -45,9 +59,10 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
     shell = Shell(container_env, notes.holes)
     # A counted seed, as xsft writes it, is its first value here.
     commands = shell.run(at_first_start(kubernetes_expand(command, container_env)))
-    index = next((i for i, simple in enumerate(commands) if _module(simple.argv)), None)
-    if index is None:
+    started = [i for i, simple in enumerate(commands) if _module(simple.argv)]
+    if not started:
         raise _no_trainer(commands, notes)
+    index = next((i for i in started if starts_trainer(commands[i].argv)), started[0])
     module, arguments = _module(commands[index].argv) or ("", ())
     _check_module(module, notes)
     _say_around(commands, index, notes)
@@ -109,9 +124,14 @@ def _as_module(path: str) -> str:
 def _check_module(module: str, notes: Notes) -> None:
     if module in modules():
         return
-    message = f"The command starts {notes.printable_text(module)}, which is not a trainer that xsft knows."
+    message = f"The command starts {notes.printable_text(module)}, which is no SFT trainer. {purpose(module)}".strip()
     fix = f"Use {' or '.join(modules())}."
     raise SpecError((error("import-trainer", "", message, fix),))
+
+
+def purpose(program: str) -> str:
+    """Return what a program of MaxText does that is no SFT, and what xsft has for it; empty if that is unknown."""
+    return next((text for part, text in PURPOSES.items() if part in program), "")
 
 
 def _no_trainer(commands: list[SimpleCommand], notes: Notes) -> SpecError:

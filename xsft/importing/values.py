@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
@@ -21,6 +21,8 @@ _FLOAT = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
 )
+_ALIAS = re.compile(r"(?:^|[-:,\[{]\s*)\*[A-Za-z]", re.MULTILINE)
+"""It may stand for a text that grows without end."""
 _LIMIT = 2**63
 """Largest integer in xsft's own YAML (spec.scalars)."""
 _DROPPED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float")
@@ -55,6 +57,24 @@ def read_value(text: str) -> Value:
     if parsed is None or isinstance(parsed, bool | int | float | str):
         return parsed
     raise ValueError("a workload cannot hold mappings here")
+
+
+def read_mapping(text: str) -> dict[str, Any]:
+    """Return a configuration's keys as MaxText reads them; none of another text, or of one that uses aliases."""
+    try:
+        parsed: Any = None if _ALIAS.search(text) else yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def config_arguments(keys: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the keys as arguments of MaxText; sections as `section.key`."""
+    for key, value in keys.items():
+        if isinstance(value, dict):
+            yield from config_arguments(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}={json.dumps(value, ensure_ascii=False, default=str)}"
 
 
 def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import Problem, error
+from xsft.importing import gcluster
 from xsft.importing.notes import Notes
 from xsft.importing.shell import SimpleCommand
-from xsft.importing.trainer import head, modules, starts_trainer
+from xsft.importing.trainer import head, modules, purpose, starts_trainer
 
 VERBS = ("create", "create-pathways")
+SUBMIT = "gcluster job submit"
 MAX_NAMED = 50
 """Limit on other commands of a paste that are listed."""
 UNSAID = {
@@ -27,12 +30,16 @@ UNSAID = {
 }
 """What a trainer's command does not say, by xpk's flag; the names of the tutorial's variables."""
 _LAUNCHERS = frozenset({"uv", "uvx", "pipx", "poetry"})
-_FIX = "Paste the command that starts with `xpk workload create` or `xpk workload create-pathways`."
+_FIX = "Paste a line of `xpk workload create`, `xpk workload create-pathways` or `gcluster job submit`."
 
 
 class XpkLine(Struct, frozen=True, kw_only=True):
     verb: str
     arguments: tuple[str, ...]
+    fields: Mapping[str, str] = MappingProxyType({})
+    """Workload fields for which xpk has no flag."""
+    is_xpks: bool = True
+    """Whether xpk would run it; False for a line of another launcher, in xpk's flags."""
 
     @property
     def trains(self) -> bool:
@@ -49,7 +56,7 @@ def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int 
     would run a trainer's own command. Raises SpecError if there is none, or more than one; the other commands go to the
     notes.
     """
-    every = [(command, xpk) for command in commands if (xpk := _xpk_line(command.argv))]
+    every = [(command, xpk) for command in commands if (xpk := _xpk_line(command.argv) or _submission(command.argv))]
     if not every:
         trained = [command for command in commands if starts_trainer(command.argv)]
         every = [(command, _line_around(command, notes)) for command in trained]
@@ -61,10 +68,14 @@ def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int 
     if len(chosen) != 1:
         raise SpecError((_not_one(every, line),))
     ours, xpk = chosen[0]
+    if xpk.verb == SUBMIT:
+        saved = gcluster.saved_settings([command.argv for command in commands])
+        verb, arguments, fields = gcluster.translate(xpk.arguments, saved, notes)
+        xpk = XpkLine(verb=verb, arguments=arguments, fields=fields, is_xpks=False)
     for command in [command for command in commands if command is not ours][:MAX_NAMED]:
         _say_ignored(command, notes)
     if ours.after in ("|", "|&", "&&", "||", "&"):
-        notes.differ(f"{ours.after} after the xpk line", why="the part after the xpk line is not imported")
+        notes.differ(f"{ours.after} after the line", why="the part after it is not imported")
     return xpk
 
 
@@ -76,6 +87,10 @@ def _line_around(command: SimpleCommand, notes: Notes) -> XpkLine:
     unknown = [f"--{flag}={notes.holes.mark('variable', name)}" for flag, name in UNSAID.items()]
     verb = "create-pathways" if pathways else "create"
     return XpkLine(verb=verb, arguments=(*unknown, f"--command={' '.join(words)}"))
+
+
+def _submission(argv: tuple[str, ...]) -> XpkLine | None:
+    return XpkLine(verb=SUBMIT, arguments=argv[3:]) if gcluster.is_submission(argv) else None
 
 
 def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
@@ -103,35 +118,34 @@ def _is_xpk(words: list[str]) -> bool:
 
 
 def _not_one(every: Sequence[tuple[SimpleCommand, XpkLine]], line: int | None) -> Problem:
-    first = every[0][0].line
+    lines = ", ".join(f"line {simple.line}: {read.verb}{_module_text(read)}" for simple, read in every)
+    message = f"{len(every)} lines that submit a run were pasted ({lines}); a workload is made from one."
     if line is not None:
-        message = f"No xpk line begins in line {line}; they begin in: {_lines_text(every)}."
-        return error("import-several", "", message, f"Choose one of them: --line {first}.")
-    message = f"{len(every)} xpk workload lines were pasted ({_lines_text(every)}); a workload is made from one."
-    return error("import-several", "", message, f"Choose one by its line: --line {first}.")
+        message = f"No line that submits a run begins in line {line}; they begin in: {lines}."
+    return error("import-several", "", message, f"Choose one by its line: --line {every[0][0].line}.")
 
 
-def _lines_text(every: Sequence[tuple[SimpleCommand, XpkLine]]) -> str:
-    return ", ".join(f"line {simple.line}: {read.verb}" for simple, read in every)
+def _module_text(line: XpkLine) -> str:
+    """Return the module that the line's command starts."""
+    match = re.search(r"-m ([A-Za-z0-9_.]+)", " ".join(line.arguments))
+    return f" ({match[1]})" if match else ""
 
 
 def _no_line_problem(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
     heads = tuple(
         dict.fromkeys(head(simple, notes) for simple in commands[:MAX_NAMED] if not simple.argv[0].endswith(":"))
     )
-    if "gcluster" in heads:
-        message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."
-        return error("import-no-line", "", message, "Start from a template: `xsft init`.")
-    if any(simple.argv[0] == "xpk" for simple in commands):
-        message = "The xpk line is of another verb than `workload create` and `workload create-pathways`."
+    if any(simple.argv[0] in ("xpk", "gcluster") for simple in commands):
+        message = "The line submits no run: it is of another verb than `xpk workload create` or `gcluster job submit`."
         return error("import-no-line", "", message, _FIX)
     verbs = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command"
-    return error("import-no-line", "", f"The paste contains no xpk line{verbs}.", _FIX)
+    purposes = "".join(f" {text}" for name in heads if (text := purpose(name)))
+    return error("import-no-line", "", f"The paste contains no line that submits a run{verbs}.{purposes}", _FIX)
 
 
 def _say_ignored(simple: SimpleCommand, notes: Notes) -> None:
     name = head(simple, notes)
-    why = "only the xpk line is imported"
+    why = "only the line that submits the run is imported"
     if "to_maxtext" in name:
         why += "; with model.hf instead of model.checkpoint `xsft plan` shows a conversion that both modes can read"
     elif name in ("source", "."):
