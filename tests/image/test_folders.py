@@ -263,23 +263,3 @@ def test_a_file_deleted_since_it_was_hashed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").unlink()
     with pytest.raises(Refused, match="No such file"):
         tar(files)
-
-
-def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:
-    class Nowhere(io.RawIOBase):
-        largest = 0
-
-        def writable(self) -> bool:
-            return True
-
-        def write(self, data: object) -> int:
-            size = len(data)  # type: ignore[arg-type]
-            self.largest = max(self.largest, size)
-            return size
-
-    path = tmp_path / "large"
-    with path.open("wb") as file:
-        file.truncate(64 << 20)
-    into = Nowhere()
-    write_tar((ContextFile(path="large", kind="file", size=64 << 20, source=str(path)),), into)  # type: ignore[arg-type]
-    assert 0 < into.largest < 1 << 20

@@ -61,17 +61,18 @@ def test_a_login_in_dockers_configuration_is_enough_for_google(tmp_path: Path, m
     assert (login.bearer, login.for_docker) == ({}, {"username": "_token", "password": login.secret})
 
 
-def test_the_users_login_is_that_of_the_host_and_broken_entries_do_not_matter(tmp_path: Path) -> None:
+def test_the_users_login_is_that_of_the_host_and_a_broken_configuration_has_none(tmp_path: Path) -> None:
     hub = "https://index.docker.io/v1/"
     configure(
         tmp_path,
-        auths={HOST: {"auth": encoded("me", "mine")}, hub: {"auth": encoded("me", "hub")}, "bad": {"auth": "%"}},
+        auths={HOST: {"auth": encoded("me", "mine")}, hub: {"auth": encoded("me", "hub")}},
     )
     assert docker_login(HOST, env=env(tmp_path)) == Login(user="me", secret="mine")
     assert docker_login("docker.io", env=env(tmp_path)) == Login(user="me", secret="hub")
     assert docker_login("other.example.com", env=env(tmp_path)) is None
-    (tmp_path / ".docker" / "config.json").write_text("[broken")
-    assert docker_login(HOST, env=env(tmp_path)) is None
+    for broken in ("[broken", '{"auths": {"other.example.com": {"auth": "%"}}}', '{"auths": 5}', '{"auths": {"a": 1}}'):
+        (tmp_path / ".docker" / "config.json").write_text(broken)
+        assert docker_login(HOST, env=env(tmp_path)) is None
 
 
 @pytest.mark.parametrize("kept_by", ["file", "helper"])

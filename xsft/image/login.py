@@ -17,7 +17,8 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from xsft.base.errors import Unreachable
 from xsft.base.secrets import hold_secret
 from xsft.image.failures import quote
-from xsft.image.reference import HUB, is_google
+from xsft.image.reference import is_google
+from xsft.machine.bounded import ODD_SHAPE
 from xsft.machine.google_files import may_log_in
 from xsft.machine.regular import read_text
 
@@ -94,15 +95,13 @@ def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
     """Return the login for `host` that the SDK finds in the user's Docker configuration, or None."""
     from docker import auth, errors
 
-    config = read_docker_config(env)
-    # Only this host's logins: an entry that is broken, or for a part of a host, makes the SDK fail or take it.
-    of_host = {key: entry for key, entry in (config.get("auths") or {}).items() if _host_of_key(key) == host}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
         try:
-            logins = auth.load_config(config_dict={**config, "auths": of_host}, credstore_env=dict(env))
+            logins = auth.load_config(config_dict=read_docker_config(env), credstore_env=dict(env))
             entry = logins.resolve_authconfig(host) or {}
-        except (errors.DockerException, OSError, ValueError, KeyError):
+        except (errors.DockerException, OSError, *ODD_SHAPE):
+            # docker, too, has no login where a helper fails or the file is broken; the registry's refusal names the fix
             return None
     if entry.get("IdentityToken"):
         return Login(user="", secret=str(entry["IdentityToken"]), is_identity_token=True)
@@ -123,11 +122,3 @@ def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
-
-
-def _host_of_key(key: str) -> str:
-    """Return the host. Most logins are stored under a host, and some under an address: Docker Hub's under
-    https://index.docker.io/v1/.
-    """
-    host = (key.partition("://")[2] or key).partition("/")[0]
-    return HUB if host == f"index.{HUB}" else host

@@ -198,6 +198,7 @@ def _find_deps(recipe: Recipe, repository: RegistryClient, maker: ImageMaker) ->
 def _refuse_other_lock(recipe: Recipe, repository: RegistryClient, image: ImageDocuments) -> None:
     """Raise Refused for an image with other packages. Its labels prove nothing: whoever may push can copy them."""
     record = read_record(repository, image)
+    # the file of a layer cannot be changed without another digest, and names each package of the lock by its hash
     if record is None:
         raise _foreign(repository, recipe.deps.tag, image.digest, f"it has no /{RECORD} in its last layer")
     if record.lock_sha256 != recipe.deps.lock_sha256:
