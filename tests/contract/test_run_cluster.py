@@ -39,12 +39,12 @@ def run(
     return [(stage["name"], stage["action"], stage["state"]) for stage in document["stages"]]
 
 
-def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b") -> None:
+def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b", end: str = "Completed") -> None:
     """Write what the conversion's pod would write."""
     held = here.api.world.jobsets()[jobset]
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
     here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files(model).items()}
-    here.api.world.end(jobset, "Completed")
+    here.api.world.end(jobset, end)
 
 
 def saved(here: Machine, *, steps: int) -> None:
@@ -56,11 +56,12 @@ def saved(here: Machine, *, steps: int) -> None:
     here.api.world.end(NAME, "Completed")
 
 
-def measured(here: Machine, jobset: str, *, says: str) -> None:
+def measured(here: Machine, jobset: str, *, says: str = "1 plus 1 is 2.", end: str = "Completed") -> None:
     """Write what the first host of the evaluation would write."""
     held = here.api.world.jobsets()[jobset]
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
     here.bucket.objects[path] = measured_by_pod(held, says=says)
+    here.api.world.end(jobset, end)
 
 
 def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -> None:
@@ -86,7 +87,6 @@ def evaluated_once_and_missed(here: Machine) -> None:
     here.api.world.end(EVALUATION, "Failed")
     assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "attempt", "running")]
     measured(here, f"{EVALUATION}-2", says="1 plus 1 is 3.")
-    here.api.world.end(f"{EVALUATION}-2", "Completed")
     for _ in range(2):
         assert run(here, status=6, **asked) == [*before, ("evaluate", "done", "done")]
     (report,) = (json.loads(held) for path, held in here.bucket.objects.items() if path.endswith("/evaluation.json"))
@@ -96,10 +96,10 @@ def evaluated_once_and_missed(here: Machine) -> None:
     assert (row["pipeline"], row["stage"], row["steps"]) == (NAME, "evaluate", None)
 
 
-def exported(here: Machine, jobset: str = EXPORT) -> str:
+def exported(here: Machine, jobset: str = EXPORT, *, end: str = "Completed") -> str:
     """Write what the export's pod writes, and return the folder."""
     folder = written_by_pod(here.bucket, here.api.world.jobsets()[jobset])
-    here.api.world.end(jobset, "Completed")
+    here.api.world.end(jobset, end)
     return folder
 
 

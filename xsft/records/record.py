@@ -233,9 +233,9 @@ _LAST_RANK = 5
 
 def with_facts(attempt: Attempt, said: tuple[AttemptFacts, ...]) -> Attempt:
     """Return the attempt with all facts applied, in any order: a successful create wins over a refused one, an end wins
-    over both, then the later time wins.
+    over both, then the later time wins, then `completed`: only a complete result proves that.
     """
-    for facts in sorted(said, key=lambda f: (_RANK.get(f.outcome, _LAST_RANK), f.at)):
+    for facts in sorted(said, key=lambda f: (_RANK.get(f.outcome, _LAST_RANK), f.at, f.outcome == "completed")):
         attempt = _with_facts(attempt, facts)
     return attempt
 

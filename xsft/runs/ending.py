@@ -81,14 +81,11 @@ def _proves_short_end(progress: Progress, *, done: int, asked: int, ended_at: st
 def status_of_failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     """Return the state of a failed JobSet. `reason`: the condition's; pods and the trainer's log name the cause better,
     if they were read.
-
-    If the checkpoint of the last step is saved, the result is complete whatever ended the processes later: the run
-    succeeded, also after its JobSet is gone.
     """
     progress, asked = seen.progress, seen.steps_asked
     from_trainer = _failure_reason(progress, asked=asked) if progress else None
-    if progress and from_trainer is None and _is_last_step_saved(progress, asked=asked):
-        return Status(state="succeeded", reason="after-last-step", evidence=(told_by, progress.source))
+    if from_trainer is None and (source := _proof_of_result(seen)):
+        return Status(state="succeeded", reason="after-last-step", evidence=(told_by, source))
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
     if seen.known_end and seen.known_end.state == "failed" and "pods" in seen.known_end.evidence:
@@ -99,6 +96,18 @@ def status_of_failed(seen: Observation, reason: str, *, told_by: str) -> Status:
         return Status(state="failed", reason="restarts-used-up", evidence=(told_by,))
     slug = "trainer-failed" if reason in _TRAINER_FAILED else "jobset-failed"
     return Status(state="failed", reason=slug, evidence=(told_by,))
+
+
+def _proof_of_result(seen: Observation) -> str:
+    """Return the source that shows a complete result, whatever ended the processes later; empty without one. The run
+    succeeded then, also after its JobSet is gone.
+    """
+    progress, jobset = seen.progress, seen.jobset
+    if progress and _is_last_step_saved(progress, asked=seen.steps_asked):
+        return progress.source
+    if jobset is not None and jobset.work is not None and seen.record and seen.record.outcome == "completed":
+        return "record"
+    return ""
 
 
 def status_of_unreachable(seen: Observation) -> Status:

@@ -110,6 +110,9 @@ def _read_one_progress(doing: _ProgressRequest, source: ProgressSource, *, tail:
     or it does not reach the end of the run.
     """
     seen = doing.seen
+    job = seen.jobset
+    if job is not None and job.work is not None and job.terminal == "Failed":
+        seen = _with_record(seen, source)  # its result may have been complete when it failed
     said, missing, pod = _progress_in_log(seen, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
         seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
@@ -117,7 +120,7 @@ def _read_one_progress(doing: _ProgressRequest, source: ProgressSource, *, tail:
         return replace(seen, progress=said)
     if said is None and not may_have_progress(seen):
         return replace(seen, unread=(*seen.unread, *missing))  # its output is of an earlier start
-    if seen.jobset is None or seen.jobset.work == "evaluate":
+    if job is None or (job.work == "evaluate" and seen.record is None):
         seen = _with_record(seen, source)
     doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
     written, lacking = _progress_in_output(seen, source, doing)

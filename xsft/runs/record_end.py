@@ -36,13 +36,17 @@ def record_job_end(
     uid: str | None = None,
 ) -> tuple[Problem, ...]:
     """Record how the attempt with that `uid` ended, else the last one, unless its end is already recorded or the last
-    one is another JobSet's. Returns a warning if the record cannot be written.
+    one is another JobSet's. A job that was recorded as failed has completed if its files show so. Returns a warning if
+    the record cannot be written.
     """
     try:
         records = store.read_run(output, run_name)
         own = (one for one in records if uid and one.last.uid == uid)
         last = next(own, records[-1] if records else None)
-        if last is None or last.last.outcome not in OPEN or (uid and last.last.uid not in (uid, None)):
+        if last is None or (uid and last.last.uid not in (uid, None)):
+            return ()
+        is_proved = outcome == "completed" and last.last.outcome == "failed"  # by the files of its result
+        if last.last.outcome not in OPEN and not is_proved:
             return ()
         return _finish(store, last, outcome, reason=reason)
     except XsftError as failed:

@@ -25,6 +25,7 @@ from xsft.launcher.server_expect import audit_server
 from xsft.launcher.server_manifest import ServingPlan, owned_by
 from xsft.launcher.servers import plan_of_server
 from xsft.machine import clock
+from xsft.machine.interrupts import when_interrupted
 from xsft.records.labels import RUN_LABEL
 from xsft.records.record_files import RecordRef
 from xsft.runs.server_states import ServerState, server_state
@@ -187,26 +188,27 @@ def wait_for_server(
     cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: ShowLine
 ) -> None:
     """Return when /health answers, as the readiness of its pod says. Raises RunFailed if the server cannot start or is
-    deleted, TimedOut.
+    deleted, TimedOut. Ctrl-C leaves the server running.
     """
     began, last_why = clock.monotonic(), ""
-    while True:
-        now = find_server(cluster, plan)
-        if now.why != last_why:
-            say(f"{plan.run_name}: {now.why}")
-            last_why = now.why
-        match now.state:
-            case "done":
-                return
-            case "failed" | "torn" | "missing":
-                fix = f"It is kept. To end it: {stop_line(cluster, plan)}"
-                raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
-            case "running":
-                pass
-        if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
-            fix = "The server continues to start; the same command finds it and waits again."
-            raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
-        clock.pause(poll_s)
+    with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
+        while True:
+            now = find_server(cluster, plan)
+            if now.why != last_why:
+                say(f"{plan.run_name}: {now.why}")
+                last_why = now.why
+            match now.state:
+                case "done":
+                    return
+                case "failed" | "torn" | "missing":
+                    fix = f"It is kept. To end it: {stop_line(cluster, plan)}"
+                    raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
+                case "running":
+                    pass
+            if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
+                fix = "The server continues to start; the same command finds it and waits again."
+                raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
+            clock.pause(poll_s)
 
 
 def stop_line(cluster: Cluster, plan: ServingPlan) -> str:

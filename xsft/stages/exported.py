@@ -13,6 +13,7 @@ from xsft.machine.objects import latest_step
 from xsft.machine.process import own_environment
 from xsft.machine.regular import open_regular
 from xsft.machine.storage import GcsStorage, Storage, storage_for
+from xsft.records.index import IndexEntry
 from xsft.records.record_files import RecordStore
 from xsft.spec.conversion_inputs import MAX_RECORD_BYTES, RECORD_FILE, items, read_conversion
 from xsft.spec.export_inputs import ExportInputs, ExportSource, content_of, directory_of
@@ -39,20 +40,29 @@ LARGEST = 64 << 20
 
 def training_of(run_name: str, store: RecordStore) -> TrainedRun:
     """Return the training of this name. Raises UsageError for a name that no training has."""
-    entries = [one for one in store.local_index().entries if one.run_name == run_name and one.output]
-    output = entries[-1].output.rstrip("/") if entries else ""
-    records = store.read_run(output, run_name) if entries else ()
+    output = newest_entry(run_name, store).output.rstrip("/")
+    records = store.read_run(output, run_name)
     if not records or not records[-1].attempts:
-        raise UsageError(
-            f"Run {run_name} was not submitted from this machine.",
-            fix="Give a name that `xsft status --all` shows.",
-        )
+        raise _not_submitted(run_name)
     record = records[-1]
     if not any(word.startswith("run_name=") for word in record.last.argv):
         raise UsageError(
             f"Run {run_name} is not a training: it has no weights to export.", fix="Give the name of a training."
         )
     return trained_run(record, output=output)
+
+
+def newest_entry(run_name: str, store: RecordStore) -> IndexEntry:
+    """Return the newest entry of the index for this name. Raises UsageError without one."""
+    entries = [entry for entry in store.local_index().entries if entry.run_name == run_name and entry.output]
+    if not entries:
+        raise _not_submitted(run_name)
+    return entries[-1]
+
+
+def _not_submitted(run_name: str) -> UsageError:
+    fix = "Give a name that `xsft status --all` shows."
+    return UsageError(f"Run {run_name} was not submitted from this machine.", fix=fix)
 
 
 def plan_export(

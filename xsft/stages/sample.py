@@ -17,10 +17,10 @@ from xsft.launch.local_folder import RunFolder
 from xsft.launch.local_machine import Machine
 from xsft.machine.regular import read_bytes
 from xsft.records.document import read_record
-from xsft.records.index import IndexEntry
 from xsft.records.record import Record
 from xsft.records.record_files import RecordStore
 from xsft.stages.evaluate import measure, refuse_small_memory
+from xsft.stages.exported import newest_entry
 from xsft.trainer.trainer import trainer_named
 
 
@@ -46,7 +46,13 @@ class SampleOptions(Struct, frozen=True, kw_only=True):
 def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
     """Return the run and its newest checkpoint, or that of `step`. Raises UsageError for a run that is not on this
     machine, trains nothing, or has no such checkpoint."""
-    entry = _find_entry(name, store)
+    entry = newest_entry(name, store)
+    if not entry.on_this_machine:
+        raise UsageError(
+            f"{name} trained on a cluster, and its weights are not on this machine.",
+            fix="Name stages.evaluate in its workload: the cluster answers there.",
+            id="sample-not-local",
+        )
     folder = RunFolder(path=Path(entry.output) / name)
     record = _training_record(name, folder)
     steps = {int(one.name): one for one in folder.checkpoints()}
@@ -65,20 +71,6 @@ def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
     trainer = trainer_named(str(record.spec.get("trainer", DEFAULT_TRAINER)))
     weights = str(steps[chosen] / trainer.WEIGHTS)
     return TunedRun(run_name=name, step=chosen, weights=weights, argv=record.last.argv)
-
-
-def _find_entry(name: str, store: RecordStore) -> IndexEntry:
-    entries = [one for one in store.local_index().entries if one.run_name == name and one.output]
-    if not entries:
-        fix = "Give a name that `xsft status --all` shows."
-        raise UsageError(f"Run {name} was not submitted from this machine.", fix=fix)
-    if not entries[-1].on_this_machine:
-        raise UsageError(
-            f"{name} trained on a cluster, and its weights are not on this machine.",
-            fix="Name stages.evaluate in its workload: the cluster answers there.",
-            id="sample-not-local",
-        )
-    return entries[-1]
 
 
 def _training_record(name: str, folder: RunFolder) -> Record:

@@ -36,7 +36,6 @@ from xsft.stages.create_server import (
     confirm_server,
     find_server,
     plan_serving,
-    stop_line,
     wait_for_server,
 )
 from xsft.stages.export_stage import staged_export
@@ -116,12 +115,14 @@ def serve_on_cluster(
     confirm_server(call.plan, ask=ask)
     cluster = connect(call.run.required_place())
     with when_interrupted(NOTHING_CREATED), listener.working("serve") as say:
-        provenance = gather_provenance(call.file, target=call.run.spec.target)
-        record = ServerRecord(store=record_store(), provenance=provenance, run=call.run)
+        record = _server_record(call.run, file=call.file)
         begun = begin(cluster.by(Deadline.after(LOOKS_S)), call.plan, record=record, progress=say)
-        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, call.plan)}"):
-            wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)
+        wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)
     return AnsweringServer(cluster=cluster, begun=begun)
+
+
+def _server_record(run: Run, *, file: str) -> ServerRecord:
+    return ServerRecord(store=record_store(), provenance=gather_provenance(file, target=run.spec.target), run=run)
 
 
 def exported_weights(exported: Stage) -> str | None:
@@ -181,9 +182,7 @@ class ServeOnCluster:
         plan, cluster = self._plan(self._weights()), self._cluster().by(self._call.deadline.sooner(LOOKS_S))
         before = find_server(cluster, plan)
         confirm_server(plan, ask=self._call.ask if before.state == "missing" else None)
-        run = self._run()
-        provenance = gather_provenance(self._asked.workload.file, target=run.spec.target)
-        record = ServerRecord(store=record_store(), provenance=provenance, run=run)
+        record = _server_record(self._run(), file=self._asked.workload.file)
         with when_interrupted(NOTHING_CREATED):
             begun = begin(cluster, plan, record=record, progress=progress)
         self._call.listener.warn(begun.problems)
@@ -191,9 +190,8 @@ class ServeOnCluster:
 
     def watch(self, timeout_s: float | None) -> None:
         """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
-        cluster, plan = self._cluster(), self._plan(self._weights())
-        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
-            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=self._call.listener.say)
+        plan, call = self._plan(self._weights()), self._call
+        wait_for_server(self._cluster(), plan, timeout_s=timeout_s, poll_s=call.poll_s, say=call.listener.say)
 
     def _plan(self, weights: str) -> ServingPlan:
         return plan_serving(self._run(), weights=weights, file=self._asked.workload.file)
