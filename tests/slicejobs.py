@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.launcher.decoding import decode_command
 from tests.stories import ROOT, intent_of, spec_of, varied
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.inputs import EvaluationPlan
 from xsft.evaluation.trainer_plan import evaluation_plan
 from xsft.launcher.encoding import command_in_wrapper
 from xsft.launcher.slicejob import SliceJob, evaluation_job

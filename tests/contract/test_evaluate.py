@@ -16,9 +16,8 @@ from tests.documents import read_document
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.base.stage import StageEnd
 from xsft.catalog.data import located
-from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import evaluation_argv
-from xsft.evaluation.report import EvaluationReport, from_json
+from xsft.evaluation.inputs import EvaluationPlan
+from xsft.evaluation.report import EvaluationReport, evaluation_argv, from_json
 from xsft.records.record_files import record_store
 from xsft.stages.evaluate import LocalEvaluation
 from xsft.stages.evaluate_plan import plan_evaluate, read_report

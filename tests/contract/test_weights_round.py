@@ -32,7 +32,7 @@ from xsft.environments.installed import BuiltEnvironment
 from xsft.environments.uv import uv_environment
 from xsft.machine.paths import own_cache
 from xsft.weights.export_record import LOGITS_BOUNDS
-from xsft.workers.rope_spellings import with_both_spellings
+from xsft.workers.model_files import with_both_spellings
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 ROUND, READS = (Path(__file__).with_name(f"{name}.py") for name in ("weights_round", "reads"))

@@ -96,9 +96,9 @@ def write_source(job: dict[str, Any]) -> None:
     from maxtext.checkpoint_conversion.utils import param_mapping
     from safetensors.numpy import save_file
 
-    from xsft.workers.maxtext_config import configured
+    from xsft.workers.answering import configured
+    from xsft.workers.model_files import with_both_spellings
     from xsft.workers.name_tables import leaves
-    from xsft.workers.rope_spellings import with_both_spellings
 
     config = configured(["python3", "-m", "maxtext.checkpoint_conversion.to_huggingface", *job["sizes"]])
     named = to_huggingface.HF_MODEL_CONFIGS[config.model_name]

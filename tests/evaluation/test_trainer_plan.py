@@ -6,7 +6,7 @@ import pytest
 
 from tests.localruns import local_plan
 from xsft.checks.facts import Facts
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.inputs import EvaluationPlan
 from xsft.evaluation.trainer_plan import evaluation_plan, incomparable, unfit
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve

@@ -19,7 +19,7 @@ from tests.localruns import OPEN, local_plan
 from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.base.stage import StageEnd, StageFound
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.inputs import EvaluationPlan
 from xsft.evaluation.report import from_json
 from xsft.launch.local_machine import Machine
 from xsft.machine.filelock import exclusive

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.slicejobs import STAGES, evaluation
 from tests.stories import intent_of, spec_of, varied
 from xsft.base.errors import Refused
-from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import evaluation_argv
+from xsft.evaluation.inputs import EvaluationPlan
+from xsft.evaluation.report import evaluation_argv
 from xsft.records.record_files import RecordStore, record_store
 from xsft.stages.evaluate_plan import is_measured, read_report
 from xsft.workers.evaluation_container import end_of, evaluation_document, judged

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from xsft.weights.export_record import LOGITS_BOUNDS, LogitsVerdict
 from xsft.workers.export_judging import (
+    TensorHeader,
     base_problems,
     config_problems,
     header_problems,
     logits_problems,
     values_problems,
 )
-from xsft.workers.safetensors import TensorHeader
 
 EXPECTED: dict[str, tuple[int, ...]] = {"embed": (8, 4), "norm": (4,)}
 

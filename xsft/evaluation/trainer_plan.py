@@ -9,8 +9,7 @@ from xsft.base.names import stage_name
 from xsft.base.problems import Problem, error, errors_in, warning
 from xsft.base.stage import StagePlan
 from xsft.catalog.releases import DEFAULT
-from xsft.evaluation.inputs import Conversation, EvaluationInputs, directory_of, turn
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.inputs import Conversation, EvaluationInputs, EvaluationPlan, directory_of, turn
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage

@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.names import StageWork
-from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.program import evaluation_argv
+from xsft.evaluation.inputs import EvaluationPlan
+from xsft.evaluation.report import evaluation_argv
 from xsft.launcher.cpujob import job_run
 from xsft.launcher.encoding import encode_command
 from xsft.launcher.pod_end import noted_end

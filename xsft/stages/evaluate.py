@@ -17,9 +17,8 @@ from xsft.base.problems import Problem
 from xsft.base.stage import StageFound
 from xsft.catalog.releases import DEFAULT
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
-from xsft.evaluation.plan import FILE, EvaluationPlan
-from xsft.evaluation.program import PROGRAM, program_job
-from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json, known_before
+from xsft.evaluation.inputs import FILE, EvaluationPlan
+from xsft.evaluation.report import MAX_BYTES, PROGRAM, EvaluationReport, from_json, known_before, program_job
 from xsft.launch.local_machine import Machine, compiled_folder, program_environment
 from xsft.launch.local_program import program_end
 from xsft.launch.stage_record import StageRun, read_stage

@@ -10,8 +10,7 @@ import msgspec
 
 from xsft.base.errors import Refused, SpecError
 from xsft.base.problems import error
-from xsft.evaluation.inputs import Conversation, turn
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.inputs import Conversation, EvaluationPlan, turn
 from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json
 from xsft.evaluation.trainer_plan import WHERE, evaluation_plan, unfit
 from xsft.machine.files import system_words

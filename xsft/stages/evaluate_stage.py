@@ -15,7 +15,7 @@ from xsft.base.errors import refuse_errors
 from xsft.base.names import stage_name
 from xsft.base.reporting import Reporter
 from xsft.base.stage import StageFound, StageName, StagePlan
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.inputs import EvaluationPlan
 from xsft.evaluation.trainer_plan import stage_plan
 from xsft.launch.local_machine import maxtext_machine
 from xsft.launcher.slicejob import SliceJob, evaluation_job

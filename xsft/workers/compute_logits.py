@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xsft.workers.answering import answer_question
-from xsft.workers.maxtext_config import configured
+from xsft.workers.answering import answer_question, configured
 from xsft.workers.stored_weights import LORA
 
 

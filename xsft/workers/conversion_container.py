@@ -11,15 +11,17 @@ import os
 import sys
 from typing import Any
 
-from xsft.workers.place import BucketPlace, FolderPlace, place_of
 from xsft.workers.work import (
     REFUSED,
+    BucketPlace,
+    FolderPlace,
     WorkFailed,
     WorkStopped,
     ask_program,
     claimed,
     ended_with,
     now,
+    place_of,
     print_line,
     record_end,
     run,

@@ -18,8 +18,7 @@ from typing import Any
 from xsft.workers.evaluation_verdict import AnswerPattern, EvaluationRules, Judgement, Losses, judge_evaluation
 from xsft.workers.expression import matching_texts
 from xsft.workers.measure_weights import evaluated, print_progress
-from xsft.workers.place import place_of
-from xsft.workers.work import now, record_attempt
+from xsft.workers.work import now, place_of, record_attempt
 
 
 def main(job: dict[str, Any], into: str) -> None:

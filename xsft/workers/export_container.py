@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from xsft.workers.export_judging import judged, logits_problems
-from xsft.workers.place import BucketPlace, FolderPlace, place_of
 from xsft.workers.work import (
     REFUSED,
+    BucketPlace,
+    FolderPlace,
     WorkFailed,
     WorkStopped,
     ask_program,
     claimed,
     now,
+    place_of,
     print_line,
     raise_unless_ended_well,
     record_end,

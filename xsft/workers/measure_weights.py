@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from xsft.workers.answering import answer_question
-from xsft.workers.maxtext_config import configured
+from xsft.workers.answering import answer_question, configured
 
 SHAPE_STEP = 128
 """Lengths are rounded up to a multiple of this, so that few lengths are compiled; attention kernels use blocks of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xsft.workers.maxtext_config import configured
+from xsft.workers.answering import configured
 from xsft.workers.stored_weights import LORA, Weights
 
 

@@ -21,8 +21,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from xsft.workers.answering import answer_question
-from xsft.workers.maxtext_config import configured
+from xsft.workers.answering import answer_question, configured
 from xsft.workers.row_shape import ROLES, shape_fault
 
 EVERY_S = 2.0

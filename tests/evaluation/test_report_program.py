@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.evaluation.program import IN_POD
+from xsft.evaluation.report import IN_POD
 from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, pod_argv, programs_archive, programs_digest
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.hfmodels import write_safetensors
-from xsft.workers.safetensors import LENGTH_BYTES, TensorHeader, header_length, parse_header
+from xsft.workers.export_judging import LENGTH_BYTES, TensorHeader, header_length, parse_header
 
 
 def parsed(content: bytes) -> dict[str, TensorHeader]:

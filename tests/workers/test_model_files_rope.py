@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xsft.workers.rope_spellings import with_both_spellings
+from xsft.workers.model_files import with_both_spellings
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LOCAL = {"rope_type": "default", "rope_theta": 1e4}
