@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import chdir, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -19,7 +23,12 @@ from tests.killing import Killed, dying
 from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
 from tests.until import until
+from xsft.base.errors import UsageError
+from xsft.base.reporting import Reporter, hear_nothing
+from xsft.planning import api
 from xsft.records.labels import WRITES_ANNOTATION
+from xsft.stages.cluster_job import ClusterCall, StageOnCluster
+from xsft.stages.stage_list import stages_of
 
 pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("without_hub")]
 STORY = "gemma2_ultrachat"
@@ -47,13 +56,14 @@ def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b",
     here.api.world.end(jobset, end)
 
 
-def saved(here: Machine, *, steps: int) -> None:
+def saved(here: Machine, *, steps: int, ends: bool = True) -> None:
     """Write what the trainer leaves at its end, with the weights that an export reads."""
     step = f"runs/{NAME}/checkpoints/{steps}"
     here.bucket.objects[f"{step}/commit_success.txt"] = b""
     weights = small_files("gemma2-2b").items()
     here.bucket.objects |= {f"{step}/model_params/{name}": content for name, content in weights}
-    here.api.world.end(NAME, "Completed")
+    if ends:
+        here.api.world.end(NAME, "Completed")
 
 
 def measured(here: Machine, jobset: str, *, says: str = "1 plus 1 is 2.", end: str = "Completed") -> None:
@@ -135,6 +145,10 @@ def test_a_run_that_is_killed_before_each_write_continues_at_the_next_call(here:
             with suppress(Killed), dying(after=writes):
                 assert here.xsft("run", file, "--json", "--no-wait").returncode == 0
                 return writes
+            for jobset in (CONVERT, EVALUATION, EXPORT):
+                found, *shown = said(here, file, jobset)
+                is_done = found == "done"
+                assert [state == "succeeded" for state in shown] == [is_done, is_done], (writes, jobset, shown)
         raise AssertionError
 
     assert killed() > 2
@@ -142,8 +156,7 @@ def test_a_run_that_is_killed_before_each_write_continues_at_the_next_call(here:
     assert killed() > 2
     saved(here, steps=1000)
     assert killed() > 2
-    measured(here, EVALUATION, says="1 plus 1 is 2.")
-    here.api.world.end(EVALUATION, "Completed")
+    measured(here, EVALUATION)
     assert killed() > 2
     exported(here)
     assert killed() > 2
@@ -156,6 +169,38 @@ def test_a_run_that_is_killed_before_each_write_continues_at_the_next_call(here:
     ends = {name for name in here.bucket.objects if name.endswith("/attempt-1.completed.json")}
     assert ends == {f"runs/{name}/xsft/attempt-1.completed.json" for name in (CONVERT, EVALUATION, EXPORT)}
     assert not [name for name in here.bucket.objects if "/attempt-2" in name]
+
+
+def stage_on(file: Path, jobset: str) -> StageOnCluster[Any]:
+    call = ClusterCall(ask=None, poll_s=0.1, listener=Reporter())
+    stages = stages_of(api.load(str(file)), run_name=NAME, call=call)
+    return next(one for one in stages if isinstance(one, StageOnCluster) and one.run_name == jobset)
+
+
+def said(here: Machine, file: Path, jobset: str) -> tuple[str, str | None, str | None]:
+    """What the files say of a job, which `xsft run` prints, and what `xsft status` and `xsft why` say."""
+    found = "missing"
+    with patch.dict(os.environ, here.env, clear=True), chdir(here.folder), suppress(UsageError):
+        job = stage_on(file, jobset).job
+        found = job.found(job.look()).state
+    rows = json.loads(here.xsft("status", jobset, "--json").stdout).get("runs") or [{"state": None}]
+    return found, rows[0]["state"], json.loads(here.xsft("why", jobset, "--json").stdout).get("state")
+
+
+@pytest.mark.standin_only("walked")
+@pytest.mark.parametrize(("jobset", "end_pod"), [(CONVERT, converted), (EVALUATION, measured), (EXPORT, exported)])
+def test_a_pod_that_is_killed_after_its_result_was_complete_has_done_its_job(
+    here: Machine, jobset: str, end_pod: Callable[..., object]
+) -> None:
+    """`xsft status` was the first to see the JobSet fail, and recorded that."""
+    file = here.workload(STORY, stages={"evaluate": EVALUATE, "export": {}}, tpu=TPU)
+    saved(here, steps=1000, ends=False)
+    with patch.dict(os.environ, here.env, clear=True), chdir(here.folder):
+        stage_on(file, jobset).perform(hear_nothing)
+        end_pod(here, jobset, end="Failed")
+        assert said(here, file, jobset) == ("done", "failed", "failed")
+        assert stage_on(file, jobset).find().state == "done"
+    assert said(here, file, jobset) == ("done", "succeeded", "succeeded")
 
 
 @pytest.mark.standin_only("walked")

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tests.evaluation.factory import INPUTS
 from tests.localruns import local_plan
 from xsft.checks.facts import Facts
-from xsft.evaluation.inputs import EvaluationPlan
+from xsft.evaluation.inputs import EvaluationInputs, EvaluationPlan, directory_of
+from xsft.evaluation.report import IN_POD
 from xsft.evaluation.trainer_plan import evaluation_plan, incomparable, unfit
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
+from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, pod_argv, programs_archive, programs_digest
 
 HELD_OUT = {"data__hf_eval_files": "xsft://tiny/chat.jsonl"}
 FROM = {"model__checkpoint": "/checkpoints/0/items"}
@@ -122,3 +129,26 @@ def test_cluster_evaluation_needs_mcjax_and_the_tested_release(mode: str, maxtex
     document = {**CLUSTER, "image": image, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
     run, _ = resolve(WorkloadSpec.model_validate(document), Facts())
     assert [problem.id for problem in unfit(run)] == said
+
+
+@pytest.mark.parametrize(("content", "held"), [(programs_archive() + b" ", "has sha256 "), (b"", "is missing")])
+def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
+    archive = tmp_path / ARCHIVE
+    if content:
+        archive.write_bytes(content)
+    _, *named = pod_argv(IN_POD, {}, (), carried=programs_digest())
+    argv = [word.replace(FOLDER_IN_IMAGE, str(tmp_path)) for word in named]
+    done = subprocess.run((sys.executable, "-I", *argv), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert held in done.stderr
+    assert f"the plan expects sha256 {programs_digest()}" in done.stderr
+
+
+@pytest.mark.parametrize("field", EvaluationInputs.__struct_fields__)
+def test_each_field_changes_the_digest(field: str) -> None:
+    assert replace(INPUTS, **{field: "another"}).digest != INPUTS.digest
+
+
+def test_folder_name_contains_the_digest() -> None:
+    found = directory_of(INPUTS, output="/out/", run_name="tiny-evaluate")
+    assert found == f"/out/tiny-evaluate/{INPUTS.digest[:12]}"

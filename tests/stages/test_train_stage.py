@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.inprocess import xsft
 from tests.localruns import WORKLOADS, FakeTrainer
 from xsft.base.errors import TimedOut
+from xsft.base.reporting import Reporter
 from xsft.planning import api
 from xsft.stages.train_stage import TrainHere
 from xsft.stages.walk import WalkResult, WalkSettings, walk
@@ -86,3 +89,23 @@ def test_a_training_of_another_process_is_waited_for(tmp_path: Path, fake: FakeT
         assert [(r.action, r.state) for r in timed_out.reports] == [("adopted", "running")]
         threading.Timer(0.1, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
         assert [report.action for report in walked(stage).reports] == ["created"]
+
+
+@pytest.mark.parametrize(("status", "size", "id"), [(4, 0, "evaluation-untrained"), (3, 2**42, "evaluation-memory")])
+def test_weights_that_are_cut_off_or_too_large_are_not_evaluated(
+    tmp_path: Path, fake: FakeTrainer, status: int, size: int, id: str
+) -> None:
+    judged = {"prompts": ["a"], "require": [{"prompt": 0, "matches": "b"}]}
+    file = written(tmp_path, stages={"evaluate": judged})
+    stage = TrainHere(api.load(file), run_name="tiny", listener=Reporter(), machine=fake.machine())
+    assert walked(stage).failed is None
+    weights = tmp_path / "out" / "tiny" / "checkpoints" / "6" / "model_params"
+    weights.mkdir(parents=True, exist_ok=True)
+    (weights / "_METADATA").touch()
+    os.truncate(weights / "_METADATA", size)
+    if not size:
+        (weights / "_METADATA").unlink()
+    done = xsft("run", str(file), "--from", "evaluate")
+    assert done.returncode == status
+    assert f"[{id}]" in done.stderr
+    assert not list((tmp_path / "out").glob("tiny-evaluate/*/evaluation.json"))

@@ -105,7 +105,8 @@ class ConversionJob(Struct, frozen=True, kw_only=True):
     name: StageName = "convert"
 
     def ahead(self) -> StagePlan:
-        intent, workload = self.intent.now(), self.intent.workload
+        intent = self.intent.now()
+        workload = self.intent.workload
         made = planned_conversion(workload, intent)  # the hub is asked when the conversion is submitted
         with self.listener.working("xsft") as progress:
             plan = plan_conversion(made, intent.run, file=workload.file, problems=(), progress=progress)

@@ -89,7 +89,8 @@ class ExportJob(Struct, frozen=True, kw_only=True):
 
     def look(self) -> ExportPlan:
         hub, output = destination(self.to)
-        trained, request = intended_training(self.intent.now()), replace(self.request, hub=hub)
+        trained = intended_training(self.intent.now())
+        request = replace(self.request, hub=hub)
         return plan_export(trained, request, record_store(), output=output, folder=EXPORTED)
 
     def found(self, plan: ExportPlan) -> StageFound:

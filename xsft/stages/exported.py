@@ -54,7 +54,7 @@ def training_of(run_name: str, store: RecordStore) -> TrainedRun:
 
 def newest_entry(run_name: str, store: RecordStore) -> IndexEntry:
     """Return the newest entry of the index for this name. Raises UsageError without one."""
-    entries = [entry for entry in store.local_index().entries if entry.run_name == run_name and entry.output]
+    entries = [run for run in store.local_index().entries if run.run_name == run_name and run.output]
     if not entries:
         raise _not_submitted(run_name)
     return entries[-1]

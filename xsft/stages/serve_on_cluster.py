@@ -190,8 +190,9 @@ class ServeOnCluster:
 
     def watch(self, timeout_s: float | None) -> None:
         """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
-        plan, call = self._plan(self._weights()), self._call
-        wait_for_server(self._cluster(), plan, timeout_s=timeout_s, poll_s=call.poll_s, say=call.listener.say)
+        plan = self._plan(self._weights())
+        say = self._call.listener.say
+        wait_for_server(self._cluster(), plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=say)
 
     def _plan(self, weights: str) -> ServingPlan:
         return plan_serving(self._run(), weights=weights, file=self._asked.workload.file)
