@@ -91,10 +91,7 @@ def test_jobsets_that_ended_or_have_a_queue_hold_no_slice(cluster_api: ClusterAp
     assert {problem.severity for problem in problems} == {"note"}
 
 
-KUEUE_CONFIG = """
-apiVersion: config.kueue.x-k8s.io/v1beta2
-waitForPodsReady: {timeout: 1m}
-"""
+KUEUE_CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nwaitForPodsReady: {timeout: 1m}\n"
 
 
 def limit_start(api: ClusterApi) -> None:

@@ -9,8 +9,9 @@ from google.auth.exceptions import RefreshError
 from requests.exceptions import ConnectionError as NoConnection
 
 from xsft.base.errors import EnvironmentMissing, Unreachable
-from xsft.machine.gcs import ask_bucket, client
+from xsft.machine.gcs import client
 from xsft.machine.google_files import LOGIN
+from xsft.machine.storage import ask_storage
 
 PATH = "gs://b/a/c"
 
@@ -24,7 +25,7 @@ def ask(*errors: Exception, pauses: tuple[float, ...] = (0.5, 1.0)) -> tuple[obj
             raise left.pop(0)
         return "answer"
 
-    return ask_bucket(PATH, question, permissions="some.right", pauses=pauses, sleep=slept.append), slept
+    return ask_storage(PATH, question, permissions="some.right", pauses=pauses, sleep=slept.append), slept
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_retry_after_of_more_than_15_seconds_ends_the_tries() -> None:
         raise busy("16")
 
     with pytest.raises(Unreachable, match="HTTP 429"):
-        ask_bucket(PATH, question, permissions="some.right", pauses=(0.5, 1.0), sleep=slept.append)
+        ask_storage(PATH, question, permissions="some.right", pauses=(0.5, 1.0), sleep=slept.append)
     assert slept == []
 
 

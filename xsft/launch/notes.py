@@ -53,10 +53,12 @@ def start_notes(
     plan: Planned, image: ImageLook | None, facts: ClusterFacts, *, found: tuple[Problem, ...]
 ) -> tuple[Problem, ...]:
     """Return a warning if Kueue evicts the run before it can have started. `found`: the cluster's problems."""
-    known = image.configuration if image else None
+    image_bytes = None
+    if image and image.configuration:
+        image_bytes = image.configuration.size
     problems = ready_timeout_problems(
         facts.ready_timeout_s,
-        image_bytes=known.size if known else None,
+        image_bytes=image_bytes,
         lacks_nodes=any(problem.id in (SLICES_MISSING.id, HEAD_NODE_MISSING.id) for problem in found),
         context=facts.context,
     )

@@ -5,8 +5,8 @@ Imported only when a bucket is used: the library takes 0.4 CPU-s to import.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from google.api_core.exceptions import (
     GoogleAPICallError,
@@ -21,21 +21,16 @@ from requests.exceptions import RequestException
 
 from xsft.base.errors import EnvironmentMissing, Unreachable, XsftError
 from xsft.base.secrets import redact
-from xsft.machine import clock
 from xsft.machine.bounded import ODD_SHAPE
 from xsft.machine.google_files import LOGIN
 from xsft.machine.google_login import google_credentials, google_session
-from xsft.machine.retries import Retries, retry_after_s
-
-T = TypeVar("T")
+from xsft.machine.retries import retry_after_s
 
 _KEY = "Cloud KMS key"
 """In the answer of a bucket whose default key Cloud Storage's own account may not use, or which is disabled. source:
 googleapis/nodejs-storage issue 1254, GoogleCloudPlatform/magic-modules pull 3747."""
 _FORBIDDEN = (401, 403)
 _BUSY = (429, 503)
-_LONGEST_PAUSE_S = 15.0
-"""If the server asks for a longer pause, no further try is made."""
 
 
 def client(env: Mapping[str, str], *, emulated: bool) -> Client:
@@ -55,58 +50,54 @@ def client(env: Mapping[str, str], *, emulated: bool) -> Client:
         raise Unreachable(f"the Google Cloud login cannot be used ({_brief(failed)})", fix=LOGIN) from None
 
 
-def ask_bucket(
-    path: str,
-    question: Callable[[], T],
-    *,
-    permissions: str,
-    pauses: Sequence[float] = (),
-    sleep: Callable[[float], None] = clock.pause,
-) -> T | None:
-    """Return the answer to a query. None if Cloud Storage reports not found, False if the object exists and must not;
-    raises Unreachable for any other failure, EnvironmentMissing if the bucket's encryption key cannot be used.
+ANSWERS = (NotFound, PreconditionFailed, RequestRangeNotSatisfiable)
+"""Errors that are answers to a query."""
+FAILURES = (GoogleAPICallError, GoogleAuthError, RequestException, OSError, *ODD_SHAPE)
 
-    `pauses`: seconds before each further try, if it is busy (429, 503) or the connection breaks; empty: one try. A
-    query with retries must be harmless if it is executed twice.
+
+def answer_of(answer: Exception) -> Any:
+    """Return the answer that Cloud Storage gave as one of ANSWERS."""
+    match answer:
+        case PreconditionFailed():  # `if_generation_match=0`: it existed before
+            return False
+        case RequestRangeNotSatisfiable():  # an empty object has no first byte
+            return b""
+        case _:
+            return None
+
+
+def may_pass(failed: Exception) -> bool:
+    """Return whether another try may succeed: it is busy (429, 503), or the connection broke."""
+    if isinstance(failed, GoogleAPICallError):
+        return failed.code in _BUSY
+    return isinstance(failed, RequestException | OSError) and not isinstance(failed, GoogleAuthError)
+
+
+def asked_pause_s(failed: Exception) -> float | None:
+    """Return the seconds for which Cloud Storage asks to wait."""
+    return retry_after_s(getattr(getattr(failed, "response", None), "headers", None) or {})
+
+
+def error_of(path: str, failed: Exception, permissions: str) -> XsftError:
+    """Return the error for one of FAILURES: EnvironmentMissing if the bucket's encryption key cannot be used, else
+    Unreachable.
     """
-    retries = Retries(pauses, longest_s=_LONGEST_PAUSE_S, sleep=sleep)
-    while True:
-        try:
-            return _ask_once(question)
-        except GoogleAPICallError as failed:
-            if failed.code not in _BUSY or not retries.again(_retry_after_s(failed)):
-                raise _bucket_refused(path, failed, permissions) from None
-        except GoogleAuthError as failed:
-            raise Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN) from None
-        except (RequestException, OSError) as failed:
-            if not retries.again():
-                raise Unreachable(
-                    f"{path}: no connection ({type(failed).__name__})", fix="Check the network."
-                ) from None
-        except ODD_SHAPE as odd:
-            message = f"{path}: the answer cannot be read ({type(odd).__name__}: {_brief(odd)})"
-            raise Unreachable(message, fix="Check for a proxy in between, and try again.", again="unsure") from None
-
-
-def _ask_once(question: Callable[[], T]) -> T | None:
-    """Return the answer, also if Cloud Storage gives it as an error."""
-    try:
-        return question()
-    except NotFound:
-        return None
-    except PreconditionFailed:  # `if_generation_match=0`: it existed before
-        return False  # type: ignore[return-value]
-    except RequestRangeNotSatisfiable:
-        return b""  # type: ignore[return-value]  # an empty object has no first byte
-
-
-def _bucket_refused(path: str, failed: GoogleAPICallError, permissions: str) -> XsftError:
-    if _KEY in str(failed.message):
-        return _key_refused(path)
-    if failed.code == 400:  # a retry would say the same; the server's own words say why
-        message = f"{path}: Cloud Storage refused the request: {_brief(failed)}"
-        return Unreachable(message, fix="Change what it names; a requester-pays bucket cannot be used.", again="never")
-    return Unreachable(f"{path}: {_status_text(failed.code)}", fix=_mend(failed.code, permissions))
+    match failed:
+        case GoogleAPICallError() if _KEY in str(failed.message):
+            return _key_refused(path)
+        case GoogleAPICallError(code=400):  # a retry would say the same; the server's own words say why
+            message = f"{path}: Cloud Storage refused the request: {_brief(failed)}"
+            fix = "Change what it names; a requester-pays bucket cannot be used."
+            return Unreachable(message, fix=fix, again="never")
+        case GoogleAPICallError():
+            return Unreachable(f"{path}: {_status_text(failed.code)}", fix=_mend(failed.code, permissions))
+        case GoogleAuthError():
+            return Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN)
+        case RequestException() | OSError():
+            return Unreachable(f"{path}: no connection ({type(failed).__name__})", fix="Check the network.")
+        case _:
+            message = f"{path}: the answer cannot be read ({type(failed).__name__}: {_brief(failed)})"
+            return Unreachable(message, fix="Check for a proxy in between, and try again.", again="unsure")
 
 
 def _key_refused(path: str) -> EnvironmentMissing:
@@ -119,10 +110,6 @@ def _key_refused(path: str) -> EnvironmentMissing:
         fix=f"Ask the owner of the key to run: gcloud storage service-agent --authorize-cmek={key}",
         id="bucket-key",
     )
-
-
-def _retry_after_s(failed: Any) -> float | None:
-    return retry_after_s(getattr(getattr(failed, "response", None), "headers", None) or {})
 
 
 def _status_text(code: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from xsft.machine.storage import (
     ask_storage,
     blobs_below,
     bucket_and_name,
+    done_by,
     gcs_client,
 )
 
@@ -171,16 +173,18 @@ class GcsObjects(GcsStorage):
         """Write the object. If an answer was lost, an earlier try may have written it: the result is False then, and
         the caller can compare the content.
         """
-        done = self.ask(path, lambda: self._try_upload(path, content), permissions="storage.objects.create")
-        return self._in_bucket(path, done)
+        options = {"content_type": "application/json", "if_generation_match": 0, **self._options}
+        upload = partial(self._blob(path).upload_from_string, content, **options)
+        return self._in_bucket(path, self.ask(path, done_by(upload), permissions="storage.objects.create"))
 
     def create_from(self, path: str, file: Path) -> bool:
         """Write the object as `create` does, with the content of a file of any size, without a limit for the whole
         time.
         """
+        options = {"if_generation_match": 0, "retry": None, "timeout": SEND_TIMEOUT_S, "checksum": "crc32c"}
+        upload = partial(self._blob(path).upload_from_filename, str(file), **options)
         tries = {**self._tries, "permissions": "storage.objects.create"}
-        done = ask_storage(path, lambda: self._try_send(path, file), **tries)
-        return self._in_bucket(path, done)
+        return self._in_bucket(path, ask_storage(path, done_by(upload), **tries))
 
     @staticmethod
     def _in_bucket(path: str, done: bool | None) -> bool:  # noqa: FBT001 - an answer
@@ -196,18 +200,24 @@ class GcsObjects(GcsStorage):
     def written(self, folder: str) -> Mapping[str, float | None]:
         bucket, name = bucket_and_name(folder)
         prefix = f"{name}/" if name else ""
-        return self.ask(folder, lambda: self._times(bucket, prefix)) or {}
+        query = partial(blobs_below, self._client, bucket, prefix, **self._options)
+        blobs, _ = self.ask(folder, query) or ([], frozenset())
+        times = {blob.name.removeprefix(prefix): blob.updated for blob in blobs}
+        return {name: at.timestamp() if at else None for name, at in times.items() if name}
 
     def held_permissions(self, bucket: str, wanted: Sequence[str]) -> frozenset[str] | None:
         """Return which of the `wanted` permissions this login holds on the bucket; None if there is no such bucket.
         Changes nothing.
         """
-        question = self._client.bucket(bucket).test_iam_permissions
-        return self.ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
+        question = partial(self._client.bucket(bucket).test_iam_permissions, list(wanted), **self._options)
+        held = self.ask(f"gs://{bucket}", question)
+        if held is None:
+            return None
+        return frozenset(held)
 
     def settings(self, bucket: str) -> BucketSettings:
         """Return the bucket's settings that limit a run; needs storage.buckets.get."""
-        found = self.ask(f"gs://{bucket}", lambda: self._client.get_bucket(bucket, **self._options))
+        found = self.ask(f"gs://{bucket}", partial(self._client.get_bucket, bucket, **self._options))
         if found is None:
             return BucketSettings()
         return BucketSettings(
@@ -216,25 +226,6 @@ class GcsObjects(GcsStorage):
             requester_pays=bool(found.requester_pays),
             deleted_after=_deleted_after(found.lifecycle_rules),
         )
-
-    def _try_upload(self, path: str, content: bytes) -> bool:
-        bucket, name = bucket_and_name(path)
-        blob = self._client.bucket(bucket).blob(name)
-        options = {"content_type": "application/json", "if_generation_match": 0, **self._options}
-        blob.upload_from_string(content, **options)
-        return True
-
-    def _try_send(self, path: str, file: Path) -> bool:
-        bucket, name = bucket_and_name(path)
-        blob = self._client.bucket(bucket).blob(name)
-        options = {"if_generation_match": 0, "retry": None, "timeout": SEND_TIMEOUT_S, "checksum": "crc32c"}
-        blob.upload_from_filename(str(file), **options)
-        return True
-
-    def _times(self, bucket: str, prefix: str) -> Mapping[str, float | None]:
-        blobs, _ = blobs_below(self._client, bucket, prefix, **self._options)
-        found = {blob.name.removeprefix(prefix): blob.updated for blob in blobs}
-        return {name: at.timestamp() if at else None for name, at in found.items() if name}
 
 
 def _written_at(path: Path) -> float | None:

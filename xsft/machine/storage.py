@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -24,6 +24,7 @@ from xsft.machine.files import system_words
 from xsft.machine.google_files import LOGIN, may_log_in
 from xsft.machine.parallel import call_within
 from xsft.machine.regular import open_regular
+from xsft.machine.retries import Retries
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ DEADLINE_S = 15.0
 queries is limited, but not their total time."""
 PAUSES_S = (0.5,)
 """Seconds before each further try of a query without an answer (429, 503, a broken connection, a timeout)."""
+LONGEST_PAUSE_S = 15.0
+"""If the server asks for a longer pause, no further try is made."""
 MAX_NAMES = 100_000
 """Maximum number of entries read of a folder. More is an error, since a part of the list does not show the last entry.
 A checkpoint with one directory per parameter has a few hundred, a long run that keeps every checkpoint some thousand.
@@ -146,9 +149,12 @@ class GcsStorage:
         self._deadline_s = deadline_s
         self._tries: dict[str, Any] = {"pauses": pauses, "sleep": sleep, "permissions": permissions}
 
-    def read(self, path: str, *, limit: int, start: int = 0) -> bytes | None:
+    def _blob(self, path: str) -> Any:
         bucket, name = bucket_and_name(path)
-        blob = self._client.bucket(bucket).blob(name)
+        return self._client.bucket(bucket).blob(name)
+
+    def read(self, path: str, *, limit: int, start: int = 0) -> bytes | None:
+        blob = self._blob(path)
         options = {"timeout": self._timeout_s, "retry": None, "checksum": None}
 
         def download() -> bytes:
@@ -204,9 +210,19 @@ class GcsStorage:
         return tuple(sorted(name.removeprefix(prefix) for name in names if name != prefix))
 
     def ask(self, path: str, question: Callable[[], T], **more: Any) -> T | None:
-        """Query as `gcs.ask_bucket` does, until the deadline if there is one."""
+        """Query as `ask_storage` does, until the deadline if there is one."""
         asking = partial(ask_storage, path, question, **{**self._tries, **more})
         return asking() if self._deadline_s is None else call_within(self._deadline_s, asking)
+
+
+def done_by(change: Callable[[], object]) -> Callable[[], bool]:
+    """Return a query that makes the change, and is True when it is made."""
+
+    def make_change() -> bool:
+        change()
+        return True
+
+    return make_change
 
 
 def blobs_below(
@@ -228,10 +244,30 @@ def refuse_too_many(folder: str, count: int, *, most: int) -> None:
         raise Unreachable(message, fix="Check that it is a run's folder, and remove files that are not needed.")
 
 
-def ask_storage(path: str, question: Callable[[], T], **tries: Any) -> T | None:
-    """Query as `gcs.ask_bucket` does."""
-    answer: T | None = _gcs().ask_bucket(path, question, **tries)
-    return answer
+def ask_storage(
+    path: str,
+    question: Callable[[], T],
+    *,
+    permissions: str,
+    pauses: Sequence[float] = (),
+    sleep: Callable[[float], None] = clock.pause,
+) -> T | None:
+    """Return the answer to a query. None if Cloud Storage reports not found, False if the object exists and must not;
+    raises Unreachable for any other failure, EnvironmentMissing if the bucket's encryption key cannot be used.
+
+    `pauses`: seconds before each further try, if it is busy (429, 503) or the connection breaks; empty: one try. A
+    query with retries must be harmless if it is executed twice.
+    """
+    gcs = _gcs()
+    retries = Retries(pauses, longest_s=LONGEST_PAUSE_S, sleep=sleep)
+    while True:
+        try:
+            return question()
+        except gcs.ANSWERS as answer:
+            return cast("T | None", gcs.answer_of(answer))
+        except gcs.FAILURES as failed:
+            if not gcs.may_pass(failed) or not retries.again(gcs.asked_pause_s(failed)):
+                raise gcs.error_of(path, failed, permissions) from None
 
 
 def gcs_storage(env: Mapping[str, str], *, deadline_s: float | None = None) -> GcsStorage:
