@@ -238,6 +238,13 @@ def words(page: Path) -> int:
     return len(page.read_text().split())
 
 
+def test_the_pages_written_by_hand_have_at_most_25_000_words() -> None:
+    """Without decisions, and without what `make docs` generates."""
+    pages = [ROOT / "README.md", *(page for page in PAGES if page.is_relative_to(ROOT / "docs"))]
+    by_hand = [page for page in pages if not re.search("^Generated ", page.read_text(), re.MULTILINE)]
+    assert sum(words(page) for page in by_hand if page.parent.name != "decisions") <= 25_000
+
+
 def test_the_first_hour_is_short() -> None:
     assert words(ROOT / "README.md") <= 1000
     before_the_plan = (ROOT / "docs" / "guides" / "first-run.md").read_text().partition("xsft plan")[0]
@@ -249,3 +256,30 @@ def test_the_environments_have_the_documented_sizes() -> None:
     for spec in map(environments.environment_for, environments.NAMES):
         assert f"{spec.package} {spec.pins[spec.package]}" in page
         assert f"{len(spec.pins)} packages | about {spec.size_gib} GiB" in page
+
+
+QUOTED = re.compile(r"`([a-z]+(?:_[a-z0-9]+)+|(?:[A-Z][a-z]+){2,})(?:\(\))?`")
+OF_OTHERS = {"kernel_lora_a", "kernel_lora_b", "layers_0", "max_inline_value_bytes", "use_attribute_docstrings"}
+"""Names of arrays and of other libraries, which no code here has to write."""
+
+
+def test_every_quoted_name_exists() -> None:
+    """Renamed functions and fields stayed in docstrings: a quoted name is a word of the code or of a packaged file."""
+    guides = (page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.parent.name != "decisions")
+    names, texts = set(OF_OTHERS), [page.read_text() for page in guides]
+    for file in SOURCES:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        bare = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+        said = [node for node in bare if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        texts += [str(node.value) for node in said]
+        code = ast.unparse(_without(tree, said))
+        names |= {file.stem, *re.findall(r"\w+", code)}
+    packaged = (file for kind in ("toml", "json", "yaml", "txt") for file in (ROOT / "xsft").rglob(f"*.{kind}"))
+    names |= {word for file in packaged for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+    assert {name for text in texts for name in QUOTED.findall(text)} - names == set()
+
+
+def _without(tree: ast.AST, said: list[ast.Constant]) -> ast.AST:
+    for node in said:
+        node.value = ""
+    return tree

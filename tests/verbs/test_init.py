@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from xsft.base.problems import errors_in
 from xsft.catalog import models
+from xsft.planning.gather import gather
+from xsft.planning.planner import make_intent
 from xsft.spec.reader import read_spec
 from xsft.verbs import init
 from xsft.verbs.cli import main
@@ -15,7 +19,7 @@ VARIANTS = {"mcjax": ("--mode", "mcjax"), "pathways": ("--mode", "pathways"), "l
 
 
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
-def test_init_writes_a_workload_that_passes_check(
+def test_init_writes_a_workload_that_passes_check_and_plans(
     options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -24,6 +28,11 @@ def test_init_writes_a_workload_that_passes_check(
     assert main(("check", "--json", str(file))) == 0
     said = json.loads(capsys.readouterr().out)
     assert [p for p in said["problems"] if p["severity"] == "error"] == []
+    spec = read_spec(file.read_text())
+    intent = make_intent(spec, gather(spec, file=file, today=date(2026, 11, 28), offline=True))
+    assert errors_in(intent.problems) == ()
+    assert intent.trainer_argv[:2] == ("python3", "-m")
+    assert spec.target == "local" or "chip_hour_price" in file.read_text()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -63,7 +63,7 @@ def serve_here(given: str, *, port: int | None, listener: Reporter, ready: Calla
     """Serve the folder, or the run's export, until Ctrl-C. `ready`: called when the server answers.
 
     Raises UsageError for a port that is taken and a model that the engine cannot read, and as `training_of` and
-    `export_here` do; RunFailed if the export or the server fails.
+    `exported_here` do; RunFailed if the export or the server fails.
     """
     free_port(port)  # before an export that takes minutes
     route = _export_to_serve(given)
