@@ -32,6 +32,7 @@ NOT_DECIDING = {
     "xsft/checks/rows.py": sorted(LATE_IDS),  # those that an answer may still bring
     "xsft/data/refusals.py": ["FIXES", *sorted(get_args(RowProblem))],  # the words of each fix
     "xsft/runs/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
+    "xsft/verbs/doctor.py": [":", "PLACES_FILE"],  # names of what was checked: a place, its file
     "xsft/runs/rows.py": ["Worthless"],  # the predicate of these reasons, where they are defined
 }
 """Module -> ids that it lists, to read what a user wrote or to find words."""
