@@ -42,4 +42,4 @@ def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, n
 
 def pods_of(cluster: Cluster, seen: Observation) -> tuple[Pod, ...]:
     assert seen.jobset is not None
-    return cluster.reads.pods(namespace=seen.jobset.namespace, labels=selector_of(seen.jobset))
+    return cluster.reads.pods(namespace=seen.jobset.namespace, labels=selector_of(seen.jobset)).objects

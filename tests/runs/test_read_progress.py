@@ -73,7 +73,7 @@ class World:
         store = RecordStore(state=self.output / "state", objects_at=objects_at, now=lambda: NOW)
         names = [name for _, name in self.api.standin.objects.of("jobset.x-k8s.io/jobsets")] or ["none"]
         labels = first_hosts_selector(names)
-        pods = start(lambda: self.cluster.reads.cached_pods(namespace="default", labels=labels))
+        pods = start(lambda: self.cluster.reads.pods(namespace="default", labels=labels, cached=True))
         return ProgressSource(cluster=self.cluster, store=store, first_pods=(pods,), **how)
 
     def objects(self, _: str) -> Objects:

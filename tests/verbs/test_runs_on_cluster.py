@@ -17,7 +17,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubelogs import Log
 from tests.fakes.kubeobjects import Objects
-from tests.fakes.kuberuns import PARTLY_UP, RUNNING, Runs, ended
+from tests.fakes.kuberuns import PARTLY_UP, QUEUE, RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.records.index import IndexEntry, keep_entry
 from xsft.records.run_cluster import ClusterAddress
@@ -431,6 +431,15 @@ def test_a_context_that_does_not_exist_is_a_usage_error(api: ClusterApi, capsys:
         assert main((*verb, "--context", "nosuch")) == 2
         assert "nosuch" in capsys.readouterr().err
     assert main(("status", "--place", "nosuch")) == 2
+
+
+def test_why_asks_pods_log_and_queue_once(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("gemma")
+    says_now(api, runs.pod("gemma")["metadata"]["name"], STEP.format(n=1, loss="2.000"))
+    before = len(api.server.asked("/"))
+    assert said("why", "gemma")[0] == 0
+    paths = [request.path.partition("?")[0] for request in api.server.asked("/")[before:]]
+    assert [sum(path.endswith(end) for path in paths) for end in ("/pods", "/log", f"/localqueues/{QUEUE}")] == [1, 1, 1]
 
 
 def _there(api: ClusterApi) -> set[str]:

@@ -14,7 +14,7 @@ from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
 from xsft.cluster.objects import Condition
 from xsft.cluster.queue_fields import Workload
-from xsft.trainer.progress import Progress
+from xsft.trainer.progress import LoggedLine, Progress
 
 
 class Container(Struct, frozen=True, kw_only=True):
@@ -208,6 +208,13 @@ class Unread(Struct, frozen=True, kw_only=True):
         return self.why.rstrip(".")
 
 
+class LogTail(Struct, frozen=True, kw_only=True):
+    """The last lines of the process that prints steps."""
+
+    pod: str
+    lines: tuple[LoggedLine, ...]
+
+
 class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     """Everything read about one run, at one time."""
 
@@ -233,6 +240,10 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     position: int | None = None
     """Position of the Workload in its LocalQueue, 0 is next; None if Kueue does not report it."""
     pods: tuple[Pod, ...] | None = None
+    every_pod: bool = False
+    """Whether `pods` has the pods of all hosts."""
+    log: LogTail | None = None
+    """The lines that `progress` is read from."""
     progress: Progress | None = None
     record: Recorded | None = None
     unread: tuple[Unread, ...] = ()

@@ -88,13 +88,9 @@ class Reads(Struct, frozen=True):
                 return self.api.listed(resource, WORKLOAD, namespace=namespace, query=query)
         return ObjectList()
 
-    def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
-        listed = self.api.listed(kinds.PODS, POD, namespace=namespace, query=_query(labels=labels))
-        return tuple(map(pod_of, listed.objects))
-
-    def cached_pods(self, *, namespace: str, labels: str, fields: str = "") -> ObjectList[Pod]:
-        """Return the pods as `pods` does, slightly old and cheap on a full cluster."""
-        query = {**_query(labels=labels, fields=fields), **FROM_CACHE}
+    def pods(self, *, namespace: str, labels: str, fields: str = "", cached: bool = False) -> ObjectList[Pod]:
+        """Return the pods; `cached`: slightly old and cheap on a full cluster."""
+        query = {**_query(labels=labels, fields=fields), **(FROM_CACHE if cached else {})}
         listed = self.api.listed(kinds.PODS, POD, namespace=namespace, query=query)
         return ObjectList(objects=tuple(map(pod_of, listed.objects)), bad=listed.bad)
 

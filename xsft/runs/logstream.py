@@ -297,7 +297,7 @@ class LogFollower:
 
 def newest_pod(cluster: Cluster, jobset: RunObject, role: ProcessRole) -> Pod | None:
     """Return the pod that has the role now; a pod that is being deleted only if there is no other."""
-    pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset))
+    pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset)).objects
     return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
 
 

@@ -91,6 +91,8 @@ class Runs(Struct, kw_only=True, eq=False):
     """Names of runs or JobSets; empty: all."""
     everything: bool = False
     """Also read the progress of runs that ended long ago."""
+    every_pod: bool = False
+    """Also read the pods of all hosts, as an explanation needs them."""
     local: bool = True
     """Also read the runs on this machine."""
     limits: ReadLimits = ReadLimits()
@@ -113,8 +115,13 @@ class Runs(Struct, kw_only=True, eq=False):
     def read(self) -> RunsRead:
         """Read all sources at once. Never raises if one does not answer: that is a problem in the result."""
         index = self.store.local_index()  # before the lists: a run that is in the index and in no list is gone
-        names = frozenset(self.names)
-        scope = ReadScope(names=names, everything=self.everything, limits=self.limits, now=self.now())
+        scope = ReadScope(
+            names=frozenset(self.names),
+            everything=self.everything,
+            every_pod=self.every_pod,
+            limits=self.limits,
+            now=self.now(),
+        )
         read = read_runs(self._connect(), scope=scope, store=self.store, index=index, local=self.local, say=self.say)
         whole = read.whole and not self.unread_places
         return replace(read, problems=(*self.unread_places, *read.problems), whole=whole)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from xsft.base.aliases import JsonObject
 from xsft.base.errors import Unreachable, XsftError
 from xsft.base.lenient import mapping, rows, text
 from xsft.base.moments import seconds_between
@@ -22,7 +23,7 @@ from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
 from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import Condition
-from xsft.cluster.observation import Container, Observation, Pod, RunObject, Status
+from xsft.cluster.observation import Container, LogTail, Observation, Pod, RunObject, Status
 from xsft.cluster.pod_fields import prints_steps, selector_of, trainer_container
 from xsft.cluster.queue_fields import PendingWorkload, Workload, quotas_of
 from xsft.machine import clock, kept_log
@@ -62,14 +63,19 @@ def read_evidence(
     jobset = seen.jobset
     if jobset is None:
         return Evidence(seen=seen, status=status)
-    pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)))
-    asked = _EvidenceQueries(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
+    pods = None if seen.every_pod else start(partial(_pods_of, cluster, jobset))
+    queue = (seen.workload.spec.queue_name if seen.workload else None) or jobset.queue
+    local_queue = start(partial(_local_queue, cluster, queue, namespace=jobset.namespace))
+    asked = _EvidenceQueries(
+        cluster=cluster, jobset=jobset, workload=seen.workload, status=status, local_queue=local_queue
+    )
     raw = start(lambda: cluster.get_jobset(name=jobset.name, namespace=jobset.namespace))
     events, node_events, cluster_queue = start(asked.events), start(asked.node_events), start(asked.cluster_queue)
     holdings, ahead = start(asked.holdings), start(asked.ahead)
     missing, dry_run = start(lambda: asked.missing(raw.result())), start(lambda: asked.dry_run(raw.result()))
     earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), seen.observed_at))
-    seen = _with_pods(seen, pods, deadline_s)
+    if pods is not None:
+        seen = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, seen, jobset))
     until = clock.monotonic() + deadline_s
     queue, held = _result_by(cluster_queue, until), _result_by(holdings, until)
@@ -107,6 +113,14 @@ def _with_pods(seen: Observation, pods: StartedCall[tuple[Pod, ...]], timeout_s:
         return replace(seen, unread=(*seen.unread, unread_of("pods", failed)))
 
 
+def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> JsonObject | None:
+    return cluster.local_queue(name=name, namespace=namespace) if name else None
+
+
+def _pods_of(cluster: Cluster, jobset: RunObject) -> tuple[Pod, ...]:
+    return cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)).objects
+
+
 def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:
     """Return the events of the nodes that the run's pods are on. New pods are usually placed on the same nodes as the
     pods they replace.
@@ -136,6 +150,7 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     jobset: RunObject
     workload: Workload | None
     status: Status
+    local_queue: StartedCall[JsonObject | None]
 
     @property
     def waiting(self) -> bool:
@@ -162,10 +177,8 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     def cluster_queue(self) -> Any | None:
         """Return the ClusterQueue that the run's LocalQueue points to, or in which the run holds quota."""
         name = self.workload.cluster_queue if self.workload else None
-        queue = (self.workload.spec.queue_name if self.workload else None) or self.jobset.queue
-        if name is None and queue is not None:
-            local = self.cluster.local_queue(name=queue, namespace=self.jobset.namespace)
-            name = text(mapping(local, "spec").get("clusterQueue"))
+        if name is None:
+            name = text(mapping(self.local_queue.result(), "spec").get("clusterQueue"))
         return self.cluster.cluster_queue(name) if name else None
 
     def holdings(self) -> tuple[Workload, ...] | None:
@@ -220,7 +233,7 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         try:
             match kind:
                 case "LocalQueue":
-                    return self.cluster.local_queue(name=name, namespace=namespace) is not None
+                    return self.local_queue.result() is not None
                 case "PriorityClass":
                     return self.cluster.priority_class(name) is not None
                 case _:
@@ -241,12 +254,13 @@ def failing_logs(cluster: Cluster, seen: Observation, jobset: RunObject) -> tupl
     """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
     pods = seen.pods or ()
     wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
-    started = [start(partial(_log_of_pod, cluster, jobset, pod)) for pod in wanted]
-    return tuple(log for one in started if (log := one.result()) is not None)
+    calls = [start(partial(_log_of_pod, cluster, jobset, pod, known=seen.log)) for pod in wanted]
+    return tuple(log for call in calls if (log := call.result()) is not None)
 
 
-def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
-    """Return the log of the failed container; if the container restarted, of the container before the restart.
+def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod, *, known: LogTail | None = None) -> Log | None:
+    """Return the log of the failed container; if the container restarted, of the container before the restart. `known`:
+    the log of the trainer's container, if it was read.
 
     The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
     """
@@ -259,7 +273,10 @@ def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod) -> Log | None:
         tail=TAIL,
         previous=again,
     )
-    lines = _lines_or_none(cluster, wanted)
+    if known is not None and known.pod == pod.name and wanted.container == trainer_container(pod) and not again:
+        lines = known.lines[-TAIL:]
+    else:
+        lines = _lines_or_none(cluster, wanted)
     end = container.last if again and container else container
     last = tuple(end.message.splitlines()) if end else ()
     texts = tuple(line.text for line in lines) or last
@@ -307,7 +324,7 @@ def ends_of(cluster: Cluster, earlier: Sequence[RunObject], read_at: str) -> tup
 
 
 def _attempt_end(cluster: Cluster, jobset: RunObject, read_at: str) -> AttemptEnd:
-    pods = cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset))
+    pods = _pods_of(cluster, jobset)
     found = suspects(pods)[:1]
     log = _log_of_pod(cluster, jobset, found[0]) if found else None
     printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]

@@ -18,7 +18,7 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import ObjectList
-from xsft.cluster.observation import Observation, Pod, Recorded, RunObject, Unread, What
+from xsft.cluster.observation import LogTail, Observation, Pod, Recorded, RunObject, Unread, What
 from xsft.cluster.pod_fields import prints_steps, trainer_container
 from xsft.launcher.encoding import XPK_START
 from xsft.machine.objects import latest_step
@@ -42,6 +42,7 @@ that are named on the command line, so that the last save is included, which may
 """
 ROTATED_AFTER_S = 600.0
 """A container that has run for less has its whole log, also if another program than xpk's script began it."""
+LOG_GONE = Unread(what="log", why="the pod that prints the steps is gone, and so is its log")
 THREADS = 8
 """Maximum number of threads. Each has its own connection, whose TLS handshake costs both sides more than a log."""
 
@@ -113,20 +114,19 @@ def _read_one_progress(doing: _ProgressRequest, source: ProgressSource, *, tail:
     job = seen.jobset
     if job is not None and job.work is not None and job.terminal == "Failed":
         seen = _with_record(seen, source)  # its result may have been complete when it failed
-    said, missing, pod = _progress_in_log(seen, source, tail=tail)
-    if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
-        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
-    if said is not None and not _falls_short(seen, said):
-        return replace(seen, progress=said)
-    if said is None and not may_have_progress(seen):
-        return replace(seen, unread=(*seen.unread, *missing))  # its output is of an earlier start
+    seen = _with_log(seen, source, tail=tail)
+    logged = seen.progress
+    if logged is not None and not _falls_short(seen, logged):
+        return seen
+    if logged is None and not may_have_progress(seen):
+        return seen  # its output is of an earlier start
     if job is None or (job.work == "evaluate" and seen.record is None):
         seen = _with_record(seen, source)
-    doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
+    doing.seen = seen
     written, lacking = _progress_in_output(seen, source, doing)
-    if said is not None and written is not None:
-        said = replace(said, saved_step=max_of(said.saved_step, written.saved_step))
-    return replace(seen, progress=said or written, unread=(*seen.unread, *missing, *lacking))
+    if logged is not None and written is not None:
+        logged = replace(logged, saved_step=max_of(logged.saved_step, written.saved_step))
+    return replace(seen, progress=logged or written, unread=(*seen.unread, *lacking))
 
 
 def _falls_short(seen: Observation, said: Progress) -> bool:
@@ -141,47 +141,54 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
     return done is None or seen.steps is None or done < seen.steps
 
 
-def _progress_in_log(
-    seen: Observation, source: ProgressSource, *, tail: int
-) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
-    """Return the progress in the log, what could not be read, and the pod that prints the steps, if it exists."""
-    jobset, pod = seen.jobset, None
+def _with_log(seen: Observation, source: ProgressSource, *, tail: int) -> Observation:
+    """Return the observation with the end of its log and the progress in it, or with why the log could not be read."""
+    jobset = seen.jobset
     if jobset is None:
-        return None, (), None
+        return seen
     try:
         with last_net(seen.cluster or ""):
             pod = _find_printer(seen, jobset, source)
-            said = _progress_in_tail(pod, jobset, source, tail=tail) if pod else None
+            if pod is not None:
+                seen = _with_printer(seen, pod)
+                seen = _with_tail(seen, jobset, pod, source, tail=tail)
     except XsftError as failed:
-        return None, (unread_of("log", failed),), pod
-    if (pod is None or said is None) and not may_have_progress(seen):
-        return None, (), pod  # it has no log yet
-    if pod is None or said is None:
-        return None, (Unread(what="log", why="the pod that prints the steps is gone, and so is its log"),), pod
-    return said, (), pod
+        return replace(seen, unread=(*seen.unread, unread_of("log", failed)))
+    if seen.progress is None and may_have_progress(seen):
+        return replace(seen, unread=(*seen.unread, LOG_GONE))
+    return seen  # without progress it has no log yet
 
 
-def _progress_in_tail(pod: Pod, jobset: RunObject, source: ProgressSource, *, tail: int) -> Progress | None:
-    """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
-    no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
+def _with_printer(seen: Observation, pod: Pod) -> Observation:
+    """Return the observation with the pod if it shows what is wrong, and no other list contains it."""
+    pods = seen.pods or ()
+    if pod not in pods and (oom_killed([pod]) or trouble([pod])):
+        return replace(seen, pods=(*pods, pod))
+    return seen
+
+
+def _with_tail(seen: Observation, jobset: RunObject, pod: Pod, source: ProgressSource, *, tail: int) -> Observation:
+    """Return the observation with the end of the pod's log, or with a longer part if that has no step; unchanged if
+    there is no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
     """
-    wanted = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
-    lines = read_log(source.cluster.reads.api, wanted)
+    request = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
+    lines = read_log(source.cluster.reads.api, request)
     if lines is None:
-        return None
+        return seen
     now = source.now()
     began_at = by_server_clock(min(started_at([pod]), default=None), pod)
-    whole = len(lines) < tail
+    complete = len(lines) < tail
     rotated = _is_rotated(lines, began_at=began_at, now=now)
-    said = progress_of(lines, read_at=now, from_start=whole and not rotated)
-    if whole and rotated and jobset.ours and said.phase is None and said.step is None:
+    progress = progress_of(lines, read_at=now, from_start=complete and not rotated)
+    if complete and rotated and jobset.ours and progress.phase is None and progress.step is None:
         raise Unreachable(
             "the log was rotated, and has no line of the trainer since then", fix="Try again in a minute."
         )
-    said = replace(said, began_at=began_at, said_at=by_server_clock(said.said_at, pod))
-    if said.step is not None or whole or tail >= LONG_TAIL:
-        return said
-    return _progress_in_tail(pod, jobset, source, tail=LONG_TAIL) or said
+    progress = replace(progress, began_at=began_at, said_at=by_server_clock(progress.said_at, pod))
+    seen = replace(seen, progress=progress, log=LogTail(pod=pod.name, lines=lines))
+    if progress.step is not None or complete or tail >= LONG_TAIL:
+        return seen
+    return _with_tail(seen, jobset, pod, source, tail=LONG_TAIL)
 
 
 def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) -> bool:

@@ -20,7 +20,7 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.objects import BadObject, ObjectList
 from xsft.cluster.observation import Observation, Pod, RunObject, Unread, What
-from xsft.cluster.pod_fields import first_hosts_selector
+from xsft.cluster.pod_fields import first_hosts_selector, pods_selector
 from xsft.cluster.queue_fields import JOB_UID_LABEL, Workload, queues_of
 from xsft.cluster.reads import Reads
 from xsft.cluster.sources import RunSource
@@ -93,9 +93,9 @@ def read_namespace(
     servers, unlisted = _listed_by(servers_call, "servers", late)
     server_rows = [_bare_row(run, source, now) for run in servers.objects if scope.covers_jobset(run)]
     if any(row.jobset and is_starting(row.jobset) for row in server_rows):
-        pods_calls += (start(partial(reads.cached_pods, namespace=namespace, labels=SERVERS)),)
+        pods_calls += (start(partial(reads.pods, namespace=namespace, labels=SERVERS, cached=True)),)
     rows = _with_workloads(rows, workloads_call, reads=reads, namespace=namespace, late=late)
-    rows = _with_pods([*rows, *server_rows], pods_calls, late)
+    rows = _with_pods([*rows, *server_rows], pods_calls, late, scope=scope)
     bad = [_bad_row(one, source, now) for one in (*jobsets.bad, *servers.bad) if scope.covers_name(one.name)]
 
     uids = frozenset(run.uid for run in (*jobsets.objects, *servers.objects))
@@ -140,7 +140,10 @@ def _start_pods(reads: Reads, rows: Sequence[Observation], *, scope: ReadScope, 
     """
     names = {row.jobset.name for row in choose_reads(rows, scope=scope).asked if row.jobset}
     starting = {row.jobset.name for row in rows if row.jobset and is_starting(row.jobset)}
-    list_pods = partial(reads.cached_pods, namespace=namespace)
+    if scope.every_pod:
+        labels = pods_selector(row.jobset.name for row in rows if row.jobset)
+        return (start(partial(reads.pods, namespace=namespace, labels=labels)),) if rows else ()
+    list_pods = partial(reads.pods, namespace=namespace, cached=True)
     calls = []
     if len(starting) > scope.limits.starting_at_most:
         calls.append(start(partial(list_pods, labels=FIRST_HOSTS, fields=PENDING)))
@@ -203,21 +206,30 @@ def _read_positions(
     return positions, list(dict.fromkeys(failures))
 
 
-def _with_pods(rows: Sequence[Observation], calls: Sequence[PodsCall], late: Deadline) -> list[Observation]:
-    """Return the rows with the pods of those that are starting: the pending ones of a JobSet, all of a server."""
-    starting = [row for row in rows if row.jobset and is_starting(row.jobset)]
-    if not starting:
+def _with_pods(
+    rows: Sequence[Observation], calls: Sequence[PodsCall], late: Deadline, *, scope: ReadScope
+) -> list[Observation]:
+    """Return the rows with their pods, if all are read; else with those of the rows that are starting: the pending ones
+    of a JobSet, all of a server.
+    """
+    if scope.every_pod:
+        wanted = [row for row in rows if row.jobset and (is_starting(row.jobset) or not row.jobset.serves)]
+    else:
+        wanted = [row for row in rows if row.jobset and is_starting(row.jobset)]
+    if not wanted:
         return list(rows)
     answers = [_listed_by(call, "pods", late) for call in calls]
     failures = tuple(dict.fromkeys(unread for _, missing in answers for unread in missing))
     pods = [pod for listed, _ in answers for pod in listed.objects]
     bad = [pod for listed, _ in answers for pod in listed.bad]
-    found = [row for row in rows if row not in starting]
-    for row in starting:
-        own = tuple(pod for pod in pods if _shows_start(pod, row))
+    found = [row for row in rows if row not in wanted]
+    for row in wanted:
+        every_pod = scope.every_pod and not failures and row.jobset is not None and not row.jobset.serves
+        own = tuple(pod for pod in pods if _shows_start(pod, row) or (every_pod and pod.jobset == row.jobset_name))
         odd = [pod for pod in bad if pod.name.startswith(f"{row.jobset_name}-")]
         unread = (*row.unread, *failures, *_bad_unread("pods", odd))
-        found.append(replace(row, pods=own if own and not failures else None, unread=unread))
+        known = (own or every_pod) and not failures
+        found.append(replace(row, pods=own if known else None, every_pod=every_pod, unread=unread))
     return found
 
 

@@ -39,6 +39,8 @@ class ReadScope(Struct, frozen=True, kw_only=True):
     everything: bool
     """Also read the progress of runs that ended long ago."""
     now: str
+    every_pod: bool = False
+    """Also read the pods of all hosts."""
     limits: ReadLimits = ReadLimits()
 
     def covers_entry(self, entry: IndexEntry) -> bool:

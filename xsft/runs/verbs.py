@@ -67,6 +67,7 @@ def why(
 ) -> Explanation:
     """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
     runs = runs_of((run,), place=place, context=context, namespace=namespace)
+    runs.every_pod = True
     why = explain_run(
         run, runs=runs, evidence=partial(evidence_of, runs), recorded=partial(forgotten_attempt, runs), attempt=attempt
     )

@@ -75,7 +75,8 @@ def find_server(cluster: Cluster, plan: ServingPlan) -> StageFound:
     for body in plan.dependents:
         if cluster.servers.get(body) is None:  # its creator was killed before it created this object
             return StageFound(state="torn", why=f"the Deployment {plan.run_name} has no {body['kind']}")
-    seen = server_state(server, cluster.reads.pods(namespace=plan.namespace, labels=f"{RUN_LABEL}={plan.run_name}"))
+    pods = cluster.reads.pods(namespace=plan.namespace, labels=f"{RUN_LABEL}={plan.run_name}").objects
+    seen = server_state(server, pods)
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 
 

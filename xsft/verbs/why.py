@@ -47,6 +47,7 @@ class WhyDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", t
 
 def run(args: argparse.Namespace) -> int:
     runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
+    runs.every_pod = True
     with show_spinner("why", "asking the clusters") as say:
         runs.listen(say)
         explained = explain_run(
