@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from xsft.cluster.evidence import Event, InvolvedObject
-from xsft.cluster.objects import Condition, ObjectMetadata
-from xsft.cluster.queue_fields import EvictionCount, KueueSpec, KueueStatus, QuotaAdmission, SchedulingStats, Workload
+from xsft.cluster.objects import (
+    Condition,
+    EvictionCount,
+    KueueSpec,
+    KueueStatus,
+    ObjectMetadata,
+    QuotaAdmission,
+    SchedulingStats,
+    Workload,
+)
 
 
 def kube_event(reason: str, *, message: str = "", object: str = "", at: str = "") -> Event:

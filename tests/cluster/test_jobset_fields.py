@@ -15,10 +15,9 @@ from xsft.base.lenient import count, integer, mapping, rows, text, texts, whole
 from xsft.cluster.answers import read_objects
 from xsft.cluster.evidence import EVENT
 from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, parse_jobset
-from xsft.cluster.objects import Condition, typed
+from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, Condition, typed
 from xsft.cluster.observation import ReplicatedJob
 from xsft.cluster.pod_fields import POD
-from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD
 from xsft.spec.loader import load_yaml
 
 GOLDEN = Path(__file__).parents[1] / "golden"

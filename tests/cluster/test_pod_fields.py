@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests import observations
 from tests.fakes.kuberules import selected
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import Container, ReplicatedJob, RunObject
@@ -27,9 +28,7 @@ def pod(jobset: str = "w", job: str = "slice-job", *, index: int = 0, host: int 
 
 def made(mode: str | None, *jobs: str) -> RunObject:
     rows = tuple(ReplicatedJob(name=name, replicas=1) for name in jobs)
-    return RunObject(
-        name="w", namespace="default", uid="u", created_at="", run_name="w", ours=True, mode=mode, jobs=rows
-    )
+    return observations.jobset("w", mode=mode, jobs=rows)
 
 
 def test_a_failed_image_pull_of_a_pod_is_read() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.control_plane.nodes import Slices, nodes, ready
 from xsft.catalog.tpu import parse_tpu_type, slice_of, tpu_types
-from xsft.cluster.objects import typed
-from xsft.cluster.queue_fields import WORKLOAD, Workload
+from xsft.cluster.objects import WORKLOAD, Workload, typed
 from xsft.cluster.supply import SliceUser, TpuSupply, supplies
 
 POOLS = (Slices(tpu_type="v6e-16", count=2), Slices(tpu_type="v6e-4", count=3))

@@ -20,7 +20,7 @@ from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import LocalResult, run_local
 from xsft.machine.pid_namespace import orphans
 from xsft.planning.steps import Plan
-from xsft.runs.losses import later_losses
+from xsft.runs.compare import later_losses
 from xsft.trainer.lines import CheckpointRestored, SaveFinished, Step, TrainerEvent
 from xsft.verbs.submission import adapter_text
 

@@ -27,8 +27,8 @@ from xsft.base.problems import Problem, error
 from xsft.checks.demand import Demand
 from xsft.checks.pod_identity import PodRights
 from xsft.cluster.exactly_once import CreatedObject
+from xsft.cluster.objects import JOB_UID_LABEL
 from xsft.cluster.observation import Status
-from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
 from xsft.launch.identity import LastEnd, Proposal
 from xsft.launch.recording import manifest_digest, record_of

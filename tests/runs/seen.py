@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tests.kubeobjects import kueue_workload
-from xsft.cluster.objects import Condition
+from xsft.cluster.objects import Condition, Workload
 from xsft.cluster.observation import SERVER_JOB, Container, Observation, Pod, Recorded, ReplicatedJob, RunObject, Unread
-from xsft.cluster.queue_fields import Workload
 from xsft.trainer.progress import Progress
 
 CREATED = "2026-11-21T10:00:00Z"

@@ -43,9 +43,8 @@ from tests.runs.server_cases import SERVERS
 from xsft.base.names import StageWork
 from xsft.base.problems import error, warning
 from xsft.cluster.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour
-from xsft.cluster.objects import Condition
+from xsft.cluster.objects import Condition, Quota
 from xsft.cluster.observation import Before, Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
-from xsft.cluster.queue_fields import Quota
 from xsft.runs.cause_rule import Cause, Explanation
 from xsft.runs.causes import explain_state, found_of, groups, words
 from xsft.runs.classify import classify

@@ -26,9 +26,8 @@ from tests.runs.cases import CASES, LOCAL, absent
 from tests.runs.seen import NOW, jobset, observation, progress, slices
 from tests.runs.seen import unread as not_read
 from xsft.base.state_names import STATES
-from xsft.cluster.objects import Condition
+from xsft.cluster.objects import Condition, Workload
 from xsft.cluster.observation import Observation, RunObject, Status
-from xsft.cluster.queue_fields import Workload
 from xsft.runs.cause_rule import BY_SLUG, REASONS
 from xsft.runs.classify import classify
 from xsft.runs.rows import Worthless, worthless

@@ -30,8 +30,8 @@ from tests.runs.seen import (
 )
 from tests.runs.server_cases import SERVERS
 from xsft.cluster.evidence import Diagnosis, Event, Evidence, Log, Neighbour
+from xsft.cluster.objects import Quota
 from xsft.cluster.observation import Observation, Pod, Recorded, Status
-from xsft.cluster.queue_fields import Quota
 from xsft.runs import clues
 from xsft.runs.cause_rule import Clue, Rule, causes
 from xsft.runs.causes import words

@@ -9,9 +9,8 @@ from tests.observations import said as said_of
 from tests.replacing import replace
 from xsft.base.errors import Unknown, UsageError
 from xsft.cluster.observation import Observation, Status
-from xsft.runs.compare import curves_of
+from xsft.runs.compare import LossCurve, curves_of
 from xsft.runs.lookup import FoldedRun
-from xsft.runs.losses import LossCurve
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.observations import EARLIER, NOW, jobset, observed, said
+from tests.runs.seen import pod
 from xsft.base.state_names import State
-from xsft.cluster.observation import Observation, Pod, Status, Unread
+from xsft.cluster.observation import Observation, Status, Unread
 from xsft.runs.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.runs.rows import Row, row_of
 from xsft.trainer.progress import Progress
@@ -21,16 +22,8 @@ UP_AGAIN = "2026-11-21T11:30:00Z"
 
 def pending(created_at: str = "2026-11-21T10:00:05Z", **changed: Any) -> Observation:
     """A run with a pod that has not started."""
-    pod = Pod(
-        name="p",
-        jobset="gemma",
-        replicated_job="slice-job",
-        slice_index=0,
-        host=0,
-        phase="Pending",
-        created_at=created_at,
-    )
-    return observed(progress=None, pods=(pod,), **changed)
+    waiting = pod(phase="Pending", jobset="gemma", created_at=created_at, conditions=(), containers=(), node=None)
+    return observed(progress=None, pods=(waiting,), **changed)
 
 
 def row(seen: Observation, state: State = "training", reason: str = "") -> Row:

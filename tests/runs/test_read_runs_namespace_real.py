@@ -13,8 +13,8 @@ from tests.control_plane.api import Cluster as Real
 from tests.observing import observe_cluster
 from tests.until import until_next_second
 from xsft.cluster.evidence import Evidence
+from xsft.cluster.objects import JOB_UID_LABEL
 from xsft.cluster.observation import Observation, Status
-from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.cluster.sources import RunSource
 from xsft.machine import clock
 from xsft.machine.objects import LocalObjects

@@ -9,9 +9,8 @@ from tests.observations import jobset, observed
 from tests.runs.test_receipt import spent
 from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
 from xsft.base.moments import before
-from xsft.cluster.objects import Condition
+from xsft.cluster.objects import Condition, Workload
 from xsft.cluster.observation import Observation, Unread
-from xsft.cluster.queue_fields import Workload
 from xsft.records.record import Receipt
 from xsft.runs.receipt import cluster_receipt
 from xsft.trainer.progress import LoggedLine

@@ -439,7 +439,8 @@ def test_why_asks_pods_log_and_queue_once(api: ClusterApi, runs: Runs, said: Any
     before = len(api.server.asked("/"))
     assert said("why", "gemma")[0] == 0
     paths = [request.path.partition("?")[0] for request in api.server.asked("/")[before:]]
-    assert [sum(path.endswith(end) for path in paths) for end in ("/pods", "/log", f"/localqueues/{QUEUE}")] == [1, 1, 1]
+    ends = ("/pods", "/log", f"/localqueues/{QUEUE}")
+    assert [sum(path.endswith(end) for path in paths) for end in ends] == [1, 1, 1]
 
 
 def _there(api: ClusterApi) -> set[str]:

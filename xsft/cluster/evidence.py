@@ -14,9 +14,8 @@ from xsft.base.aliases import JsonObject
 from xsft.base.lenient import mapping, rows, text
 from xsft.base.problems import Problem
 from xsft.cluster.jobset_fields import QUEUE_LABEL
-from xsft.cluster.objects import Condition, KubernetesObject, KubernetesStruct
+from xsft.cluster.objects import Condition, KubernetesObject, KubernetesStruct, Quota
 from xsft.cluster.observation import Observation, RunObject, Status
-from xsft.cluster.queue_fields import Quota
 
 
 class InvolvedObject(KubernetesStruct, frozen=True, kw_only=True):

@@ -12,8 +12,7 @@ from msgspec import Struct
 from xsft.base.problems import RetryAdvice
 from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
-from xsft.cluster.objects import Condition
-from xsft.cluster.queue_fields import Workload
+from xsft.cluster.objects import Condition, Workload
 from xsft.trainer.progress import LoggedLine, Progress
 
 
@@ -32,6 +31,10 @@ class Container(Struct, frozen=True, kw_only=True):
     """How its previous instance ended, if its pod restarted it (lastState)."""
     memory: str = ""
     """Its memory limit, as Kubernetes writes it; empty without one."""
+
+    @property
+    def failed(self) -> bool:
+        return self.state == "terminated" and self.exit_code != 0
 
 
 class Pod(Struct, frozen=True, kw_only=True):
@@ -275,6 +278,12 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     def names(self) -> frozenset[str]:
         """Return the names by which a user may ask for it: the run's, and the JobSet's if that exists."""
         return frozenset({self.run_name, self.jobset.name} if self.jobset else {self.run_name})
+
+    @property
+    def queue(self) -> str | None:
+        """Return the LocalQueue of its Workload, or that of its label."""
+        queue = self.workload.spec.queue_name if self.workload else None
+        return queue or (self.jobset.queue if self.jobset else None)
 
     @property
     def steps_asked(self) -> int | None:

@@ -19,10 +19,9 @@ from xsft.cluster.evidence import EVENT, Event
 from xsft.cluster.exactly_once import DRY_RUN, MANAGER, CreatedObject, DeleteOutcome, ExistingObject, create, delete
 from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, jobset_of, server_of
 from xsft.cluster.logs import ContainerLogRequest, read_log
-from xsft.cluster.objects import ObjectList
+from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, ObjectList, PendingWorkload, Workload
 from xsft.cluster.observation import Pod, RunObject
 from xsft.cluster.pod_fields import POD, pod_of
-from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD, PendingWorkload, Workload
 from xsft.cluster.resources import Resource
 from xsft.machine.parallel import start
 from xsft.records.labels import RUN_LABEL, SERVERS
@@ -76,8 +75,7 @@ class Reads(Struct, frozen=True):
         if run.serves:
             server = self.api.typed(kinds.DEPLOYMENTS, DEPLOYMENT, name=run.name, namespace=run.namespace)
             return None if server is None else server_of(server)
-        jobset = self.api.typed(kinds.JOBSETS, JOBSET, name=run.name, namespace=run.namespace)
-        return None if jobset is None else jobset_of(jobset)
+        return self._run_named(run.name, namespace=run.namespace)
 
     def workloads(self, *, namespace: str | None, labels: str = "") -> ObjectList[Workload]:
         """Return Kueue's Workloads, in all namespaces if none is given; empty if Kueue is not installed."""

@@ -15,8 +15,7 @@ from xsft.base.aliases import JsonObject
 from xsft.base.lenient import count, mapping, rows, text
 from xsft.catalog.tpu import Slice
 from xsft.cluster.jobset_fields import shape_of
-from xsft.cluster.objects import Resources
-from xsft.cluster.queue_fields import Workload
+from xsft.cluster.objects import Resources, Workload
 
 NODE_POOL = "cloud.google.com/gke-nodepool"
 TPU = "google.com/tpu"

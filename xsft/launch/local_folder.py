@@ -15,7 +15,7 @@ from xsft.base.errors import Refused, UsageError
 from xsft.machine.regular import open_regular, read_text
 from xsft.records.record import Record
 from xsft.records.resumption import MAY_CHANGE_WORDS, changed_keys, complete_record, merge_losses
-from xsft.runs.losses import later_losses
+from xsft.runs.compare import later_losses
 from xsft.runs.rows import text_of, worthless
 from xsft.spec.digest import canonical
 from xsft.trainer.lines import trainer_event

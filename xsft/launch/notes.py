@@ -19,9 +19,8 @@ from xsft.checks.node_pools import HEAD_NODE_MISSING, SLICES_MISSING
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.jobset_fields import parse_jobset
-from xsft.cluster.objects import true_condition
+from xsft.cluster.objects import JOB_UID_LABEL, true_condition
 from xsft.cluster.observation import Observation, RunObject
-from xsft.cluster.queue_fields import JOB_UID_LABEL
 from xsft.image.contents import ImageLook
 from xsft.launch.identity import LastEnd, LiveJobSet
 from xsft.machine import clock

@@ -16,8 +16,8 @@ from xsft.base.moments import earliest, seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
 from xsft.cluster.evidence import Evidence, Neighbour
+from xsft.cluster.objects import Quota
 from xsft.cluster.observation import Container, Status
-from xsft.cluster.queue_fields import Quota
 from xsft.runs import clues
 from xsft.runs.cause_rule import BY_SLUG, Cause, Clue, Explanation, Rule, causes
 from xsft.runs.clues import restart_words

@@ -14,9 +14,8 @@ from math import isfinite
 
 from xsft.base.moments import earliest, latest, seconds_between
 from xsft.base.state_names import State
-from xsft.cluster.objects import Condition, true_condition
+from xsft.cluster.objects import Condition, Workload, true_condition
 from xsft.cluster.observation import Observation, RunObject, Status
-from xsft.cluster.queue_fields import Workload
 from xsft.runs.ending import (
     status_of_completed,
     status_of_failed,

@@ -1,24 +1,129 @@
-"""Compare the losses of several runs, and draw them."""
+"""Compare the losses of several runs, from every place that holds them, and draw them: the record of a local run, the
+metrics beside a run's output, the log of the process that prints steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from xsft.base.errors import Unknown, UsageError
+from xsft.base.errors import Unknown, UsageError, XsftError
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem, note, warning
 from xsft.base.reporting import Reporter
+from xsft.cluster.observation import Observation
 from xsft.machine.files import write_atomic
 from xsft.machine.new_file import refuse_unless_free
+from xsft.machine.regular import read_bytes
+from xsft.records.record_files import RecordStore
 from xsft.records.resumption import all_differences
 from xsft.runs.lookup import FoldedRun, one_run, require_names
-from xsft.runs.losses import LossCurve
 from xsft.runs.pictures import comparison_picture
 from xsft.runs.read_all import RunAccess
-from xsft.runs.rows import doubts
+from xsft.runs.read_progress import read_metrics
+from xsft.runs.rows import doubts, order_of
+from xsft.trainer.lines import CheckpointRestored, trainer_event
+from xsft.trainer.losses import LossFold
+from xsft.trainer.metrics import event_losses, losses_of, tensorboard_folder
+
+MAX_FILES = 1000
+"""Maximum number of metrics files; each holds 100 steps."""
+
+ReadLines = Callable[[Observation], Iterable[str]]
+"""Return the lines of the process that prints steps. Raises XsftError if they cannot be read."""
+
+
+class LossCurve(Struct, frozen=True, kw_only=True):
+    run_name: str
+    points: Mapping[int, float] = {}
+    """Loss by step."""
+    resumed: Mapping[int, RowOrder | None] = {}
+    """Steps from which the run is known to have resumed, and the order of the rows since then."""
+    sources: tuple[str, ...] = ()
+    """The sources that gave points: record, metrics, log."""
+    problems: tuple[str, ...] = ()
+    """`source: why`, one for each source that could not be read."""
+    spec: Mapping[str, Any] = {}
+    """The workload from its last record (`spec.digest.canonical`); empty if there is no such record."""
+
+
+def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
+    """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
+    than the metrics.
+    """
+    run_name = seen.run_name
+    readers: dict[str, Callable[[], LossCurve]] = {"record": lambda: _recorded_losses(store, output, run_name)}
+    if seen.on_cluster:
+        readers["metrics"] = lambda: LossCurve(run_name=run_name, points=_losses_in_metrics(store, output, run_name))
+        readers["log"] = lambda: _logged_losses(lines(seen), run_name=run_name, order=order_of(seen.jobset))
+    curve = LossCurve(run_name=run_name)
+    for source, read in readers.items():
+        try:
+            curve = _with_source(curve, source, read())
+        except XsftError as failed:
+            curve = replace(curve, problems=(*curve.problems, f"{source}: {failed.clause}"))
+    return curve
+
+
+def _with_source(curve: LossCurve, source: str, found: LossCurve) -> LossCurve:
+    return replace(
+        curve,
+        points={**curve.points, **found.points},
+        resumed={**curve.resumed, **found.resumed},
+        spec=found.spec or curve.spec,
+        sources=(*curve.sources, source) if found.points else curve.sources,
+    )
+
+
+def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> LossCurve:
+    """Return the losses in the records of a local run, and the attempts of any run. A cluster's log has only the latest
+    start.
+    """
+    records = store.read_run(output, run_name) if output else ()
+    attempts = [attempt for record in records for attempt in record.attempts]
+    resumed = {one.resumed_from: one.order for one in attempts if one.resumed_from is not None}
+    if not records:
+        return LossCurve(run_name=run_name)
+    last = records[-1]
+    points = dict(last.losses)
+    if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
+        points |= later_losses(Path(output or "") / run_name, after=max(points, default=0))
+    return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=last.spec)
+
+
+def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
+    """Return the losses in the metrics files. A file that a resumed run wrote again counts with its current content."""
+    return losses_of(read_metrics(store, output=output, run_name=run_name, at_most=MAX_FILES)) if output else {}
+
+
+def _logged_losses(lines: Iterable[str], *, run_name: str, order: RowOrder | None) -> LossCurve:
+    found = LossFold()
+    resumed: dict[int, RowOrder | None] = {}
+    for line in lines:
+        event = trainer_event(line)
+        found.take(event)
+        if isinstance(event, CheckpointRestored):
+            resumed[event.step] = order
+    return LossCurve(run_name=run_name, points=found.losses, resumed=resumed)
+
+
+MAX_BYTES = 256 * 1024 * 1024
+"""Limit of a file; a step writes about 2 KB."""
+
+
+def later_losses(folder: Path, *, after: int) -> dict[int, float]:
+    """Return the losses of steps after that one; a later file counts for a step in several. `folder`: the run's."""
+    losses: dict[int, float] = {}
+    for path in sorted(Path(tensorboard_folder(str(folder))).rglob("events.out.tfevents.*")):
+        with suppress(OSError):
+            losses |= event_losses(read_bytes(path, limit=MAX_BYTES))
+    return {step: loss for step, loss in losses.items() if step > after}
+
 
 NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
 """Keys that differ between any two runs, and change no loss."""

@@ -64,15 +64,11 @@ class LastKnown(Struct, frozen=True, kw_only=True):
 
     def observation(self, cluster: str, *, unread: tuple[Unread, ...]) -> Observation:
         """Return the observation of that time, with its age."""
-        return Observation(
-            run_name=self.jobset.run_name,
-            target=self.jobset.target,
-            observed_at=self.observed_at,
+        return replace(
+            bare_row(self.jobset, cluster=cluster, at=self.observed_at),
             read_at=self.read_at,
             mode=self.mode,
-            cluster=cluster,
             steps=self.steps,
-            jobset=self.jobset,
             progress=self.progress,
             unread=unread,
             last_known=self.status,
@@ -90,6 +86,19 @@ class LastKnown(Struct, frozen=True, kw_only=True):
             saved_step=saved,
             found=self.found,
         )
+
+
+def bare_row(run: RunObject, *, cluster: str, at: str) -> Observation:
+    """Return what the run's object alone shows."""
+    return Observation(
+        run_name=run.run_name,
+        target=run.target,
+        observed_at=at,
+        mode=run.mode,
+        cluster=cluster,
+        steps=run.steps,
+        jobset=run,
+    )
 
 
 Decoder(LastKnown)  # at import: msgspec@0.22.0 crashes if two threads do this for one type

@@ -25,11 +25,11 @@ from xsft.machine.lock_holder import is_held
 from xsft.machine.parallel import start
 from xsft.machine.retries import Retries
 from xsft.records.record import Record
+from xsft.runs.compare import LossCurve, read_curve
 from xsft.runs.local_runs import lock_of
 from xsft.runs.log_roles import LogRequest, ProcessRole, chosen_roles
 from xsft.runs.logstream import LogFollower, LogLine, Mark, Over, Pace
 from xsft.runs.lookup import FoldedRun, folder
-from xsft.runs.losses import LossCurve, read_curve
 from xsft.runs.read_all import Runs
 from xsft.trainer.progress import sortable
 

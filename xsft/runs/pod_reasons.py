@@ -69,7 +69,7 @@ def stuck(pods: Sequence[Pod]) -> str | None:
 
 def _ended_again(container: Container) -> bool:
     """Return whether it failed, was restarted and failed again: for a moment, before its pod waits to restart it."""
-    return container.state == "terminated" and container.exit_code != 0 and container.restarts > 0
+    return container.failed and container.restarts > 0
 
 
 def unscheduled(pod: Pod) -> bool:
@@ -142,8 +142,7 @@ def first_failure(evidence: Evidence) -> Failure | None:
 
 def failed_in_place(container: Container) -> bool:
     """Return whether the container failed, and its pod has restarted it or will."""
-    last = container.last
-    return last is not None and last.state == "terminated" and last.exit_code != 0
+    return container.last is not None and container.last.failed
 
 
 def suspects(pods: Iterable[Pod]) -> tuple[Pod, ...]:
@@ -175,7 +174,7 @@ def _failed_containers(pod: Pod) -> Iterator[Container]:
     """Yield failed containers, including those that their pod has restarted."""
     for container in pod.containers:
         for one in (container, container.last):
-            if one is not None and one.state == "terminated" and one.exit_code != 0:
+            if one is not None and one.failed:
                 yield one
 
 

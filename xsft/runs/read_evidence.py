@@ -22,10 +22,9 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
 from xsft.cluster.logs import ContainerLogRequest, read_log
-from xsft.cluster.objects import Condition
+from xsft.cluster.objects import Condition, PendingWorkload, Workload, quotas_of
 from xsft.cluster.observation import Container, LogTail, Observation, Pod, RunObject, Status
 from xsft.cluster.pod_fields import prints_steps, selector_of, trainer_container
-from xsft.cluster.queue_fields import PendingWorkload, Workload, quotas_of
 from xsft.machine import clock, kept_log
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.cause_rule import Explanation
@@ -63,9 +62,8 @@ def read_evidence(
     jobset = seen.jobset
     if jobset is None:
         return Evidence(seen=seen, status=status)
-    pods = None if seen.every_pod else start(partial(_pods_of, cluster, jobset))
-    queue = (seen.workload.spec.queue_name if seen.workload else None) or jobset.queue
-    local_queue = start(partial(_local_queue, cluster, queue, namespace=jobset.namespace))
+    pods = start(partial(_pods_of, cluster, jobset, seen=seen))
+    local_queue = start(partial(_local_queue, cluster, seen.queue, namespace=jobset.namespace))
     asked = _EvidenceQueries(
         cluster=cluster, jobset=jobset, workload=seen.workload, status=status, local_queue=local_queue
     )
@@ -74,8 +72,7 @@ def read_evidence(
     holdings, ahead = start(asked.holdings), start(asked.ahead)
     missing, dry_run = start(lambda: asked.missing(raw.result())), start(lambda: asked.dry_run(raw.result()))
     earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), seen.observed_at))
-    if pods is not None:
-        seen = _with_pods(seen, pods, deadline_s)
+    seen = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, seen, jobset))
     until = clock.monotonic() + deadline_s
     queue, held = _result_by(cluster_queue, until), _result_by(holdings, until)
@@ -117,7 +114,9 @@ def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> JsonO
     return cluster.local_queue(name=name, namespace=namespace) if name else None
 
 
-def _pods_of(cluster: Cluster, jobset: RunObject) -> tuple[Pod, ...]:
+def _pods_of(cluster: Cluster, jobset: RunObject, *, seen: Observation | None = None) -> tuple[Pod, ...]:
+    if seen is not None and seen.every_pod:
+        return seen.pods or ()
     return cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)).objects
 
 
@@ -152,10 +151,6 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     status: Status
     local_queue: StartedCall[JsonObject | None]
 
-    @property
-    def waiting(self) -> bool:
-        return self.workload is not None and self.workload.waits
-
     def events(self) -> tuple[Event, ...]:
         """Return the namespace's warnings about the run, and all events of the JobSet itself."""
         reads, namespace = self.cluster.reads, self.jobset.namespace
@@ -185,7 +180,7 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         """Return the quota holdings of the whole cluster if they may be read, since a ClusterQueue serves several
         namespaces; else those of the run's namespace.
         """
-        if not self.waiting:
+        if self.workload is None or not self.workload.waits:
             return None
         try:
             listed = self.cluster.reads.workloads(namespace=None)
@@ -206,8 +201,7 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         pending = self.cluster.reads.pending_workloads(namespace=self.jobset.namespace, queue=queue)
         if pending is None:
             return None
-        positions = {one.name: one.position_in_local_queue for one in pending}
-        own = positions.get(self.workload.name, 0)
+        own = next((one.position_in_local_queue for one in pending if one.name == self.workload.name), 0)
         before = [one for one in pending if one.position_in_local_queue < own]
         return tuple(map(_neighbour_ahead, sorted(before, key=lambda one: one.position_in_local_queue)))
 
@@ -304,12 +298,8 @@ def _lines_or_none(cluster: Cluster, wanted: ContainerLogRequest) -> tuple[LogLi
 
 def _failed_container(pod: Pod) -> Container | None:
     """Return the failed container of the pod, the trainer's before any other."""
-    ended = [one for one in pod.containers for end in (one, one.last) if end is not None and _is_failure(end)]
+    ended = [one for one in pod.containers for end in (one, one.last) if end and end.failed]
     return next((one for one in ended if one.name == trainer_container(pod)), ended[0] if ended else None)
-
-
-def _is_failure(container: Container) -> bool:
-    return container.state == "terminated" and container.exit_code != 0
 
 
 def attempts_before(jobset: RunObject, attempts: Sequence[Observation]) -> tuple[RunObject, ...]:

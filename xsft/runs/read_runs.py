@@ -18,10 +18,9 @@ from xsft.base.secrets import redact
 from xsft.base.targets import FIRST
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
-from xsft.cluster.objects import BadObject, ObjectList
+from xsft.cluster.objects import JOB_UID_LABEL, BadObject, ObjectList, Workload, queues_of
 from xsft.cluster.observation import Observation, Pod, RunObject, Unread, What
 from xsft.cluster.pod_fields import first_hosts_selector, pods_selector
-from xsft.cluster.queue_fields import JOB_UID_LABEL, Workload, queues_of
 from xsft.cluster.reads import Reads
 from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import Deadline
@@ -29,7 +28,17 @@ from xsft.machine.parallel import StartedCall, start
 from xsft.records.index import Index, IndexEntry
 from xsft.records.labels import FIRST_HOSTS, SERVERS
 from xsft.records.record_files import RecordStore
-from xsft.runs.lastknown import LastKnown, forget, forgotten, gone_of, recall, went_to, with_known, with_last_words
+from xsft.runs.lastknown import (
+    LastKnown,
+    bare_row,
+    forget,
+    forgotten,
+    gone_of,
+    recall,
+    went_to,
+    with_known,
+    with_last_words,
+)
 from xsft.runs.local_runs import observe_local
 from xsft.runs.lookup import RunsRead
 from xsft.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress, unread_of
@@ -87,11 +96,11 @@ def read_namespace(
         jobsets = reads.jobsets(namespace=namespace)
     now = cluster.time_there(scope.now)
     late = deadline.sooner(LATE_S)
-    rows = [_bare_row(jobset, source, now) for jobset in jobsets.objects if scope.covers_jobset(jobset)]
+    rows = [bare_row(jobset, cluster=source.name, at=now) for jobset in jobsets.objects if scope.covers_jobset(jobset)]
     rows = [with_known(row, memory.known) for row in rows]
     pods_calls = _start_pods(reads, rows, scope=scope, namespace=namespace)
     servers, unlisted = _listed_by(servers_call, "servers", late)
-    server_rows = [_bare_row(run, source, now) for run in servers.objects if scope.covers_jobset(run)]
+    server_rows = [bare_row(run, cluster=source.name, at=now) for run in servers.objects if scope.covers_jobset(run)]
     if any(row.jobset and is_starting(row.jobset) for row in server_rows):
         pods_calls += (start(partial(reads.pods, namespace=namespace, labels=SERVERS, cached=True)),)
     rows = _with_workloads(rows, workloads_call, reads=reads, namespace=namespace, late=late)
@@ -116,18 +125,6 @@ def _workloads_of(reads: Reads, jobsets: Sequence[RunObject], *, namespace: str)
     return reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL} in ({uids})")
 
 
-def _bare_row(run: RunObject, source: RunSource, now: str) -> Observation:
-    return Observation(
-        run_name=run.run_name,
-        target=run.target,
-        observed_at=now,
-        mode=run.mode,
-        cluster=source.name,
-        steps=run.steps,
-        jobset=run,
-    )
-
-
 def _bad_row(bad: BadObject, source: RunSource, now: str) -> Observation:
     """Return the row of an object that cannot be read: it costs no other row."""
     unread = Unread(what="object", why=f"{bad.name} cannot be read: {redact(bad.why)}", again="never")
@@ -140,9 +137,9 @@ def _start_pods(reads: Reads, rows: Sequence[Observation], *, scope: ReadScope, 
     """
     names = {row.jobset.name for row in choose_reads(rows, scope=scope).asked if row.jobset}
     starting = {row.jobset.name for row in rows if row.jobset and is_starting(row.jobset)}
-    if scope.every_pod:
+    if scope.every_pod and rows:
         labels = pods_selector(row.jobset.name for row in rows if row.jobset)
-        return (start(partial(reads.pods, namespace=namespace, labels=labels)),) if rows else ()
+        return (start(partial(reads.pods, namespace=namespace, labels=labels)),)
     list_pods = partial(reads.pods, namespace=namespace, cached=True)
     calls = []
     if len(starting) > scope.limits.starting_at_most:
@@ -179,12 +176,13 @@ def _with_workloads(
     for row in rows:
         workload = by_uid.get(row.uid or "")
         unread = [*row.unread, *missing]
+        position = None
         if workload is None:
             unread += _bad_unread("workloads", [bad for bad in listed.bad if f"-{row.jobset_name}-" in bad.name])
         elif workload.waits:
+            position = positions.get(workload.name)
             is_asked = workload.spec.queue_name in queues or not workload.spec.queue_name
             unread += no_positions if is_asked else [NOT_ASKED]
-        position = positions.get(workload.name) if workload else None
         found.append(replace(row, workload=workload, position=position, unread=tuple(unread)))
     return found
 
@@ -212,10 +210,7 @@ def _with_pods(
     """Return the rows with their pods, if all are read; else with those of the rows that are starting: the pending ones
     of a JobSet, all of a server.
     """
-    if scope.every_pod:
-        wanted = [row for row in rows if row.jobset and (is_starting(row.jobset) or not row.jobset.serves)]
-    else:
-        wanted = [row for row in rows if row.jobset and is_starting(row.jobset)]
+    wanted = [row for row in rows if row.jobset and (is_starting(row.jobset) or _takes_every_pod(row.jobset, scope))]
     if not wanted:
         return list(rows)
     answers = [_listed_by(call, "pods", late) for call in calls]
@@ -224,13 +219,18 @@ def _with_pods(
     bad = [pod for listed, _ in answers for pod in listed.bad]
     found = [row for row in rows if row not in wanted]
     for row in wanted:
-        every_pod = scope.every_pod and not failures and row.jobset is not None and not row.jobset.serves
+        every_pod = row.jobset is not None and not failures and _takes_every_pod(row.jobset, scope)
         own = tuple(pod for pod in pods if _shows_start(pod, row) or (every_pod and pod.jobset == row.jobset_name))
         odd = [pod for pod in bad if pod.name.startswith(f"{row.jobset_name}-")]
         unread = (*row.unread, *failures, *_bad_unread("pods", odd))
-        known = (own or every_pod) and not failures
-        found.append(replace(row, pods=own if known else None, every_pod=every_pod, unread=unread))
+        found.append(
+            replace(row, pods=own if every_pod or (own and not failures) else None, every_pod=every_pod, unread=unread)
+        )
     return found
+
+
+def _takes_every_pod(run: RunObject, scope: ReadScope) -> bool:
+    return scope.every_pod and not run.serves
 
 
 def _shows_start(pod: Pod, row: Observation) -> bool:

@@ -126,13 +126,15 @@ class Row(TargetProperties, Struct, frozen=True, kw_only=True):
         return chips * (self.num_slices or 1) if chips else None
 
 
+NO_PROGRESS = Progress(source="log", read_at="")
+
+
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
     """Return the row of a run. One line per column, so that each column is next to its source."""
-    jobset, workload, progress = seen.jobset, seen.workload, seen.progress
+    jobset = seen.jobset
+    progress = seen.progress or NO_PROGRESS
     held = seen.held
     steps = seen.steps or (held.steps if held else None)
-    step = progress.step if progress else None
-    pace = progress.step_seconds if progress else None
     created = created_at(seen)
     stage = stage_of(seen)
     evidence_age_s = _age(seen.read_at or seen.observed_at, now)
@@ -150,19 +152,19 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         num_slices=held.num_slices if held else (seen.record.num_slices if seen.record else None),
         state=status.state,
         reason=status.reason,
-        step=step,
+        step=progress.step,
         steps=steps,
-        loss=progress.loss if progress else None,
-        step_seconds=pace,
+        loss=progress.loss,
+        step_seconds=progress.step_seconds,
         mfu=_mfu(seen),
-        tokens_per_second=progress.tokens_per_second if progress else None,
-        eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
+        tokens_per_second=progress.tokens_per_second,
+        eta_s=_eta(progress, steps=steps) if status.state in RUNNING else None,
         restarts=held.restarts if held else None,
         max_restarts=held.max_restarts if held else None,
         created_at=_time_text(created),
         ended_at=_time_text(ended_at(seen)),
         age_s=_run_age(created, seen, evidence_age_s),
-        queue=(workload.spec.queue_name if workload else None) or (jobset.queue if jobset else None),
+        queue=seen.queue,
         queue_position=seen.position,
         evidence=status.evidence,
         observed_at=with_z(seen.observed_at),
@@ -236,17 +238,17 @@ def _run_age(created: str | None, seen: Observation, evidence_age_s: float | Non
     return None if age_s is None else age_s + (evidence_age_s or 0.0)
 
 
-def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | None:
-    if step is None or steps is None or pace is None:
+def _eta(progress: Progress, *, steps: int | None) -> float | None:
+    if progress.step is None or steps is None or progress.step_seconds is None:
         return None
-    seconds = max(0, steps - step) * pace
+    seconds = max(0, steps - progress.step) * progress.step_seconds
     return seconds if isfinite(seconds) else None
 
 
 def _mfu(seen: Observation) -> float | None:
     """Return maxtext@0.2.5's `TFLOP/s/device` divided by a device's peak; None without a TPU, or if its peak is
     unknown."""
-    reached = seen.progress.tflops_per_device if seen.progress else None
+    reached = (seen.progress or NO_PROGRESS).tflops_per_device
     tpu = _row_tpu(seen)
     if reached is None or tpu is None:
         return None

@@ -93,7 +93,7 @@ def _crashes(one: Container) -> bool:
 
 
 def _is_ended(one: Container) -> bool:
-    return one.last is not None or (one.state == "terminated" and one.exit_code != 0)
+    return one.last is not None or one.failed
 
 
 def _copies(one: Container) -> bool:

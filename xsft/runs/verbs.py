@@ -15,11 +15,10 @@ from msgspec import Struct
 from xsft.base.problems import Problem
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.cause_rule import Explanation
-from xsft.runs.compare import curves_of
+from xsft.runs.compare import LossCurve, curves_of
 from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.lookup import RowFilter
-from xsft.runs.losses import LossCurve
 from xsft.runs.read_all import read_status, runs_of
 from xsft.runs.read_evidence import evidence_of, explain_run, forgotten_attempt
 from xsft.runs.rows import Row

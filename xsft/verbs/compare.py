@@ -11,9 +11,8 @@ from pathlib import Path
 from xsft.base.errors import UsageError
 from xsft.base.names import RowOrder
 from xsft.cluster.sources import PlaceQuery
-from xsft.runs.compare import ReadCurves, RunComparison, compare_runs, differing_keys, resumptions
+from xsft.runs.compare import LossCurve, ReadCurves, RunComparison, compare_runs, differing_keys, resumptions
 from xsft.runs.log_sources import RunLogs
-from xsft.runs.losses import LossCurve
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.spec.keypath import printable
 from xsft.verbs.arguments import request_of

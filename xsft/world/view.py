@@ -12,7 +12,7 @@ from xsft.base.lenient import mapping, object_name, text
 from xsft.checks.admission import UnreadFact
 from xsft.checks.controllers import CONTROLLERS, Controller, version_of
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.queue_fields import Quota, quotas_of
+from xsft.cluster.objects import Quota, quotas_of
 from xsft.cluster.supply import TPU, TpuSupply, supplies
 from xsft.launch.admission import unless_forbidden
 from xsft.machine.parallel import StartedCall, start

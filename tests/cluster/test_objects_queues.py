@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsft.cluster.objects import typed
-from xsft.cluster.queue_fields import PENDING_WORKLOAD, WORKLOAD, queues_of
+from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, queues_of, typed
 
 
 def workload(name: str = "jobset-w-1a2b3", queue: str = "q", **conditions: str) -> dict[str, Any]:

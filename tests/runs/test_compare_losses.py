@@ -12,7 +12,7 @@ from xsft.machine.objects import LocalObjects
 from xsft.records.document import to_json
 from xsft.records.record import Attempt, Record
 from xsft.records.record_files import RecordStore
-from xsft.runs.losses import LossCurve, read_curve
+from xsft.runs.compare import LossCurve, read_curve
 
 
 def store(tmp_path: Path) -> RecordStore:
