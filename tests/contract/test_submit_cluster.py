@@ -386,7 +386,6 @@ def test_the_secret_that_is_referred_to_is_made_and_mounted_and_nowhere_else(her
     assert [word for word in ("HF_TOKEN_PATH", "secretKeyRef", '"team"', "example.com/owner") if word not in held] == []
 
 
-@pytest.mark.standin_only("no-request")
 def test_a_variable_without_its_secret_is_refused_by_name(here: Machine) -> None:
     workload = here.workload(secrets={"env": {"WANDB_API_KEY": {"secret": "nosuch"}}})
     done = here.xsft("submit", workload, "--json")

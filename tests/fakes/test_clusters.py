@@ -18,7 +18,7 @@ COUNTED = {
     "xpk": 3,
     "silence": 3,
     "tls": 34,
-    "walked": 2,
+    "walked": 3,
     "prompt": 2,
     "held": 2,
     "identity": 1,
