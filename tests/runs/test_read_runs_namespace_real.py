@@ -386,7 +386,7 @@ def test_a_jobset_created_again_from_its_own_yaml_has_failed(queued: Staged) -> 
     queued.real.api("POST", JOBSETS.format(queued.namespace), {**body, "metadata": metadata})
     uid = queued.until("gemma", ("failed", "kueue-finished")).uid
     (owned,) = queued.cluster.reads.workloads(namespace=queued.namespace, labels=f"{JOB_UID_LABEL}={uid}").objects
-    assert owned.owner_uid == uid
+    assert owned.owner.uid == uid
     assert "FailedToStart" in queued.explained("gemma", "kueue-finished").cause.message
 
 
