@@ -49,7 +49,7 @@ def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Ask:
         file.write_text(lines(rows))
         tiny = yaml.safe_load((Path(__file__).parents[2] / "workloads" / "tiny_local.yaml").read_text())
         tiny["data"] |= {"hf_train_files": str(file), **keys.get("data", {})}
-        tiny["train"] |= keys.get("train", {})
+        tiny["train"] |= {"steps": 1, **keys.get("train", {})}
         tiny["model"] |= keys.get("model", {})
         (tmp_path / "w.yaml").write_text(yaml.safe_dump(tiny))
         capfd.readouterr()
@@ -114,7 +114,7 @@ def test_inspect_counts_rows_tokens_and_duplicates(ask: Ask, tmp_path: Path) -> 
         ("assistant", 4, 0, 0),
         ("system", 1, 1, 0),
     ]
-    assert {p["id"] for p in found["problems"]} == {"data-no-target", "data-truncated", "data-leak", "data-steps"}
+    assert {p["id"] for p in found["problems"]} == {"data-no-target", "data-truncated", "data-leak"}
     assert found["picture"] == str(picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(parts(ask("show", rows, "--split", "eval", data=data))) == 1

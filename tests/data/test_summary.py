@@ -138,6 +138,7 @@ def test_summary_problems_have_their_id_and_severity() -> None:
     assert ids([8], vocabulary=WORDS) == [("data-no-end", "warning")]
     assert ids([8] * 8, rows=8, steps=3) == [("data-steps", "warning")]
     assert ids([8] * 8, rows=8, steps=2) == []
+    assert ids([8] * 8, rows=8, steps=5) == [("data-steps", "error")]
     few = Vocabulary(texts=WORDS.texts, kinds=ENDED.kinds, rows=1)
     assert ids([8], vocabulary=few) == [("data-vocabulary", "error")]
     assert ids([8], other=[8]) == [("data-leak", "warning")]
