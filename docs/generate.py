@@ -25,8 +25,8 @@ from xsft.runs.cause_rule import REASONS
 from xsft.runs.causes import rule_table
 from xsft.spec import schema
 from xsft.spec.reference import workload_page
+from xsft.verbs.cli import VERBS, parser
 from xsft.verbs.documents import DOCUMENTS, published_schema
-from xsft.verbs.table import VERBS, parser
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"

@@ -23,8 +23,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.reference import anchor
 from xsft.spec.schema import schema
-from xsft.verbs.cli import main
-from xsft.verbs.table import HIDDEN, VERBS, parser
+from xsft.verbs.cli import HIDDEN, VERBS, main, parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))

@@ -1,6 +1,6 @@
 """Imports stand at the top, where ruff's PLC0415 keeps them; the modules that may import late are few (pyproject.toml).
 
-The table of verbs (`xsft.verbs.table`) loads a verb late, by importlib; that is the one seam, and not counted.
+The table of verbs (`xsft.verbs.cli`) loads a verb late, by importlib; that is the one seam, and not counted.
 """
 
 from __future__ import annotations

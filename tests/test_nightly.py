@@ -18,7 +18,7 @@ import pytest
 from xsft.base.names import run_name_limit
 from xsft.spec.loader import load_yaml
 from xsft.spec.reader import read_spec
-from xsft.verbs.table import parser
+from xsft.verbs.cli import parser
 
 ROOT = Path(__file__).parent.parent
 WORKFLOW = ROOT / "docs" / "examples" / "nightly.yaml"

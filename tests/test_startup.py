@@ -40,7 +40,7 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
 def test_help_of_the_top_imports_no_verb() -> None:
     loaded = modules_after("--help")
     verbs = {name for name in loaded if name.startswith("xsft.verbs.")}
-    assert verbs == {"xsft.verbs.cli", "xsft.verbs.document", "xsft.verbs.failure", "xsft.verbs.table"}
+    assert verbs == {"xsft.verbs.cli", "xsft.verbs.document"}
 
 
 @pytest.mark.loopback

@@ -11,7 +11,7 @@ from xsft.catalog.fit import PublishedStep, published_steps
 from xsft.checks.step_time import RunTime, published_step_s, run_time
 from xsft.records.record import MeasuredPace
 from xsft.spec.model import WorkloadSpec
-from xsft.verbs.plan_summary import time_text
+from xsft.verbs.plan_text import time_text
 
 MOST = 4.0
 """No published step took longer than this times its minimum."""

@@ -24,7 +24,7 @@ from xsft.base.errors import EnvironmentMissing, XsftError
 from xsft.machine.filelock import exclusive
 from xsft.machine.paths import own_cache
 from xsft.spec.place import DEFAULT_QUEUE
-from xsft.verbs.progress import show_progress
+from xsft.verbs.document import show_progress
 
 USUAL_NAME = "xsft"
 """Of `make cluster` and `make cluster-down`."""

@@ -17,8 +17,7 @@ from tests.faults.transports import TRANSPORTS, Scene, failing, plugged
 from tests.submissions import planned, submitter
 from xsft.base.errors import XsftError
 from xsft.cluster.api import Patience
-from xsft.verbs.cli import main
-from xsft.verbs.failure import report_failure
+from xsft.verbs.cli import main, report_failure
 
 pytestmark = pytest.mark.loopback
 

@@ -7,7 +7,7 @@ import pytest
 from tests.observations import NOW, finished, jobset, observed
 from tests.records.test_record_files import CREATED, begun, intent, store
 from tests.replacing import replace
-from tests.verbs.test_receipt import RECEIPT
+from tests.verbs.test_card import RECEIPT
 from xsft.cluster.observation import Observation, Status
 from xsft.machine.objects import LocalObjects
 from xsft.records.record import Receipt

@@ -17,8 +17,7 @@ from tests.inprocess import xsft
 from tests.verbs.terminals import seen
 from xsft.base.errors import Unreachable
 from xsft.machine.interrupts import goes_on, when_interrupted
-from xsft.verbs.cli import main
-from xsft.verbs.table import GROUPS, VERBS
+from xsft.verbs.cli import GROUPS, VERBS, main
 
 GOOD = """\
 name: good

@@ -17,9 +17,9 @@ from xsft.data.pipeline import parse_answers
 from xsft.data.refusals import data_refused
 from xsft.launch.examples import ExamplePick, pick_examples, refuse_picture
 from xsft.runs.pictures import lengths_picture
-from xsft.verbs.arguments import request_of
+from xsft.verbs.cli import parser
 from xsft.verbs.data import printable_line
-from xsft.verbs.table import parser
+from xsft.verbs.document import request_of
 from xsft.verbs.weights_arguments import SAMPLE, _parse_rows
 
 LIMIT = 4

@@ -8,9 +8,9 @@ from typing import get_args, get_type_hints
 import pytest
 
 from xsft.environments.environments import NAMES
+from xsft.verbs.cli import HIDDEN, VERBS, parser
 from xsft.verbs.documents import DOCUMENTS, published_schema
 from xsft.verbs.setup import Environment
-from xsft.verbs.table import HIDDEN, VERBS, parser
 
 
 def test_every_verb_with_json_has_a_document() -> None:

@@ -9,7 +9,7 @@ from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, KnownStep, LargeBuf
 from xsft.launch.fit_answers import FitAnswer
 from xsft.verbs.fit import FitDocument, fit_entry
 from xsft.verbs.fit_text import fit_notes, fit_text, not_covered
-from xsft.verbs.plan_summary import time_text
+from xsft.verbs.plan_text import time_text
 
 
 def answer(verdict: Verdict, *, tokens: int = 1024, tpu: str = "v6e-8", maxtext: str = "0.2.5") -> FitAnswer:

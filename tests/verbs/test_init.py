@@ -12,8 +12,7 @@ from xsft.planning.gather import gather
 from xsft.planning.planner import make_intent
 from xsft.spec.reader import read_spec
 from xsft.verbs import init
-from xsft.verbs.cli import main
-from xsft.verbs.table import parser
+from xsft.verbs.cli import main, parser
 
 VARIANTS = {"mcjax": ("--mode", "mcjax"), "pathways": ("--mode", "pathways"), "local": ("--local",)}
 

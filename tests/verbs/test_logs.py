@@ -10,8 +10,8 @@ from tests.observations import FakeRuns, runs_read
 from tests.runs.test_run_logs import FAILED, opened
 from xsft.runs.classify import classify
 from xsft.runs.log_roles import LogRequest, ProcessRole
+from xsft.verbs.cli import parser
 from xsft.verbs.logs import log_request, print_log
-from xsft.verbs.table import parser
 
 
 def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import io
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from xsft.machine.streams import ScreenedStream
-from xsft.verbs.plan import print_manifests
+from xsft.verbs.plan_text import yaml_text
 
 
 def test_a_printed_manifest_parses_back_to_the_same_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +17,7 @@ def test_a_printed_manifest_parses_back_to_the_same_manifest(monkeypatch: pytest
     manifest: dict[str, Any] = {"env": [{"name": "A", "value": acting}], acting: "<｜▁pad▁｜>"}
     under = io.StringIO()
     monkeypatch.setattr(sys, "stdout", ScreenedStream(under))
-    print_manifests([SimpleNamespace(manifest=manifest), SimpleNamespace(manifest=None)])  # type: ignore[list-item]
+    sys.stdout.write(yaml_text([manifest]))
     assert list(yaml.safe_load_all(under.getvalue())) == [manifest]
     assert not {*"\x1b\x9b\u202e\u200f"} & {*under.getvalue()}
     assert "<｜▁pad▁｜>" in under.getvalue()

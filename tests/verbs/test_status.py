@@ -10,9 +10,9 @@ from tests.documents import read_document
 from tests.observations import FakeRuns, finished, local, observed, queued, runs_read, said
 from xsft.base.errors import Unreachable, UsageError
 from xsft.runs.lookup import RowFilter, RunsRead
-from xsft.verbs.arguments import request_of
+from xsft.verbs.cli import parser
+from xsft.verbs.document import request_of
 from xsft.verbs.status import report_status
-from xsft.verbs.table import parser
 
 (_SILENT,) = Unreachable("The cluster lab does not answer.", fix="Look at the VPN.").problems
 SILENT = replace(_SILENT, severity="warning")
@@ -120,19 +120,6 @@ def test_omitted_output_is_named_with_the_option_that_shows_it(
 ) -> None:
     told(runs_read(STORY), wanted)
     assert capsys.readouterr().err.splitlines() == hints
-
-
-def test_one_named_run_is_shown_as_a_card() -> None:
-    lines = told(runs_read(STORY), RowFilter(runs=("gemma",))).splitlines()
-    assert lines[0].startswith("gemma is training, read ")
-    card = {line[:15].strip(): line[15:] for line in lines[1:]}
-    assert card["step"].startswith("120/1000, loss 2.346")
-    assert card["output"] == "gs://my-bucket/runs"
-    assert card["tensorboard"] == "tensorboard --logdir gs://my-bucket/runs/gemma/tensorboard"
-    assert card["next"] == "xsft logs -f gemma, or xsft cancel gemma"
-    queued = told(runs_read(STORY), RowFilter(runs=("next",)))
-    assert "; a queued run holds none" in queued
-    assert queued.splitlines()[-1].split() == ["next", "xsft", "why", "next,", "or", "xsft", "logs", "next"]
 
 
 def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:

@@ -17,8 +17,8 @@ from tests.runs.test_waiting import EMPTY, at
 from tests.submissions import NAME
 from xsft.base.errors import UsageError
 from xsft.runs.lookup import RunsRead
+from xsft.verbs.cli import parser
 from xsft.verbs.submit import run, submit_local
-from xsft.verbs.table import parser
 
 
 def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from xsft.cluster.observation import Unread
 from xsft.runs.lookup import RunsRead
 from xsft.runs.rows import Row
 from xsft.runs.waiting import DONE, Goal, WaitLimits
-from xsft.verbs.table import parser
+from xsft.verbs.cli import parser
 from xsft.verbs.wait import wait_and_report
 
 

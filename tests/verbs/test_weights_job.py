@@ -8,8 +8,8 @@ import pytest
 
 from xsft.base.errors import UsageError
 from xsft.stages.cluster_job import JobRequest
-from xsft.verbs.arguments import request_of
-from xsft.verbs.table import parser
+from xsft.verbs.cli import parser
+from xsft.verbs.document import request_of
 from xsft.verbs.weights_job import cluster_call, refuse_timeout_alone
 
 ACTIONS = ("convert", "export")

@@ -35,10 +35,10 @@ def record_wait_end(runs: Runs, row: Row) -> tuple[Problem, ...]:
     return problems
 
 
-def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
+def read_receipt(runs: Runs, hit: FoldedRun, *, keep: bool = True) -> Receipt | None:
     """Return the receipt of all attempts of a run. Those of this machine are in its records; a JobSet is read itself,
-    and its receipt is kept in its attempt's record once it is over."""
-    output = runs.output_of(hit.seen)
+    and with `keep` its receipt is kept in its attempt's record once it is over."""
+    output = runs.output_of(hit.seen) if keep else None
     try:
         recorded = tuple(one.last for one in runs.records(hit.seen))
     except XsftError:
@@ -48,7 +48,9 @@ def read_receipt(runs: Runs, hit: FoldedRun) -> Receipt | None:
     by_uid = {one.jobset.uid: one for one in hit.attempts if one.jobset}
     known = {one.uid: one for one in recorded if one.uid}
     attempts = [*known.values(), *(Attempt(number=0, uid=uid) for uid in by_uid if uid not in known)]
-    read = [_with_receipt(runs, one, seen=by_uid.get(one.uid or ""), output=output) for one in attempts]
+    read = [
+        _with_receipt(runs, one, seen=by_uid.get(one.uid or ""), output=output if keep else None) for one in attempts
+    ]
     gone = sum(one.receipt is None and one.uid not in by_uid for one in read)
     whole = whole_receipt([one for one in read if one.receipt])
     return replace(whole, notes=(*whole.notes, _gone_note(gone))) if whole and gone else whole

@@ -1,22 +1,14 @@
-"""Arguments that several verbs share, and the requests that they fill."""
+"""Arguments that several verbs share."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-from msgspec import Struct, convert
+from typing import TypeVar
 
 from xsft.base.amounts import seconds_of
 
-Request = TypeVar("Request", bound=Struct)
-
-
-def request_of(args: argparse.Namespace, kind: type[Request], /, **more: Any) -> Request:
-    """Return the request: each field is the argument of its name, or one of `more`."""
-    given = {**vars(args), **more}
-    return convert({name: given[name] for name in kind.__struct_fields__ if name in given}, kind)
+Parsed = TypeVar("Parsed")
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
@@ -61,12 +53,20 @@ def a_name(text: str) -> str:
     return text
 
 
-def duration(text: str) -> float:
-    """Return the seconds of a duration, as a type of argparse."""
-    try:
-        return seconds_of(text)
-    except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from None
+def argument_type(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+    """Return a type of argparse, which shows the ValueError that `parse` raises."""
+
+    def parse_argument(text: str) -> Parsed:
+        try:
+            return parse(text)
+        except ValueError as wrong:
+            raise argparse.ArgumentTypeError(str(wrong)) from None
+
+    return parse_argument
+
+
+duration = argument_type(seconds_of)
+"""The seconds of a duration."""
 
 
 def whole_number(least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:

@@ -18,9 +18,7 @@ from xsft.cluster.sources import PlaceQuery
 from xsft.machine.interrupts import when_interrupted
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.read_all import RunAccess, runs_for
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, problem_documents, report_document
-from xsft.verbs.progress import asker, show_spinner
+from xsft.verbs.document import VerbDocument, asker, problem_documents, report_document, request_of, show_spinner
 
 
 class CancelDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.cancel/1"):

@@ -21,9 +21,9 @@ from xsft.verbs.document import (
     print_lines,
     print_problems,
     problem_documents,
+    show_progress,
     status_of,
 )
-from xsft.verbs.progress import show_progress
 
 
 class CheckDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.check/1"):

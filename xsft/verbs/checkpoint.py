@@ -10,8 +10,7 @@ from xsft.base.amounts import size_text
 from xsft.base.errors import Unreachable, UsageError
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.records.record_files import record_store
-from xsft.verbs.document import Document, ProblemFields, document_of, print_document, print_lines
-from xsft.verbs.progress import show_progress
+from xsft.verbs.document import Document, ProblemFields, document_of, print_document, print_lines, show_progress
 from xsft.weights.checkpoint_report import CheckpointReport, Writer
 from xsft.weights.inspect import inspect_checkpoint
 from xsft.weights.newest import checkpoint_path

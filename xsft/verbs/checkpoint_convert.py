@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.base.errors import INTERRUPTED, RunFailed
 from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
@@ -17,9 +17,15 @@ from xsft.stages.claims import ConversionClaim, read_claim
 from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do_alone
 from xsft.stages.convert import ConversionResult
 from xsft.stages.convert_stage import ConversionJob, converted_here, show_conversion
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import document_of, print_problems, problem_documents, report_document
-from xsft.verbs.progress import print_to_stderr
+from xsft.verbs.document import (
+    document_of,
+    print_problems,
+    print_to_stderr,
+    problem_documents,
+    refuse_options,
+    report_document,
+    request_of,
+)
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
 from xsft.weights.conversion_plan import ConversionPlan
@@ -125,8 +131,7 @@ def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
 
 
 def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
-    of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
-    wrong = [option for option, given in of_clusters.items() if given]
-    if wrong and not on_cluster:
-        raise UsageError(f"{wrong[0]}: the workload converts on this machine.", fix="Leave it out.")
+    if not on_cluster:
+        of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
+        refuse_options(of_clusters, "is for a cluster: the workload converts on this machine")
     refuse_timeout_alone(args)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.base.errors import INTERRUPTED, RunFailed
 from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
@@ -17,9 +17,14 @@ from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do
 from xsft.stages.export import BUCKET, ExportResult, exported_here, intended_training
 from xsft.stages.export_stage import ExportJob, no_logits
 from xsft.stages.exported import training_of
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import document_of, problem_documents, report_document
-from xsft.verbs.progress import print_to_stderr
+from xsft.verbs.document import (
+    document_of,
+    print_to_stderr,
+    problem_documents,
+    refuse_options,
+    report_document,
+    request_of,
+)
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
 from xsft.weights.export_plan import ExportPlan
@@ -134,12 +139,10 @@ def _export_lines(document: ExportDocument) -> Iterator[str]:
 
 def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
     """Raise UsageError for options of the other place."""
-    given = {"--on-tpu": args.on_tpu}
+    refuse_options({"--on-tpu": args.on_tpu}, "is for convert")
     if not on_cluster:
-        given |= {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes}
-    if option := next((option for option, is_given in given.items() if is_given), None):
-        where = "convert" if on_cluster else "a workload of a cluster: xsft checkpoint export FILE"
-        raise UsageError(f"{option} is for {where}.", fix="Leave it out.")
+        of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes}
+        refuse_options(of_clusters, "is for a workload of a cluster: xsft checkpoint export FILE")
     refuse_timeout_alone(args)
     if on_cluster and args.verify == "logits":
         raise no_logits()

@@ -15,9 +15,14 @@ from xsft.runs.compare import LossCurve, ReadCurves, RunComparison, compare_runs
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.spec.keypath import printable
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, print_document, print_problems, problem_documents
-from xsft.verbs.loss_plot import LETTERS, terminal_comparison
+from xsft.verbs.document import (
+    Document,
+    VerbDocument,
+    problem_documents,
+    report_document,
+    request_of,
+)
+from xsft.verbs.loss_plot import LETTERS, drawable_text, terminal_comparison
 from xsft.verbs.terminal import terminal
 
 
@@ -74,14 +79,7 @@ def compare(names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: 
     if len(names) > len(LETTERS):
         raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Give fewer runs.")
     comparison = compare_runs(names, runs=runs, read=read, target=target, listener=terminal())
-    if json:
-        print_document(_compare_document(comparison, target=target))
-        return 0
-    print_problems(comparison.problems)
-    encoding = sys.stdout.encoding or "utf-8"
-    lines = _comparison_lines(comparison.curves, target=target)
-    sys.stdout.writelines([line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines])
-    return 0
+    return report_document(_compare_document(comparison, target=target), _comparison_lines, as_json=json)
 
 
 def _compare_document(comparison: RunComparison, *, target: Path | None) -> CompareDocument:
@@ -104,33 +102,31 @@ def _curve_document(curve: LossCurve, *, first: LossCurve) -> Curve:
     )
 
 
-def _comparison_lines(curves: Sequence[LossCurve], *, target: Path | None) -> Iterator[str]:
+def _comparison_lines(document: CompareDocument) -> Iterator[str]:
     """Yield the plot, a line for each run, the differences of the runs, and the file of the picture."""
-    if plot := terminal_comparison([curve.points for curve in curves]):
-        yield plot
+    curves = document.runs
+    if plot := terminal_comparison([{point.step: point.loss for point in curve.points} for curve in curves]):
+        yield drawable_text(plot, sys.stdout)
     width = max(len(curve.run_name) for curve in curves)
     for letter, curve in zip(LETTERS, curves, strict=False):
         yield f"{letter}  {printable(curve.run_name):<{width}}  {_curve_text(curve)}"
     for letter, curve in zip(LETTERS[1:], curves[1:], strict=False):
-        yield from (f"{letter} against a: {printable(line)}" for line in _differences(curves[0], curve))
-    if target:
-        yield f"picture  {target}"
+        differences = curve.differs or ("the same workload",)
+        if curve.differs is None:
+            differences = ("no record, so differences are unknown",)
+        yield from (f"{letter} against a: {printable(line)}" for line in differences)
+    if document.plot:
+        yield f"picture  {document.plot}"
 
 
-def _differences(first: LossCurve, curve: LossCurve) -> Sequence[str]:
-    """Return a line for each key that differs, e.g. `train.learning_rate: 2e-05 -> 0.0001`."""
-    differences = differing_keys(first, curve)
-    if differences is None:
-        return ("no record, so differences are unknown",)
-    return differences or ("the same workload",)
-
-
-def _curve_text(curve: LossCurve) -> str:
+def _curve_text(curve: Curve) -> str:
     """Return e.g. `120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346, resumed from step 40`."""
     if not curve.points:
-        return "no loss could be read" if curve.problems else "no loss yet"
-    first, last = min(curve.points), max(curve.points)
+        return "no loss could be read" if curve.unread else "no loss yet"
+    first, last = curve.points[0], curve.points[-1]
     source = " and ".join(curve.sources)
-    span = f"steps {first} to {last}, {curve.points[first]:.3f} -> {curve.points[last]:.3f}"
-    starts = (f", resumed from step {step}{f' ({order})' if order else ''}" for step, order in resumptions(curve))
+    starts = (
+        f", resumed from step {start.step}{f' ({start.order})' if start.order else ''}" for start in curve.resumed
+    )
+    span = f"steps {first.step} to {last.step}, {first.loss:.3f} -> {last.loss:.3f}"
     return f"{len(curve.points)} losses from {source}, {span}{''.join(starts)}"

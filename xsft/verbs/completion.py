@@ -14,8 +14,8 @@ from xsft.machine.files import read_workload_text
 from xsft.machine.paths import state_dir
 from xsft.machine.process import own_environment
 from xsft.records.index import read_index
+from xsft.verbs.cli import parser
 from xsft.verbs.machine_arguments import PLACES, RUNS
-from xsft.verbs.table import parser
 
 ASKED = "xsft completion"
 """Command that the scripts call with RUNS or PLACES to complete a name; it makes no request, so that a Tab takes a

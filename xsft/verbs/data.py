@@ -22,7 +22,6 @@ from xsft.launch.examples import ExamplePick, PickedExamples, inspect_examples, 
 from xsft.launch.prepare_data import PreparedFolder
 from xsft.planning import api
 from xsft.spec.keypath import printable
-from xsft.verbs.arguments import request_of
 from xsft.verbs.console import console
 from xsft.verbs.document import (
     Document,
@@ -31,10 +30,12 @@ from xsft.verbs.document import (
     print_document,
     print_lines,
     print_problems,
+    print_to_stderr,
     problem_documents,
+    request_of,
+    show_progress,
     status_of,
 )
-from xsft.verbs.progress import print_to_stderr, show_progress
 from xsft.verbs.terminal import terminal
 
 

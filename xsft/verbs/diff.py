@@ -14,8 +14,7 @@ from xsft.base.amounts import counted_text
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.spec.scalars import same_value
-from xsft.verbs.document import BOLD, GREEN, RED, Document, VerbDocument, print_document, print_styled
-from xsft.verbs.progress import show_progress
+from xsft.verbs.document import BOLD, GREEN, RED, Document, VerbDocument, print_document, print_styled, show_progress
 
 FOLLOWING = ("xpk_argv", "manifest")
 """Sections that follow from the others."""

@@ -14,8 +14,7 @@ from rich.text import Text
 from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.checks.place_needs import ModeNeed, missing_needs
 from xsft.verbs.console import console
-from xsft.verbs.document import Document, VerbDocument, print_document
-from xsft.verbs.progress import show_progress
+from xsft.verbs.document import Document, VerbDocument, print_document, show_progress
 from xsft.world import doctor
 from xsft.world.check import check_place, place_checks
 from xsft.world.tools import ToolCheck

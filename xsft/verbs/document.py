@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from math import isfinite
 from typing import Annotated, Any, Literal, TextIO, TypeVar
 
@@ -15,8 +17,9 @@ from msgspec.structs import asdict, replace
 from xsft.base.amounts import counted_text
 from xsft.base.errors import UsageError
 from xsft.base.problems import Problem, Severity, errors_in
+from xsft.base.reporting import AskUser, ProgressView
 from xsft.base.terminal_text import safe_text
-from xsft.machine.streams import shows_colours, with_controls
+from xsft.machine.streams import has_terminal, shows_colours, with_controls
 from xsft.spec.keypath import printable
 
 BOLD, RED, GREEN, CYAN = "1", "31", "32", "36"
@@ -62,8 +65,22 @@ class ErrorDocument(VerbDocument, frozen=True, kw_only=True):
     """Schema name of the verb's own document."""
 
 
+Request = TypeVar("Request", bound=Struct)
 AnyDocument = TypeVar("AnyDocument", bound=Struct)
 AnyVerbDocument = TypeVar("AnyVerbDocument", bound=VerbDocument)
+
+
+def request_of(args: argparse.Namespace, kind: type[Request], /, **more: Any) -> Request:
+    """Return the request: each field is the argument of its name, or one of `more`."""
+    given = {**vars(args), **more}
+    return convert({name: given[name] for name in kind.__struct_fields__ if name in given}, kind)
+
+
+def refuse_options(options: Mapping[str, object], why: str) -> None:
+    """Raise UsageError for the first of these options that was given; `why` follows its name."""
+    for option, choice in options.items():
+        if choice:
+            raise UsageError(f"{option} {why}.", fix="Leave it out.")
 
 
 def document_of(kind: type[AnyDocument], source: Struct, /, **fields: Any) -> AnyDocument:
@@ -150,3 +167,83 @@ def problem_lines(p: Problem | ProblemFields) -> tuple[str, ...]:
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
     after = p.fix if p.fix.startswith("Unknown: ") else f"fix: {p.fix}"
     return (head, f"  {after}") if p.fix else (head,)
+
+
+@contextmanager
+def show_progress(title: str) -> Iterator[ProgressView]:
+    """Yield the display of progress lines; rich is imported only once there is a line to show."""
+    if not sys.stderr.isatty():
+        yield _ProgressLines()
+        return
+    with ExitStack() as stack:
+        yield _Spinner(title, stack)
+
+
+class _ProgressLines:
+    def __call__(self, line: str, /) -> None:
+        print(f"xsft: {line}", file=sys.stderr, flush=True)
+
+    def pause(self) -> None:
+        """Do nothing: plain lines need no clearing."""
+
+
+class _Spinner:
+    def __init__(self, title: str, stack: ExitStack) -> None:
+        self._title = title
+        self._stack = stack
+        self._update: Callable[[str], None] | None = None
+
+    def __call__(self, line: str, /) -> None:
+        self._update = self._update or self._start()
+        self._update(f"{self._title}: {line}")
+
+    def pause(self) -> None:
+        self._stack.close()
+        self._update = None
+
+    def _start(self) -> Callable[[str], None]:
+        from xsft.verbs.console import spinner
+
+        display = self._stack.enter_context(spinner(sys.stderr))
+        task = display.add_task(self._title, total=None)
+        return lambda text: display.update(task, description=text)
+
+
+@contextmanager
+def show_spinner(title: str, line: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows another line, for short requests: a spinner on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _line: None
+        return
+    with show_progress(title) as say:
+        say(line)
+        yield say
+
+
+def print_to_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def confirm(question: str) -> bool:
+    """Ask the question and return whether the answer is yes; an empty answer is no."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def asker(*, yes: bool) -> AskUser | None:
+    """Return what asks the user; None if the answer is given already, or without a terminal."""
+    return confirm if has_terminal() and not yes else None
+
+
+def choose(question: str, options: Sequence[str], default: str = "") -> str:
+    """Ask for one of the options by its number, or for another value; an empty answer is the default."""
+    lines = [f"  {number}  {option}\n" for number, option in enumerate(options, start=1)]
+    offered = f" [{default}]" if default else " [none]"
+    sys.stderr.write("".join((*lines, f"{question}{offered}: ")))
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    if answer.isascii() and answer.isdecimal() and 0 < int(answer) <= len(options):
+        return options[int(answer) - 1]
+    return answer or default

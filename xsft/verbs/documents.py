@@ -16,6 +16,7 @@ from msgspec.inspect import CollectionType, DataclassType, DictType, StructType,
 from xsft.base.docstrings import field_docstrings
 from xsft.evaluation.report import EvaluationReport
 from xsft.verbs.cancel import CancelDocument
+from xsft.verbs.card import ReceiptDocument
 from xsft.verbs.check import CheckDocument
 from xsft.verbs.checkpoint import CheckpointDocument
 from xsft.verbs.checkpoint_convert import ConversionDocument
@@ -30,7 +31,6 @@ from xsft.verbs.image import ImageDocument
 from xsft.verbs.import_ import ImportDocument
 from xsft.verbs.place import PlaceAddDocument, PlaceCreateDocument, PlaceDocument
 from xsft.verbs.plan import PlanDocument
-from xsft.verbs.receipt import ReceiptDocument
 from xsft.verbs.run import RunDocument
 from xsft.verbs.sample import SampleDocument
 from xsft.verbs.secret import SecretDocument

@@ -21,7 +21,6 @@ from xsft.launch.fit_answers import FitAnswer, FitQuestions, load_variants
 from xsft.launch.fit_search import FoundFit, SearchRequest, SearchResult, SearchState, search
 from xsft.machine.files import STDIN
 from xsft.planning import api
-from xsft.verbs.arguments import request_of
 from xsft.verbs.document import (
     Document,
     VerbDocument,
@@ -30,6 +29,8 @@ from xsft.verbs.document import (
     print_lines,
     print_problems,
     problem_documents,
+    request_of,
+    show_progress,
 )
 from xsft.verbs.fit_text import (
     UNTRIED,
@@ -44,8 +45,7 @@ from xsft.verbs.fit_text import (
     tried_line,
     verdict_name,
 )
-from xsft.verbs.plan_summary import RunTimeDocument, time_document
-from xsft.verbs.progress import show_progress
+from xsft.verbs.plan_text import RunTimeDocument, time_document
 
 
 class AlternativeDocument(Document, frozen=True, kw_only=True):

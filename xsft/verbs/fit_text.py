@@ -15,7 +15,7 @@ from xsft.fit.trainer_step import tunable_run
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict, figures_text, rejection
 from xsft.launch.fit_answers import FitAnswer
 from xsft.launch.fit_search import FoundFit
-from xsft.verbs.plan_summary import time_text
+from xsft.verbs.plan_text import time_text
 
 EVAL_STEP = "the eval step"
 NOT_COVERED = (

@@ -22,15 +22,15 @@ from xsft.image.push import ImageDone, ImageMaker, ImageStep, build_image, push_
 from xsft.image.recipe import Recipe
 from xsft.image.work import ImageRequest, PlannedImage, plan_image, within_project
 from xsft.machine.process import own_environment
-from xsft.verbs.arguments import request_of
 from xsft.verbs.document import (
     Document,
     VerbDocument,
     document_of,
+    print_to_stderr,
     problem_documents,
     report_document,
+    request_of,
 )
-from xsft.verbs.progress import print_to_stderr
 
 OUTCOMES = {
     "held": "here already",

@@ -26,10 +26,10 @@ from xsft.verbs.document import (
     print_document,
     print_problems,
     print_styled,
+    print_to_stderr,
     problem_documents,
     status_of,
 )
-from xsft.verbs.progress import print_to_stderr
 
 STYLES = {r"^  [^ ][^:]*:": CYAN, r"(?<= -> ).*": GREEN}
 

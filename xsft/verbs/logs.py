@@ -15,8 +15,7 @@ from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.runs.run_logs import LogReader, end_text, found_lines
-from xsft.verbs.arguments import request_of
-from xsft.verbs.progress import print_to_stderr, show_spinner
+from xsft.verbs.document import print_to_stderr, request_of, show_spinner
 from xsft.verbs.runs_arguments import where_text
 
 LISTENER = Reporter(waiting=show_spinner, say=print_to_stderr)

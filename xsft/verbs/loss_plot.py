@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 from xsft.trainer.losses import drawable
 
@@ -17,26 +18,34 @@ LETTERS = string.ascii_lowercase
 """Letters of the runs in a plot of several: readable without colour."""
 
 
-def terminal_plot(losses: Mapping[int, float]) -> str:
+def terminal_plot(losses: Mapping[int, float], *, height: int = HEIGHT) -> str:
     """Return the plot as plain text without colour; empty for fewer than two losses that can be drawn."""
     points = drawable(losses)
-    return _plot_curves([(points, None)]) if len(points) >= 2 else ""
+    if len(points) < 2:
+        return ""
+    return _plot_curves([(points, None)], height=height)
 
 
 def terminal_comparison(curves: Sequence[Mapping[int, float]]) -> str:
     """Return a plot with each run drawn by its letter, a, b, c, … in the order given; empty if no run has a loss that
     can be drawn. Later runs are drawn over earlier ones. At most as many runs as LETTERS."""
     drawn = [(points, LETTERS[i]) for i, points in enumerate(map(drawable, curves)) if points]
-    return _plot_curves(drawn) if drawn else ""
+    return _plot_curves(drawn, height=HEIGHT) if drawn else ""
 
 
-def _plot_curves(curves: Sequence[tuple[Mapping[int, float], str | None]]) -> str:
+def drawable_text(text: str, stream: TextIO) -> str:
+    """Return the text with question marks for the box characters that the stream cannot encode."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def _plot_curves(curves: Sequence[tuple[Mapping[int, float], str | None]], *, height: int) -> str:
     import plotext
 
     figure = plotext.figure
     figure.clear()
     figure.theme("colorless")
-    figure.plot_size(WIDTH, HEIGHT)
+    figure.plot_size(WIDTH, height)
     figure.title("loss")
     for points, marker in curves:
         figure.draw(figure.signal(list(points), list(points.values()), marker=marker).lines())

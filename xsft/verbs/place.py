@@ -23,18 +23,19 @@ from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.machine.streams import has_terminal
 from xsft.planning import api
 from xsft.spec.yamledit import render_place
-from xsft.verbs.arguments import request_of
 from xsft.verbs.console import console
 from xsft.verbs.document import (
     Document,
     VerbDocument,
+    choose,
     document_of,
     print_document,
     print_lines,
     problem_documents,
     report_document,
+    request_of,
+    show_spinner,
 )
-from xsft.verbs.progress import choose, show_spinner
 from xsft.verbs.terminal import terminal
 from xsft.world.discovery import ClusterView, ProjectView
 from xsft.world.gcloud import GkeCluster

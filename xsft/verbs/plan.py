@@ -24,21 +24,23 @@ from xsft.verbs.document import (
     print_document,
     print_lines,
     print_problems,
+    print_to_stderr,
     problem_documents,
+    show_progress,
     status_of,
 )
-from xsft.verbs.plan_summary import RunTimeDocument, time_document
 from xsft.verbs.plan_text import (
+    RunTimeDocument,
     audit_lines,
     block,
     plan_text,
     screen_lines,
     shell_line,
+    time_document,
     trainer_line,
     verdict_text,
     yaml_text,
 )
-from xsft.verbs.progress import print_to_stderr, show_progress
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,7 +112,7 @@ def print_plans(planned: PlannedFiles, part: PlanPart, *, json: bool) -> int:
     if json:
         print_document(_plan_document(planned))
     elif part == "manifest":
-        print_manifests(planned.plans)
+        sys.stdout.write(yaml_text(plan.manifest for plan in planned.plans if plan.manifest is not None))
     else:
         _print_texts(planned, part)
     is_complete = json or part in ("screen", "all")
@@ -168,10 +170,6 @@ def _print_screen(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | Non
         print_lines(("",))
     print_problems(problems, stream=sys.stdout)
     print_lines(wrap_line(verdict_text(plan), width=width))
-
-
-def print_manifests(plans: Sequence[Plan]) -> None:
-    sys.stdout.write(yaml_text(plan.manifest for plan in plans if plan.manifest is not None))
 
 
 def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:

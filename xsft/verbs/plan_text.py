@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from xsft.base.acceptance import for_submission
-from xsft.base.problems import Problem, errors_in
+from xsft.base.amounts import counted_text, duration_text
+from xsft.base.problems import FitFinding, Problem, errors_in
 from xsft.base.stage import StagePlan
 from xsft.base.terminal_text import safe_text, wrap_line
+from xsft.checks.data import rows_per_step
+from xsft.checks.step_time import RunTime
+from xsft.checks.values import number
 from xsft.launcher.audit import AuditRow
 from xsft.planning.steps import Plan, Planned
+from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import SEED, Seeds, restarts_in_place
-from xsft.verbs.document import counts_text, problem_lines
-from xsft.verbs.plan_summary import summary
+from xsft.trainer.trainer import trainer_of
+from xsft.verbs.document import Document, counts_text, problem_lines
 
 
 def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> str:
@@ -173,3 +178,191 @@ def _table(rows: tuple[AuditRow, ...]) -> Iterator[str]:
 def _short_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 48 else f"{text[:45]}…"
+
+
+FITS: dict[FitFinding, str] = {
+    "fits": "yes",
+    "marginal": "just",
+    "no": "no",
+    "invalid": "no: it cannot be built",
+    "likely": "likely",
+    "doubtful": "perhaps not",
+}
+"""Answer of a check -> words."""
+
+DEFAULT_LENGTH = 2048
+"""Default of MaxText's max_target_length; source: maxtext@0.2.5 configs/base.yml."""
+
+
+def summary(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield (label, text) of each line."""
+    run = plan.run
+    yield "ready", ready_text(plan.problems)
+    layout = " in its legacy layout" if run.release.layout == "legacy" else ""
+    yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}, MaxText {run.release.version}{layout}"
+    weights = f"from {run.checkpoint}" if run.checkpoint else "from random weights"
+    yield "model", f"{run.spec.model.name}, {weights}"
+    yield "data", _data_text(plan)
+    yield "steps", f"{run.spec.train.steps} of {_tokens_per_step(plan)}, a checkpoint every {run.checkpoint_period}"
+    yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
+    yield from _where_rows(plan)
+    yield from _fit_rows_of(plan.problems)
+    if plan.time:
+        yield "time", time_text(plan.time)
+    yield "restarts", f"{_restarts_text(plan)}; {_compiled_text(plan)}"
+    yield "secrets", secrets_text(run)
+    yield "results", f"{(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
+
+
+def ready_text(problems: tuple[Problem, ...]) -> str:
+    """Return whether submit would accept the plan, as text."""
+    errors, refused = errors_in(problems), errors_in(for_submission(problems))
+    if errors:
+        return f"no: {counted_text(len(errors), 'error')} ({_ids(errors)})"
+    if refused:
+        return f"not yet: submit would refuse it ({_ids(refused)})"
+    warnings = tuple(p for p in problems if p.severity == "warning")
+    return f"yes, with {counted_text(len(warnings), 'warning')} ({_ids(warnings)})" if warnings else "yes"
+
+
+def _ids(problems: tuple[Problem, ...]) -> str:
+    return ", ".join(dict.fromkeys(p.id for p in problems))
+
+
+def _data_text(plan: Plan) -> str:
+    data = plan.run.spec.data
+    files = f" {data.hf_train_files}" if data.hf_train_files else ""
+    passes = f", {data.num_epoch} epochs" if (data.num_epoch or 1) > 1 else ""
+    return f"{data.hf_path}{files}, split {data.train_split}, columns {', '.join(data.columns)}{passes}"
+
+
+def _tokens_per_step(plan: Plan) -> str:
+    """Return the tokens per step as text; padding counts, because the chips compute it."""
+    keys = trainer_of(plan.run).trainer_keys(plan.run)
+    length = int(number(keys.get("max_target_length")) or DEFAULT_LENGTH)
+    if plan.on_cluster and plan.run.slice is None:
+        return f"sequences of {length:,} tokens"
+    sequences = rows_per_step(plan.run, keys)
+    return f"{sequences * length:,} tokens ({sequences:,} sequences of {length:,})"
+
+
+def _where_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    run = plan.run
+    if plan.on_this_machine:
+        yield "place", "this machine" + (f", in a container of {run.spec.image.ref}" if run.spec.image.ref else "")
+        return
+    yield "cluster", cluster_text(run)
+    yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
+    if run.slice:
+        yield "slices", f"{run.num_slices} x {run.slice.describe}: {run.chips} chips"
+
+
+def cluster_text(run: Run) -> str:
+    """Return the cluster's context, or its name, project and zone."""
+    place = run.place
+    if place is None:
+        return "?"
+    return f"context {place.context}" if place.context else f"{place.cluster} ({place.project}, {place.zone})"
+
+
+def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
+    yield from (("fits", f"{FITS[p.fit]}: {p.message}") for p in problems if p.fit)
+
+
+def _restarts_text(plan: Plan) -> str:
+    most = f"at most {plan.run.spec.restarts.max}, " if restarts_in_place(plan.run) else ""
+    order = "in the same order" if plan.seeds is None else "in another order"
+    return f"{most}rows again {order}"
+
+
+def _compiled_text(plan: Plan) -> str:
+    """Return where compiled programs are kept, so that a restart need not compile again, as text."""
+    if plan.mode.single_controller:
+        return f"compiled programs: {plan.run.servers.scratch or 'the scratch bucket of Pathways'}"
+    if folder := trainer_of(plan.run).trainer_keys(plan.run).get("jax_cache_dir"):
+        return f"compiled programs: {folder}"
+    if plan.on_this_machine and "jax_cache_dir" not in plan.run.spec.overrides.maxtext:
+        return "compiled programs: xsft's cache folder"
+    return "it compiles again (jax_cache_dir is empty)"
+
+
+def secrets_text(run: Run) -> str:
+    """Return the Secrets that the run's pods read."""
+    secrets = []
+    if token := run.spec.secrets.hf_token:
+        secrets.append(f"{token.secret} (Hugging Face token, key {token.key})")
+    secrets += [f"{secret.secret} ({name}, key {secret.key})" for name, secret in run.spec.secrets.env.items()]
+    if run.spec.image.pull_secret:
+        secrets.append(f"{run.spec.image.pull_secret} (image)")
+    return ", ".join(secrets) or "none"
+
+
+class RunTimeDocument(Document, frozen=True, kw_only=True):
+    """Minimum time of a run's steps on its TPUs, by arithmetic; real steps take longer."""
+
+    steps: int
+    step_time_bound_s: float
+    """Minimum time of a step, in seconds."""
+    bound_by: Literal["arithmetic"]
+    """The matrix multiplications with the model's weights, at the chips' full rate."""
+    resources_s: dict[str, float]
+    """Seconds by `bound_by`."""
+    compiled: bool
+    """Always false: the compiled program is not counted."""
+    tokens_per_second_bound: float
+    """Per device, at most, padding included."""
+    mfu_bound: float | None
+    """Always null: arithmetic alone is the whole of its own time."""
+    chip_hours_bound: float
+    cost_bound: float | None
+    """Minimum cost, by the place's `chip_hour_price`; null without a price."""
+    measured_over_bound: tuple[float, ...]
+    """Measured step time over the minimum; empty for steps shorter than published ones."""
+    measured_by: Literal["own", "published"]
+    """`own`: runs of this model on this TPU type that were submitted from this machine and have a receipt."""
+
+
+def time_document(time: RunTime) -> RunTimeDocument:
+    return RunTimeDocument(
+        steps=time.steps,
+        step_time_bound_s=time.step_s,
+        bound_by="arithmetic",
+        resources_s={"arithmetic": time.step_s},
+        compiled=False,
+        tokens_per_second_bound=time.tokens_per_second,
+        mfu_bound=None,
+        chip_hours_bound=time.chip_hours,
+        cost_bound=time.cost,
+        measured_over_bound=time.ratios,
+        measured_by="own" if time.own else "published",
+    )
+
+
+def time_text(time: RunTime) -> str:
+    """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
+    least = "under a second"
+    if time.seconds >= 1:
+        least = f"at least {duration_text(time.seconds)}"
+    cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
+    bound = (
+        f"{least} of arithmetic for {counted_text(time.steps, 'step')} ({time.step_s:.3g} s each), "
+        f"{_amount(time.chip_hours)} chip-hours{cost}"
+    )
+    if not time.ratios:
+        return f"{bound}; steps this short take several times that"
+    runs = counted_text(len(time.ratios), "published run")
+    if time.own:
+        runs = f"{len(time.ratios)} of your runs of this model"
+    ratios = _range_text(f"{ratio:.1f}" for ratio in time.ratios)
+    durations = _range_text(duration_text(time.seconds * ratio) for ratio in time.ratios)
+    return f"{bound}; {runs} took {ratios} times that, here {durations}"
+
+
+def _range_text(amounts: Iterable[str]) -> str:
+    """Return the first and the last of ascending amounts as text; one of them if both read the same."""
+    texts = tuple(amounts)
+    return " to ".join(dict.fromkeys((texts[0], texts[-1])))
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"

@@ -9,9 +9,15 @@ from xsft.base.stage import STAGES
 from xsft.planning import api
 from xsft.stages.run import PipelineRequest, run_stages
 from xsft.stages.walk import StageReport, WalkResult
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, print_document, print_lines, print_problems, problem_documents
-from xsft.verbs.progress import asker
+from xsft.verbs.document import (
+    VerbDocument,
+    asker,
+    print_document,
+    print_lines,
+    print_problems,
+    problem_documents,
+    request_of,
+)
 from xsft.verbs.terminal import terminal
 
 

@@ -10,8 +10,8 @@ import shlex
 from xsft.base.names import MODES
 from xsft.base.state_names import WORDS
 from xsft.runs.log_roles import STREAMS
-from xsft.runs.waiting import POLL_S, Goal, parse_goal
-from xsft.verbs.arguments import a_name, add_json, duration, whole_number
+from xsft.runs.waiting import POLL_S, parse_goal
+from xsft.verbs.arguments import a_name, add_json, argument_type, duration, whole_number
 
 
 def status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def wait_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="goal",
-        type=_goal,
+        type=argument_type(parse_goal),
         default="done",
         metavar="WHAT",
         help="wait for done (default), running, or step=N",
@@ -242,10 +242,3 @@ def add_timing(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="interval between reads (default: 3s)",
     )
-
-
-def _goal(text: str) -> Goal:
-    try:
-        return parse_goal(text)
-    except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from None

@@ -13,9 +13,7 @@ from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.records.record_files import record_store
 from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import Document, VerbDocument, report_document
-from xsft.verbs.progress import print_to_stderr, show_progress
+from xsft.verbs.document import Document, VerbDocument, print_to_stderr, report_document, request_of, show_progress
 from xsft.verbs.terminal import terminal
 
 

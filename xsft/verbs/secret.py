@@ -12,8 +12,7 @@ from typing import Literal
 from xsft.base.errors import UsageError
 from xsft.base.secrets import looks_secret
 from xsft.machine.secretvalue import read_secret_file, read_secret_stdin
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, document_of, report_document
+from xsft.verbs.document import VerbDocument, document_of, report_document, request_of
 from xsft.world.new_secret import SecretRequest, create_secret
 
 

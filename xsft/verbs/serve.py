@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal
 
 from xsft.base.amounts import duration_text
-from xsft.base.errors import INTERRUPTED, UsageError
+from xsft.base.errors import INTERRUPTED
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.server_manifest import vllm_argv
 from xsft.runs.waiting import WaitLimits
@@ -18,11 +18,17 @@ from xsft.spec.serving_inputs import PORT
 from xsft.stages.create_server import stop_line
 from xsft.stages.serve_here import NAMED, Server, serve_here
 from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, plan_server, serve_on_cluster
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, print_document, print_lines, print_problems, problem_documents
-from xsft.verbs.plan_summary import cluster_text
-from xsft.verbs.plan_text import audit_lines, block, problems_block, shell_line, yaml_text
-from xsft.verbs.progress import asker
+from xsft.verbs.document import (
+    VerbDocument,
+    asker,
+    print_document,
+    print_lines,
+    print_problems,
+    problem_documents,
+    refuse_options,
+    request_of,
+)
+from xsft.verbs.plan_text import audit_lines, block, cluster_text, problems_block, shell_line, yaml_text
 from xsft.verbs.terminal import terminal
 
 WORKLOADS = (".yaml", ".yml")
@@ -66,10 +72,10 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
         "--set": args.settings,
         "--run-name": args.run_name,
     }
-    given = [option for option, value in (local_options if is_file else cluster_options).items() if value]
-    if given:
-        where = "on this machine" if is_file else "on a cluster"
-        raise UsageError(f"{given[0]} is for a server {where}.", fix="Leave it out.")
+    if is_file:
+        refuse_options(local_options, "is for a server on this machine")
+    else:
+        refuse_options(cluster_options, "is for a server on a cluster")
 
 
 def _serve_on_cluster(args: argparse.Namespace) -> int:

@@ -6,8 +6,7 @@ import argparse
 from typing import Literal
 
 from xsft.environments import environments
-from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines
-from xsft.verbs.progress import show_progress
+from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, show_progress
 
 
 class Environment(Document, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
 
@@ -13,21 +13,34 @@ from msgspec.structs import replace
 from xsft.base.errors import UsageError
 from xsft.cluster.sources import PlaceQuery
 from xsft.machine.clock import pause
-from xsft.runs.lookup import RowFilter, chosen
+from xsft.runs.lookup import FoldedRun, RowFilter, chosen
 from xsft.runs.read_all import RunAccess, StatusRead, forget_runs, read_status, runs_for
 from xsft.runs.rows import Row
 from xsft.spec.keypath import printable
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, finite, print_document, print_problems, problem_documents
-from xsft.verbs.progress import print_to_stderr, show_spinner
-from xsft.verbs.status_table import card_lines, one_line_each, plain_lines
+from xsft.verbs.document import (
+    ProblemFields,
+    document_of,
+    finite,
+    print_document,
+    print_problems,
+    print_to_stderr,
+    problem_documents,
+    request_of,
+    show_spinner,
+)
+from xsft.verbs.status_table import RunCard, one_line_each, plain_lines
+
+ReadCard = Callable[[FoldedRun], tuple[RunCard, tuple[str, ...]]]
+"""Return the card of a run, and its text: `verbs.card` reads it, only for a named run."""
 
 
-class StatusDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
+class StatusDocument(RunCard, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
     """`xsft status [RUN…] --json`. Its problems are those of reading, for example a cluster that does not answer."""
 
     runs: tuple[Row, ...]
     """Active ones first, then the newest first."""
+    problems: tuple[ProblemFields, ...] = ()
+    exit_status: int = 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,14 +58,18 @@ def run(args: argparse.Namespace) -> int:
         from xsft.verbs.status_screen import EVERY_S, watch
 
         return watch(runs, wanted, every_s=args.every or EVERY_S, pause=pause)
-    return report_status(runs, wanted, json=args.json, stdout=sys.stdout)
+    if len(wanted.runs) != 1:
+        return report_status(runs, wanted, json=args.json, stdout=sys.stdout)
+    from xsft.verbs.card import read_card
+
+    return report_status(runs, wanted, json=args.json, stdout=sys.stdout, read=partial(read_card, runs))
 
 
 def _print_receipt(args: argparse.Namespace) -> int:
     if len(args.runs) != 1:
         raise UsageError("--receipt is of one run.", fix="Name one: xsft status RUN --receipt")
     from xsft.runs.run_receipts import read_receipt
-    from xsft.verbs.receipt import print_receipt
+    from xsft.verbs.card import print_receipt
 
     runs = runs_for(request_of(args, PlaceQuery), names=args.runs, everything=True)
     return print_receipt(args.runs[0], runs=runs, read=partial(read_receipt, runs), json=args.json)
@@ -67,40 +84,45 @@ def _forget(names: Sequence[str], *, json: bool) -> int:
     return 0
 
 
-def report_status(runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: TextIO) -> int:
+def report_status(
+    runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: TextIO, read: ReadCard | None = None
+) -> int:
     """Read the runs once and print them; return 0, or the exit status for a name that no run has, if others were found.
+    `read`: reads the card of the only run that was named; None: there is no card.
 
     Raises Unreachable if nothing could be read, UsageError if none of the named runs exists.
     """
     with show_spinner("status", "asking the clusters") as say:
         runs.listen(say)
         status = read_status(runs, wanted)
-    if status.missing and not status.rows:
-        raise status.missing
+        if status.missing and not status.rows:
+            raise status.missing
+        hits = [run for run in status.found.rows if run.row in status.rows]
+        card = RunCard()
+        lines: tuple[str, ...] = ()
+        if read and len(hits) == 1:
+            card, lines = read(hits[0])
     unknown = status.missing.problems if status.missing else ()
     exit_status = status.missing.exit_status if status.missing else 0
     if json:
         problems = problem_documents((*status.problems, *unknown))
         rows = tuple(map(finite, status.rows))
-        print_document(StatusDocument(runs=rows, problems=problems, exit_status=exit_status))
+        print_document(document_of(StatusDocument, card, runs=rows, problems=problems, exit_status=exit_status))
     else:
         print_problems(status.problems)
-        lines = status.rows
-        if not wanted.runs:
-            lines = one_line_each(lines)
-        _show(lines, stdout, card=len(wanted.runs) == 1)
+        if lines:
+            stdout.writelines(f"{line}\n" for line in lines)
+        else:
+            _show_table(status.rows if wanted.runs else one_line_each(status.rows), stdout)
         for line in _hints(wanted, status):
             print_to_stderr(line)
     print_problems(unknown)
     return exit_status
 
 
-def _show(lines: Sequence[Row], stdout: TextIO, *, card: bool) -> None:
-    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs. `card`: the only run
-    that was named gets a card."""
-    if card and len(lines) == 1:
-        stdout.writelines([f"{line}\n" for line in card_lines(lines[0])])
-    elif lines and stdout.isatty():
+def _show_table(lines: Sequence[Row], stdout: TextIO) -> None:
+    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs."""
+    if lines and stdout.isatty():
         from xsft.verbs.status_screen import draw
 
         draw(lines, stdout)

@@ -1,20 +1,107 @@
-"""Runs as text: a line for each, and the table, which drops columns on a narrow terminal."""
+"""Runs as text: a line for each, and the table, which drops columns on a narrow terminal; the parts of a run's card."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.amounts import duration_text
 from xsft.base.stage import STAGES
-from xsft.base.state_names import RUNNING
+from xsft.base.state_names import RUNNING, State
 from xsft.runs.rows import Row
 from xsft.spec.keypath import printable
+from xsft.verbs.document import Document
 
 GAP = 2
 """Blanks between columns."""
+
+
+class SpentDocument(Document, frozen=True, kw_only=True):
+    """One value for each state of a run."""
+
+    queued: float
+    """Before the run got its chips."""
+    starting: float
+    compiling: float
+    training: float
+    evaluating: float
+    saving: float
+    """Without saving in parallel with the training."""
+    lost: float
+    """Steps that were trained again after a restart, and the time between two processes."""
+
+
+class ReceiptFields(Document, frozen=True, kw_only=True):
+    """What a run's chips did, and what they trained."""
+
+    run_name: str
+    jobset: str | None
+    cluster: str | None
+    state: State
+    chips: int | None
+    """Chips of all slices; null for a run on this machine."""
+    seconds: SpentDocument
+    chip_hours: SpentDocument | None
+    """null without chips."""
+    held_s: float
+    """Seconds of all states but `queued`."""
+    steps: int
+    """Steps whose result was kept."""
+    tokens: int | None
+    """Tokens of these steps, with padding; null if the log does not contain them."""
+    target_tokens: int | None
+    """Tokens that count in the loss."""
+    tokens_per_chip_second: float | None
+    """`tokens` per second and chip, while the chips were held; on this machine, per second."""
+    mfu: float | None
+    """Share of the chips' bfloat16 peak while training, 0 to 1."""
+    notes: tuple[str, ...]
+    """Data that is missing in the receipt, one sentence each."""
+
+
+class CardAttempt(Document, frozen=True, kw_only=True):
+    """One submission of the run."""
+
+    number: int
+    """From 1."""
+    jobset: str | None
+    started_at: str
+    finished_at: str | None
+    outcome: str
+    """Outcome in its record, e.g. `running`, `completed` or `failed`."""
+
+
+class CardCheckpoint(Document, frozen=True, kw_only=True):
+    """A saved checkpoint."""
+
+    step: int
+    complete: bool
+    """Whether all of it is saved."""
+    bytes: int | None
+    """null if it has too many files to add up."""
+
+
+class CardLink(Document, frozen=True, kw_only=True):
+    """An address, or a command, that shows more of the run."""
+
+    title: str
+    target: str
+
+
+class RunCard(Document, frozen=True, kw_only=True):
+    """What is known of one run beside its row."""
+
+    receipt: ReceiptFields | None = None
+    """null for a run without a log and a record, and unless exactly one RUN is named."""
+    cost: float | None = None
+    """Cost of the held chip-hours, by the place's `chip_hour_price`; null without a price."""
+    attempts: tuple[CardAttempt, ...] = ()
+    """The oldest first; empty if the records cannot be read."""
+    checkpoints: tuple[CardCheckpoint, ...] = ()
+    """The newest ones, the newest first."""
+    links: tuple[CardLink, ...] = ()
 
 
 class Column(Struct, frozen=True, kw_only=True):
@@ -175,43 +262,3 @@ COLUMNS: tuple[Column, ...] = (
     Column(head="EVIDENCE", text=_seen_cell, drop=5),
     Column(head="CLUSTER", text=_cluster_cell, drop=13),
 )
-
-
-def card_lines(row: Row) -> Iterator[str]:
-    """Yield the card of one run: its state, a line for each thing that is known of it, and the next commands."""
-    reason = f" ({printable(row.reason)})" if row.reason else ""
-    yield f"{printable(row.run_name)} is {row.state}{reason}, read {_seen_cell(row)}"
-    yield from (f"  {label:<13}{text}" for label, text in _card_rows(row) if text not in ("", NOTHING))
-
-
-def _card_rows(row: Row) -> Iterator[tuple[str, str]]:
-    cells = {column.head: column.text(row) for column in COLUMNS}
-    figures = (f"{head.lower()} {cells[head]}" for head in ("LOSS", "STEP TIME", "MFU") if cells[head] != NOTHING)
-    yield "step", ", ".join((cells["STEP"], *figures))
-    yield "queue/eta", cells["QUEUE/ETA"]
-    if row.chips:
-        held = "; a queued run holds none" if row.state == "queued" else ""
-        yield "chips", f"{row.chips}, {row.num_slices or 1} x {_safe_cell(row.tpu)}, mode {cells['MODE']}{held}"
-    yield "age", cells["AGE"]
-    yield "restarts", cells["RESTARTS"]
-    yield "resumed", cells["RESUMED"]
-    if row.attempts > 1:
-        yield "attempts", str(row.attempts)
-    yield "where", cells["CLUSTER"]
-    yield "output", _safe_cell(row.output)
-    if row.progress.saved_step is not None:
-        yield "checkpoint", f"step {row.progress.saved_step}"
-    if row.tensorboard:
-        yield "tensorboard", f"tensorboard --logdir {printable(row.tensorboard)}"
-    yield from (("not read", printable(unread)) for unread in row.unread)
-    yield "next", ", or ".join(f"xsft {verb} {printable(row.run_name)}" for verb in _next_verbs(row))
-
-
-def _next_verbs(row: Row) -> tuple[str, ...]:
-    match row.state:
-        case "failed" | "stalled" | "unknown" | "evicted" | "queued":
-            return ("why", "logs")
-        case "succeeded" | "cancelled":
-            return ("receipt",)
-        case _:
-            return ("logs -f", "cancel")

@@ -32,8 +32,8 @@ from xsft.verbs.document import (
     print_problems,
     problem_documents,
 )
-from xsft.verbs.loss_plot import terminal_plot
-from xsft.verbs.plan_summary import time_text
+from xsft.verbs.loss_plot import drawable_text, terminal_plot
+from xsft.verbs.plan_text import time_text
 from xsft.weights.checkpoint_files import parameters
 from xsft.weights.read_checkpoint import read_checkpoint
 
@@ -234,8 +234,7 @@ def resumed_text(step: int | None, order: RowOrder | None) -> str:
 def show_result(plan: Plan, result: LocalResult, picture: Path | None, *, stream: TextIO) -> None:
     """Print the summary of a run. Its plot is drawn with box characters; a terminal that lacks them gets question
     marks."""
-    encoding, lines = stream.encoding or "utf-8", local_lines(plan, result, picture=picture)
-    stream.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
+    stream.writelines(f"{drawable_text(line, stream)}\n" for line in local_lines(plan, result, picture=picture))
     stream.flush()
 
 

@@ -21,9 +21,15 @@ from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.runs.waiting import WaitLimits
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import print_document, print_problems, problem_documents
-from xsft.verbs.progress import asker, print_to_stderr, show_progress
+from xsft.verbs.document import (
+    asker,
+    print_document,
+    print_problems,
+    print_to_stderr,
+    problem_documents,
+    request_of,
+    show_progress,
+)
 from xsft.verbs.submission import Result, SubmitDocument, report_submission, show_result, submission_document
 from xsft.verbs.terminal import terminal
 

@@ -34,8 +34,7 @@ from xsft.trainer.lines import (
     Step,
     TrainerEvent,
 )
-from xsft.verbs.document import print_problems
-from xsft.verbs.progress import print_to_stderr, show_progress, show_spinner
+from xsft.verbs.document import print_problems, print_to_stderr, show_progress, show_spinner
 from xsft.verbs.submission import print_created, proposal_lines, resource_lines, show_result
 from xsft.verbs.why_text import cause_lines, log_lines
 from xsft.weights.conversion_plan import ConversionPlan

@@ -27,9 +27,16 @@ from xsft.runs.waiting import (
     note_result,
     wait_for,
 )
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, finite, print_document, print_lines, print_problems, problem_documents
-from xsft.verbs.progress import print_to_stderr
+from xsft.verbs.document import (
+    VerbDocument,
+    finite,
+    print_document,
+    print_lines,
+    print_problems,
+    print_to_stderr,
+    problem_documents,
+    request_of,
+)
 from xsft.verbs.runs_arguments import where_text
 
 

@@ -16,10 +16,8 @@ from xsft.launcher.cpujob import CpuJob
 from xsft.planning.steps import JobPlan
 from xsft.runs.rows import Row
 from xsft.stages.cluster_job import ClusterCall, JobFound, JobPlanned, JobSubmitted, cpu_job_of
-from xsft.verbs.document import Document, VerbDocument, print_document, print_lines, print_problems, status_of
-from xsft.verbs.plan_summary import cluster_text, ready_text, secrets_text
-from xsft.verbs.plan_text import command_blocks, evidence_blocks
-from xsft.verbs.progress import asker
+from xsft.verbs.document import Document, VerbDocument, asker, print_document, print_lines, print_problems, status_of
+from xsft.verbs.plan_text import cluster_text, command_blocks, evidence_blocks, ready_text, secrets_text
 from xsft.verbs.submission import exit_status, report_submission, waited_run
 from xsft.verbs.terminal import terminal
 from xsft.weights.conversion_plan import ConversionPlan

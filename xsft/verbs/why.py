@@ -15,9 +15,7 @@ from xsft.runs.cause_rule import Cause
 from xsft.runs.read_all import runs_for
 from xsft.runs.read_evidence import RunExplanation, evidence_of, explain_run, forgotten_attempt
 from xsft.trainer.lines import bare_text
-from xsft.verbs.arguments import request_of
-from xsft.verbs.document import VerbDocument, report_document
-from xsft.verbs.progress import show_spinner
+from xsft.verbs.document import VerbDocument, report_document, request_of, show_spinner
 from xsft.verbs.why_text import cause_lines, safe_text
 
 OTHERS = 4

@@ -19,7 +19,7 @@ from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.lookup import one_run
 from xsft.runs.read_all import Runs
 from xsft.runs.run_receipts import read_receipt, record_wait_end
-from xsft.verbs.receipt import print_receipt
+from xsft.verbs.card import print_receipt
 
 pytestmark = pytest.mark.cluster
 

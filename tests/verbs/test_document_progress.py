@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from xsft.verbs.progress import confirm
+from xsft.verbs.document import confirm
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""The card of one run: its receipt, attempts, checkpoints, losses and links."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
+
+from msgspec import convert
+
+from xsft.base.amounts import duration_text, size_text
+from xsft.base.errors import Unknown, XsftError
+from xsft.catalog.tpu import parse_tpu_type
+from xsft.cluster.sources import known_places
+from xsft.machine.objects import WHOLE_HERE, WHOLE_IN_BUCKET, checkpoints_folder
+from xsft.machine.parallel import StartedCall, start
+from xsft.machine.process import own_environment
+from xsft.machine.storage import Storage, storage_for
+from xsft.records.record import Receipt
+from xsft.records.run_cluster import address_of
+from xsft.runs.cause_rule import BY_SLUG
+from xsft.runs.compare import LossCurve, read_curve
+from xsft.runs.log_sources import RunLogs
+from xsft.runs.lookup import FoldedRun, one_run
+from xsft.runs.read_all import RunAccess, Runs
+from xsft.runs.receipt import SPENT
+from xsft.runs.rows import Row
+from xsft.runs.run_receipts import read_receipt
+from xsft.spec.keypath import printable
+from xsft.verbs.document import ProblemFields, document_of, print_document, print_lines, show_spinner
+from xsft.verbs.loss_plot import drawable_text, terminal_plot
+from xsft.verbs.status_table import (
+    COLUMNS,
+    NOTHING,
+    CardAttempt,
+    CardCheckpoint,
+    CardLink,
+    ReceiptFields,
+    RunCard,
+    SpentDocument,
+)
+
+HOUR_S = 3600.0
+DEADLINE_S = 15.0
+"""Seconds that each part of a card may take; it is left out, and said so, if it takes longer."""
+CHECKPOINTS = 5
+"""Number of checkpoints shown, the newest ones: their sizes need a listing each."""
+PLOT_ROWS = 6
+TRACKER = re.compile(r"\bView run\b.*?(https://[^\s'\"<>]+)")
+"""source: wandb@0.19 sdk/wandb_run.py `View run … at: …`; Comet and ClearML print nothing like it."""
+
+GKE = re.compile(r"(?:gke_)?([^/_]+)[/_]([^/_]+)[/_]([^/_]+)")
+"""project/zone/cluster, or gcloud's name of the context; neither has an underscore within a part."""
+LOGS = """\
+resource.type="k8s_container"
+resource.labels.cluster_name="{cluster}"
+resource.labels.namespace_name="{namespace}"
+resource.labels.pod_name:"{jobset}-"
+"""
+"""Filter of the Logs Explorer for the run's pods."""
+
+T = TypeVar("T")
+ReadReceipt = Callable[[FoldedRun], Receipt | None]
+"""Return the run's receipt; None if it has no JobSet, and no receipt in its records. Raises XsftError if its log cannot
+be read."""
+
+
+class ReceiptDocument(ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):
+    """`xsft status RUN --receipt --json`."""
+
+    problems: tuple[ProblemFields, ...] = ()
+    exit_status: int = 0
+
+
+def read_card(runs: Runs, hit: FoldedRun) -> tuple[RunCard, tuple[str, ...]]:
+    """Return the card of the run, and its text. Never raises for a part that cannot be read; nothing is recorded."""
+    row, output = hit.row, runs.output_of(hit.seen)
+    log = start(lambda: tuple(line.text for line in RunLogs(runs=runs).printed(hit.seen)))
+    curve = start(
+        lambda: read_curve(hit.seen, output=output, store=runs.store, lines=lambda _seen: log.result(DEADLINE_S))
+    )
+    receipt = start(partial(read_receipt, runs, hit, keep=False))
+    records = start(partial(runs.records, hit.seen))
+    saved = start(partial(_read_checkpoints, output, row.run_name))
+    unread: list[str] = []
+
+    def result(what: str, part: StartedCall[T], default: T) -> T:
+        try:
+            return part.result(DEADLINE_S)
+        except XsftError as failed:
+            unread.append(f"{what}: {failed.clause}")
+            return default
+
+    spent = result("receipt", receipt, None)
+    fields = None
+    if spent is not None:
+        fields = receipt_of(row, spent)
+    card = RunCard(
+        receipt=fields,
+        cost=_cost_of(fields, _price_at(row.cluster)),
+        attempts=tuple(
+            convert(record.last, CardAttempt, from_attributes=True) for record in result("attempts", records, ())
+        ),
+        checkpoints=result("checkpoints", saved, ()),
+        links=tuple(links_of(row, result("log", log, ()))),
+    )
+    losses = result("losses", curve, LossCurve(run_name=row.run_name)).points
+    return card, tuple(card_lines(row, card, losses=losses, unread=unread))
+
+
+def _read_checkpoints(output: str | None, run_name: str) -> tuple[CardCheckpoint, ...]:
+    if output is None:
+        return ()
+    folder = checkpoints_folder(output, run_name)
+    storage = storage_for(folder, env=own_environment(), deadline_s=DEADLINE_S)
+    steps = sorted((int(name[:-1]) for name in storage.names(folder) if name[:-1].isdecimal()), reverse=True)
+    return tuple(_checkpoint_of(storage, folder, step) for step in steps[:CHECKPOINTS])
+
+
+def _checkpoint_of(storage: Storage, folder: str, step: int) -> CardCheckpoint:
+    marker = WHOLE_IN_BUCKET if folder.startswith("gs://") else WHOLE_HERE
+    is_complete = storage.read(f"{folder}/{step}/{marker}", limit=1) is not None
+    return CardCheckpoint(step=step, complete=is_complete, bytes=storage.size(f"{folder}/{step}"))
+
+
+def _price_at(cluster: str | None) -> float | None:
+    places, _file = known_places()
+    prices = (place.chip_hour_price for place in places.values() if address_of(place).name == cluster)
+    return next((price for price in prices if price), None)
+
+
+def _cost_of(receipt: ReceiptFields | None, price: float | None) -> float | None:
+    if receipt is None or price is None or not receipt.chips:
+        return None
+    return round(receipt.held_s * receipt.chips / HOUR_S * price, 2)
+
+
+def links_of(row: Row, log: Iterable[str]) -> Iterator[CardLink]:
+    """Yield the pages of Google Cloud, if the cluster is GKE's, the command of TensorBoard, and a tracker's page."""
+    if row.tensorboard:
+        yield CardLink(title="tensorboard", target=f"tensorboard --logdir {row.tensorboard}")
+    for address in dict.fromkeys(found[1] for line in log if (found := TRACKER.search(line))):
+        yield CardLink(title="tracker", target=address)
+    where = GKE.fullmatch(row.cluster or "")
+    if where is None or row.jobset is None:
+        return
+    project, location, cluster = where.groups()
+    # source, both: xpk@1.16 commands/inspector.py:378, core/pathways.py:120
+    page = f"https://console.cloud.google.com/kubernetes/workload/overview?project={project}"
+    yield CardLink(title="workloads", target=f"{page}&pageState=((gke%2F{location}%2F{cluster}))")
+    query = quote(LOGS.format(cluster=cluster, namespace=row.namespace, jobset=row.jobset), safe="")
+    yield CardLink(title="logs", target=f"https://console.cloud.google.com/logs/query;query={query}?project={project}")
+
+
+def print_receipt(name: str, *, runs: RunAccess, read: ReadReceipt, json: bool) -> int:
+    """Print the receipt and return 0. Raises UsageError for a name that no run has, Unknown if there is no receipt."""
+    with show_spinner("receipt", "asking the clusters") as say:
+        runs.listen(say)
+        folded = one_run(name, runs.look())
+        receipt = read(folded)
+    if receipt is None:
+        raise _no_receipt(folded.row)
+    document = document_of(ReceiptDocument, receipt_of(folded.row, receipt))
+    if json:
+        print_document(document)
+    else:
+        print_lines(receipt_text(document))
+    return 0
+
+
+def _no_receipt(row: Row) -> Unknown:
+    if row.on_this_machine and not row.ended:
+        return Unknown(
+            f"{row.run_name} is still running, and its receipt is written at its end.", fix="Run this command then."
+        )
+    if row.on_this_machine:
+        return Unknown(
+            f"{row.run_name} ended before its receipt was written; how its time was spent is unknown.",
+            fix=f"Its trainer's output shows the time of each step: xsft logs {row.run_name}",
+        )
+    return Unknown(
+        f"The JobSet of {row.run_name} is gone with its log, and no record has its receipt; how its time was spent is "
+        "unknown.",
+        fix="Run this command before the JobSet is deleted (a day after its end, unless the workload sets another "
+        "time).",
+    )
+
+
+def receipt_of(row: Row, receipt: Receipt) -> ReceiptFields:
+    """Return the receipt of the row's run: what all its devices did, or this machine's only one."""
+    tokens, devices, peak = receipt.tokens_per_device, 1, None
+    if row.tpu and row.chips:
+        tpu_slice = parse_tpu_type(row.tpu)
+        devices = tpu_slice.devices * (row.num_slices or 1)
+        peak = tpu_slice.device_tflops
+    all_tokens = None if tokens is None else round(tokens * devices)
+    chip_seconds = receipt.held_s * (row.chips or 1)
+    rate = mfu = hours = None
+    if all_tokens is not None and chip_seconds:
+        rate = all_tokens / chip_seconds
+    if peak and receipt.tflops_per_device is not None:
+        mfu = receipt.tflops_per_device / peak
+    if row.chips:
+        hours = SpentDocument(**{s: round(receipt.seconds.get(s, 0.0) * row.chips / HOUR_S, 4) for s in SPENT})
+    return ReceiptFields(
+        run_name=row.run_name,
+        jobset=row.jobset,
+        cluster=row.cluster,
+        state=row.state,
+        chips=row.chips,
+        seconds=SpentDocument(**{state: round(receipt.seconds.get(state, 0.0), 1) for state in SPENT}),
+        chip_hours=hours,
+        held_s=round(receipt.held_s, 1),
+        steps=receipt.steps,
+        tokens=all_tokens,
+        target_tokens=receipt.target_tokens,
+        tokens_per_chip_second=rate,
+        mfu=mfu,
+        notes=receipt.notes,
+    )
+
+
+def receipt_text(run: ReceiptFields) -> Iterator[str]:
+    """Yield the lines: what was trained, the time by state, the rates, and what is unknown."""
+    targets = f", {run.target_tokens:,} of them learnt from" if run.target_tokens is not None else ""
+    tokens = f", {run.tokens:,} tokens{targets}" if run.tokens is not None else ""
+    yield f"{run.run_name} ({run.state}): {run.steps:,} steps{tokens}"
+    for state in SPENT:
+        if seconds := getattr(run.seconds, state):
+            free = " (not held)" if state == "queued" and run.chips else ""
+            yield f"  {state:<12}{duration_text(seconds):>8}{_chip_hours(run.chips, seconds)}{free}"
+    yield f"  {'held':<12}{duration_text(run.held_s):>8}{_chip_hours(run.chips, run.held_s)}"
+    if run.tokens_per_chip_second is not None:
+        each = "chip-second" if run.chips else "second"
+        mfu = f", MFU {100 * run.mfu:.1f} %" if run.mfu is not None else ""
+        yield f"{run.tokens_per_chip_second:,.1f} tokens per {each} held{mfu}"
+    yield from run.notes
+
+
+def _chip_hours(chips: int | None, seconds: float) -> str:
+    return f"{chips * seconds / HOUR_S:>12,.2f} chip-hours" if chips else ""
+
+
+def card_lines(row: Row, card: RunCard, *, losses: Mapping[int, float], unread: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the card of one run: its state, a line for each thing that is known of it, and the next commands."""
+    reason = f" ({printable(row.reason)})" if row.reason else ""
+    cells = {column.head: column.text(row) for column in COLUMNS}
+    yield f"{printable(row.run_name)} is {row.state}{reason}, read {cells['EVIDENCE']}"
+    if meaning := BY_SLUG.get(row.reason):
+        yield f"  {meaning.meaning}"
+    rows = (
+        *_row_lines(row, cells),
+        *_detail_lines(card),
+        *(("not read", part) for part in unread),
+    )
+    yield from (f"  {label:<13}{printable(text)}" for label, text in rows if text not in ("", NOTHING))
+    if card.receipt:
+        yield from receipt_text(card.receipt)
+    if plot := terminal_plot(losses, height=PLOT_ROWS):
+        yield drawable_text(plot, sys.stdout)
+    yield f"next: {_next_commands(row)}"
+
+
+def _row_lines(row: Row, cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    figures = (f"{head.lower()} {cells[head]}" for head in ("LOSS", "STEP TIME", "MFU") if cells[head] != NOTHING)
+    yield "step", ", ".join((cells["STEP"], *figures))
+    yield "queue/eta", cells["QUEUE/ETA"]
+    if row.chips:
+        held = "; a queued run holds none" if row.state == "queued" else ""
+        yield "chips", f"{row.chips}, {row.num_slices or 1} x {row.tpu}, mode {cells['MODE']}{held}"
+    for label in ("AGE", "RESTARTS", "RESUMED"):
+        yield label.lower(), cells[label]
+    yield "where", cells["CLUSTER"]
+    yield "output", row.output or ""
+
+
+def _detail_lines(card: RunCard) -> Iterator[tuple[str, str]]:
+    if card.cost is not None:
+        yield "cost", f"{card.cost:,.2f} for the held chip-hours, at the place's price"
+    if len(card.attempts) > 1:
+        yield "attempts", ", ".join(f"{attempt.number} {attempt.outcome}" for attempt in card.attempts)
+    yield "checkpoints", ", ".join(map(_checkpoint_text, card.checkpoints))
+    yield from ((link.title, link.target) for link in card.links)
+
+
+def _checkpoint_text(checkpoint: CardCheckpoint) -> str:
+    if not checkpoint.complete:
+        return f"{checkpoint.step} (incomplete)"
+    if checkpoint.bytes is None:
+        return f"{checkpoint.step} (unknown size)"
+    return f"{checkpoint.step} ({size_text(checkpoint.bytes)})"
+
+
+def _next_commands(row: Row) -> str:
+    match row.state:
+        case "failed" | "stalled" | "unknown" | "evicted" | "queued":
+            verbs = ("why", "logs")
+        case "succeeded" | "cancelled":
+            verbs = ("compare", "checkpoint inspect")
+        case _:
+            verbs = ("logs -f", "cancel")
+    return ", or ".join(f"xsft {verb} {row.run_name}" for verb in verbs)
