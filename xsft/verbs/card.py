@@ -50,7 +50,7 @@ CHECKPOINTS = 5
 """Number of checkpoints shown, the newest ones: their sizes need a listing each."""
 PLOT_ROWS = 6
 TRACKER = re.compile(r"\bView run\b.*?(https://[^\s'\"<>]+)")
-"""source: wandb@0.19 sdk/wandb_run.py `View run … at: …`; Comet and ClearML print nothing like it."""
+"""Line of W&B at a run's start, as public logs of other projects show it: `wandb: View run at https://wandb.ai/…`."""
 
 GKE = re.compile(r"(?:gke_)?([^/_]+)[/_]([^/_]+)[/_]([^/_]+)")
 """project/zone/cluster, or gcloud's name of the context; neither has an underscore within a part."""
@@ -296,10 +296,10 @@ def _checkpoint_text(checkpoint: CardCheckpoint) -> str:
 
 def _next_commands(row: Row) -> str:
     match row.state:
-        case "failed" | "stalled" | "unknown" | "evicted" | "queued":
-            verbs = ("why", "logs")
-        case "succeeded" | "cancelled":
-            verbs = ("compare", "checkpoint inspect")
+        case "failed" | "stalled" | "unknown" | "evicted" | "queued" | "cancelled":
+            verbs = ["why", "logs"]
+        case "succeeded":
+            verbs = ["checkpoint export"]
         case _:
-            verbs = ("logs -f", "cancel")
+            verbs = ["logs -f", "cancel"]
     return ", or ".join(f"xsft {verb} {row.run_name}" for verb in verbs)
