@@ -243,7 +243,7 @@ CLUSTER = {("urllib3", name) for name in ("http", "login")}
 IN_PODS = {
     ("google.cloud.storage", "container"),
     ("google.cloud.storage", "copy_weights"),
-    ("google.cloud.storage", "place"),
+    ("google.cloud.storage", "work"),
 }
 """Programs that run in a pod, alone and with the pod's own login."""
 HARMLESS = (

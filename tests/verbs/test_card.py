@@ -142,4 +142,4 @@ def test_status_of_one_run_reads_its_card(
     assert record.read_bytes() == before
     _, text, _ = asked(capsys, "status", folders[0])
     assert "loss" in text
-    assert "\nnext: xsft compare " in text
+    assert "\nnext: xsft checkpoint export " in text
