@@ -36,6 +36,7 @@ EVERYTHING: Mapping[str, Any] = {
     "model": {
         "name": "qwen3-8b",
         "tokenizer": "Qwen/Qwen3-8B",
+        "tokenizer_revision": "v3",
         "pad_token": "<|fim_pad|>",
         "bos_token": "<|fim_prefix|>",
         "checkpoint": "gs://my-bucket/model/0/items",
@@ -160,6 +161,7 @@ OTHER: Mapping[str, Any] = {
     "tpu.reservation": "other-reservation",
     "model.name": "qwen3-4b",
     "model.tokenizer": "Qwen/Qwen3-4B",
+    "model.tokenizer_revision": "v4",
     "model.pad_token": "<|box_end|>",
     "model.bos_token": "<|box_start|>",
     "model.checkpoint": "gs://my-bucket/other/0/items",

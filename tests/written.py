@@ -200,7 +200,8 @@ def workloads() -> dict[str, WorkloadSpec]:
 def _without_later_keys(spec: WorkloadSpec) -> WorkloadSpec:
     """Return the workload without the keys that came after 72095b31, which no file of that time gives."""
     secrets = spec.secrets.model_copy(update={"env": {}})
-    return spec.model_copy(update={"secrets": secrets, "pods": Pods()})
+    model = spec.model.model_copy(update={"tokenizer_revision": None})
+    return spec.model_copy(update={"secrets": secrets, "pods": Pods(), "model": model})
 
 
 def image_of_project() -> str:

@@ -12,9 +12,10 @@ from tests.maxtext import environment
 from tests.pipeline import Pipeline, Row
 from tests.stories import intent_of, spec_of, varied
 from tests.tokenizers import like_deepseek, tiny
+from xsft.environments.ask import Interpreter, ask
 from xsft.machine import process
 from xsft.planning.steps import Intent
-from xsft.trainer.tokenizer_copy import split_copying
+from xsft.trainer.tokenizer_copy import TokenizerCopy, copying_words, split_copying
 
 pytestmark = pytest.mark.contract
 
@@ -104,3 +105,26 @@ def test_a_token_that_the_vocabulary_lacks_ends_the_run_before_the_trainer(
     done = _started(_intent(like_deepseek(tmp_path / "own"), rows, bos_token="<|nothing|>"), maxtext_python)
     assert (done.status, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1].endswith("has no token <|nothing|>")
+
+
+@pytest.mark.parametrize("revision", ["v1", "0123456789abcdef" * 2 + "01234567"])
+def test_the_copy_and_the_export_read_the_tokenizer_at_its_revision(
+    revision: str, tmp_path: Path, maxtext_python: Path
+) -> None:
+    """The hub's cache has two commits of a repository; the default branch is the other one."""
+    repository, copy, folder = (tmp_path / name for name in ("models--org--name", "copy", "exported"))
+    for made in (repository / "refs", folder):
+        made.mkdir(parents=True)
+    for ref, commit, pad in (("main", "f" * 40, "<|end|>"), ("v1", "0123456789abcdef" * 2 + "01234567", "<|pad|>")):
+        (repository / "refs" / ref).write_text(commit)
+        snapshot = tiny(repository / "snapshots" / commit, pad_token=pad)
+        (snapshot / "config.json").write_text('{"model_type": "qwen3"}')
+    words = copying_words(TokenizerCopy(tokenizer="org/name", revision=revision), folder=str(copy))
+    env = {**environment("/nowhere"), "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = process.run((str(maxtext_python), *words, "-c", "print('trained')"), env=env, timeout_s=120)
+    assert done.stdout == "trained\n", done.stderr
+    job = {"folder": str(folder), "tokenizer": "org/name", "tokenizer_revision": revision, "source": None}
+    tokens = {"pad_token": "", "bos_token": "", "template": None}
+    ask(Interpreter(python=maxtext_python, env=env), "xsft.workers.model_files", {**job, **tokens})
+    for read in (copy, folder):
+        assert json.loads((read / "tokenizer_config.json").read_text())["pad_token"] == "<|pad|>"

@@ -8,7 +8,8 @@ import pytest
 
 from tests.tokenizers import DEEPSEEK_TEMPLATE, like_deepseek, tiny
 from xsft.data.facts import TokenizerFacts
-from xsft.data.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
+from xsft.data.tokenizer import read_tokenizer, tokenizer_problem
+from xsft.machine.paths import hub_cache
 
 NOWHERE = Path("/nowhere")
 
@@ -82,6 +83,9 @@ def test_a_tokenizer_without_tokenizer_json_misses_no_token(tmp_path: Path) -> N
     assert read(folder, "<none>").missing == ()
 
 
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+
+
 def test_a_tokenizer_in_the_hub_cache_is_found_by_its_ref(tmp_path: Path) -> None:
     repository = tmp_path / "models--org--name"
     tiny(repository / "snapshots" / "abc", pad_token="<|end|>")
@@ -91,6 +95,12 @@ def test_a_tokenizer_in_the_hub_cache_is_found_by_its_ref(tmp_path: Path) -> Non
     found = read_tokenizer("org/name", hub_cache=tmp_path)
     assert found is not None
     assert found.pad == "<|end|>"
+    tiny(repository / "snapshots" / COMMIT, pad_token="<|pad|>")
+    (repository / "refs" / "v1").write_text(COMMIT)
+    for revision in ("v1", COMMIT):
+        found = read_tokenizer("org/name", hub_cache=tmp_path, revision=revision)
+        assert found is not None
+        assert found.pad == "<|pad|>"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 import xsft
 from tests.machine.test_http_session import serving
 from xsft.base.errors import SpecError, Unreachable
-from xsft.data.tokenizer import repository_folder
 from xsft.launch.data_online import refuse_unreachable
+from xsft.machine.paths import repository_folder
 from xsft.planning import gather
 from xsft.planning.planner import make_intent
 from xsft.spec.resolve import Run
@@ -49,7 +49,7 @@ def test_local_files_send_no_request_to_the_hub() -> None:
     ("settings", "path", "id"),
     [
         (OF_HUB, "/api/datasets/owner/rows", "hub-data-access"),
-        (TOKENIZER, "/api/models/owner/tokenizer", "tokenizer-unreadable"),
+        (TOKENIZER, "/api/models/owner/tokenizer/revision/main", "tokenizer-unreadable"),
     ],
 )
 def test_a_missing_or_gated_repository_is_refused(hub: Any, settings: tuple[str, ...], path: str, id: str) -> None:
@@ -57,7 +57,13 @@ def test_a_missing_or_gated_repository_is_refused(hub: Any, settings: tuple[str,
     refuse_unreachable(run(*settings))
     for answers, word in (
         ({path: (404, {"X-Error-Code": "RepoNotFound"}, b"")}, "does not exist"),
-        ({path: (200, {}, b'{"gated": "auto"}'), f"{path}/auth-check": (403, {}, b"")}, "is gated"),
+        (
+            {
+                path: (200, {}, b'{"gated": "auto"}'),
+                f"{path.removesuffix('/revision/main')}/auth-check": (403, {}, b""),
+            },
+            "is gated",
+        ),
     ):
         hub.answers = answers
         with pytest.raises(SpecError, match=word) as caught:

@@ -201,7 +201,7 @@ def test_a_tokenizer_that_pods_without_a_token_cannot_read_is_an_error(
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
         monkeypatch.setenv("HF_TOKEN_PATH", __file__)  # the submitter's own login is not the pods'
-        server.answers = {"/api/models/owner/private": (status, {"X-Error-Code": code}, b"{}")}
+        server.answers = {"/api/models/owner/private/revision/main": (status, {"X-Error-Code": code}, b"{}")}
         (problem,) = tokenizer_of_pods(run)
         assert server.logins == {""}
         assert (problem.id, problem.severity, problem.where) == ("tokenizer-unreadable", "error", "model.tokenizer")

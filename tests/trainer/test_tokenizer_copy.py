@@ -10,7 +10,7 @@ from xsft.catalog.data import located
 from xsft.checks.facts import Facts
 from xsft.spec.resolve import Run, resolve
 from xsft.trainer.maxtext import trainer_argv, trainer_keys
-from xsft.trainer.tokenizer_copy import FOLDER, PROGRAM, TokenizerCopy, copy_arguments, split_copying
+from xsft.trainer.tokenizer_copy import FOLDER, PINNED_PROGRAM, PROGRAM, TokenizerCopy, copy_arguments, split_copying
 
 
 def _run(**fields: Any) -> Run:
@@ -18,14 +18,29 @@ def _run(**fields: Any) -> Run:
 
 
 def test_trainer_starts_after_the_tokenizer_copy_and_reads_it() -> None:
-    argv = trainer_argv(_run())
+    argv = trainer_argv(_run(model__tokenizer_revision=None, model__hf=None))
     assert argv[:7] == ("python3", "-c", PROGRAM, "Qwen/Qwen3-8B", "<|fim_pad|>", "<|fim_prefix|>", FOLDER)
     assert argv[7:9] == ("-m", _run().release.trainer)
     assert f"tokenizer_path={FOLDER}" in argv
 
 
+OWN = {"repo": "Qwen/Qwen3-8B", "revision": "v1"}
+OTHER = {"repo": "Qwen/Qwen3-4B", "revision": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "hf", "revision"),
+    [("v3", OWN, "v3"), ("v3", None, "v3"), (None, OWN, "v1"), (None, OTHER, None), (None, None, None)],
+)
+def test_a_known_revision_of_the_tokenizer_is_the_one_that_is_copied(given: str, hf: Any, revision: str | None) -> None:
+    run = _run(model__pad_token=None, model__bos_token=None, model__tokenizer_revision=given, model__hf=hf)
+    copied, _ = split_copying(copy_arguments(run))
+    assert copied == (TokenizerCopy(tokenizer="Qwen/Qwen3-8B", revision=revision) if revision else None)
+    assert trainer_keys(run)["tokenizer_path"] == (FOLDER if revision else "Qwen/Qwen3-8B")
+
+
 def test_workload_without_own_tokens_uses_the_unchanged_tokenizer() -> None:
-    run = _run(model__pad_token=None, model__bos_token=None)
+    run = _run(model__pad_token=None, model__bos_token=None, model__tokenizer_revision=None, model__hf=None)
     assert copy_arguments(run) == ()
     assert trainer_keys(run)["tokenizer_path"] == "Qwen/Qwen3-8B"
 
@@ -51,19 +66,23 @@ def test_local_tokenizer_copy_is_in_the_folder_of_the_run() -> None:
     """Two runs may have two tokenizers."""
     run = _run(target="local", output="/runs", model__tokenizer="xsft://tiny/tokenizer", run_name_suffix="none")
     folder = "/runs/everything/tokenizer"
-    assert copy_arguments(run)[2:] == (located("xsft://tiny/tokenizer"), "<|fim_pad|>", "<|fim_prefix|>", folder)
+    assert copy_arguments(run)[2:6] == (located("xsft://tiny/tokenizer"), "<|fim_pad|>", "<|fim_prefix|>", folder)
     assert trainer_keys(run)["tokenizer_path"] == folder
 
 
-def test_copy_program_is_one_line_that_a_shell_quotes_simply() -> None:
-    assert "\n" not in PROGRAM
-    assert shlex.quote(PROGRAM) == f"'{PROGRAM}'"
+@pytest.mark.parametrize("program", [PROGRAM, PINNED_PROGRAM])
+def test_copy_program_is_one_line_that_a_shell_quotes_simply(program: str) -> None:
+    assert "\n" not in program
+    assert shlex.quote(program) == f"'{program}'"
 
 
+@pytest.mark.parametrize("revision", ["v3", None])
 @pytest.mark.parametrize("rest", [("-m", "module", "key=value"), ()])
-def test_split_copying_separates_the_copy_from_the_trainer(rest: tuple[str, ...]) -> None:
-    found = TokenizerCopy(tokenizer="Qwen/Qwen3-8B", pad_token="<|fim_pad|>", bos_token="<|fim_prefix|>")
-    assert split_copying((*copy_arguments(_run()), *rest)) == (found, rest)
+def test_split_copying_separates_the_copy_from_the_trainer(rest: tuple[str, ...], revision: str | None) -> None:
+    tokens = {"pad_token": "<|fim_pad|>", "bos_token": "<|fim_prefix|>"}
+    found = TokenizerCopy(tokenizer="Qwen/Qwen3-8B", revision=revision, **tokens)
+    run = _run(model__tokenizer_revision=revision, model__hf=None)
+    assert split_copying((*copy_arguments(run), *rest)) == (found, rest)
     assert split_copying(rest) == (None, rest)
 
 

@@ -16,6 +16,7 @@ from xsft.catalog.releases import key_ok
 from xsft.records.record import Attempt, Record
 from xsft.spec.export_inputs import ExportInputs, ExportSource, LoraScale
 from xsft.trainer.tokenizer_copy import PROGRAM as COPY
+from xsft.trainer.tokenizer_copy import TokenizerCopy, copying_words
 from xsft.weights.export_plan import ExportPlan
 from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job, trained_run
 from xsft.workers.delivery import text_of
@@ -155,12 +156,28 @@ def test_maxtexts_repository_is_taken_for_weights_of_unknown_origin(keys: dict[s
     assert found.source == (ExportSource(repo="Qwen/Qwen3-0.6B", guessed=True) if guessed else None)
 
 
+@pytest.mark.parametrize(
+    ("copied", "repo", "revision"),
+    [(True, "org/model", "v3"), (True, "org/tok", "v3"), (False, "org/tok", "v1"), (False, "org/model", None)],
+)
+def test_the_tokenizer_of_an_export_is_read_at_the_revision_of_its_training(
+    copied: bool, repo: str, revision: str | None
+) -> None:
+    copying = copying_words(TokenizerCopy(tokenizer="org/tok", revision="v3"), folder="/tmp/t") if copied else ()
+    argv = ("python3", *copying, *FULL.argv[1:], *(() if copied else ("tokenizer_path=org/tok",)))
+    found = inputs(replace(FULL, argv=argv, source=ExportSource(repo=repo, revision="v1")))
+    assert plan_files_job(found)["tokenizer_revision"] == revision
+
+
 def test_the_question_for_the_models_files_says_what_the_workload_changed() -> None:
     argv = (*FULL.argv, "rope_max_timescale=5000", "lora.lora_rank=4")
-    made = inputs(replace(FULL, argv=argv))
+    job = plan_files_job(inputs(replace(FULL, argv=argv)), *argv)
+    assert (job["computed"]["rope_theta"], job["computed"]["rms_norm_eps"]) == (5000, 1e-6)
+    assert (job["changed"], job["own_rope"]) == (["rope_theta"], False)
+
+
+def plan_files_job(made: ExportInputs, *argv: str) -> dict[str, Any]:
     plan = ExportPlan(
         run_name="e", output="/o", inputs=made, first="/f", directory="/f", folder="/f", argv=(), trainer_argv=argv
     )
-    job = model_files_job(plan, folder="/f")
-    assert (job["computed"]["rope_theta"], job["computed"]["rms_norm_eps"]) == (5000, 1e-6)
-    assert (job["changed"], job["own_rope"]) == (["rope_theta"], False)
+    return model_files_job(plan, folder="/f")

@@ -20,6 +20,7 @@ from xsft.workers.model_files import (
 )
 
 JOB: dict[str, Any] = {
+    "tokenizer_revision": None,
     "pad_token": "",
     "bos_token": "",
     "template": None,

@@ -17,6 +17,7 @@ from xsft.checks.values import is_on, number, same
 from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Value
 from xsft.spec.conversion_inputs import is_folder
+from xsft.spec.paths import is_local
 from xsft.spec.resolve import Run
 
 
@@ -138,6 +139,10 @@ def _revision(run: Run) -> Iterator[Problem]:
 
 def _check_tokenizer(run: Run) -> Iterator[Problem]:
     tokenizer, version = run.tokenizer, run.release.version
+    pinned = run.spec.model.tokenizer_revision
+    if tokenizer and pinned and is_local(tokenizer):
+        message = f"{tokenizer} is a folder, which has no revisions: {pinned} would be ignored."
+        yield error("hf-folder-revision", "model.tokenizer_revision", message, "Remove tokenizer_revision.")
     if tokenizer is None:
         default = (
             "Llama 2's"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +12,8 @@ from msgspec.structs import replace
 from xsft.base.problems import Problem, error
 from xsft.catalog.data import located
 from xsft.data.facts import TokenizerFacts
+from xsft.machine.paths import repository_folder
+from xsft.spec.conversion_inputs import BRANCH
 from xsft.spec.paths import is_local
 
 _NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
@@ -67,15 +68,17 @@ class _TokenizerJson(Struct, frozen=True, kw_only=True):
     model: _TokenizerModel = field(default_factory=_TokenizerModel)
 
 
-def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) -> TokenizerFacts | None:
-    """Return the tokenizer's facts; None if there is nothing to read. `name` is a folder or an id on the hub; `wanted`
-    are tokens to look up.
+def read_tokenizer(
+    name: str, *, hub_cache: Path, revision: str | None = None, wanted: tuple[str, ...] = ()
+) -> TokenizerFacts | None:
+    """Return the tokenizer's facts; None if there is nothing to read. `name` is a folder or an id on the hub;
+    `revision`: on the hub, None for its default branch; `wanted`: tokens to look up.
 
     source: transformers@5.23.0 tokenization_utils_base.py [_from_pretrained], tokenization_utils_tokenizers.py
     [TokenizersBackend.__init__].
     """
     try:
-        folder = _tokenizer_folder(name, hub_cache)
+        folder = _tokenizer_folder(name, hub_cache, revision or BRANCH)
         vocabulary = _read_vocabulary(folder / "tokenizer.json")
         config = _read_tokenizer_config(folder, vocabulary)
         template = _template(folder, config)
@@ -139,25 +142,15 @@ def _vocabulary_size(vocabulary: _TokenizerJson) -> int | None:
     return max((*ids, *(token.id for token in vocabulary.added_tokens)), default=-1) + 1 or None
 
 
-def hub_cache(env: Mapping[str, str]) -> Path:
-    """source: huggingface_hub constants.py [HF_HUB_CACHE]."""
-    if given := env.get("HF_HUB_CACHE"):
-        return Path(given)
-    cache = env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache"
-    return Path(env.get("HF_HOME") or Path(cache) / "huggingface") / "hub"
-
-
-def _tokenizer_folder(name: str, hub_cache: Path) -> Path:
+def _tokenizer_folder(name: str, hub_cache: Path, revision: str) -> Path:
+    """source: huggingface_hub@2.4.0 file_download.py [_cache_commit_hash_for_specific_revision]."""
     path = Path(located(name)).expanduser()
     if path.is_dir():
         return path
     repository = repository_folder(name, hub_cache)
-    return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-
-
-def repository_folder(name: str, hub_cache: Path) -> Path:
-    """source: huggingface_hub@2.4.0 file_download.py [repo_folder_name]."""
-    return hub_cache / f"models--{name.replace('/', '--')}"
+    branch_or_tag = repository / "refs" / revision
+    commit = branch_or_tag.read_text(encoding="utf-8").strip() if branch_or_tag.is_file() else revision
+    return repository / "snapshots" / commit
 
 
 _VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decoder(_TokenizerConfig)
@@ -170,10 +163,12 @@ def _read_vocabulary(file: Path) -> _TokenizerJson:
 
 def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _TokenizerConfig:
     file = folder / "tokenizer_config.json"
-    config = _decode_config(file) if file.exists() or not (folder / "tokenizer.json").exists() else _TokenizerConfig()
+    config = _TokenizerConfig()
+    if file.exists() or not (folder / "tokenizer.json").exists():
+        config = _CONFIG.decode(file.read_bytes())
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
-        special_tokens = _decode_config(more)
+        special_tokens = _CONFIG.decode(more.read_bytes())
         config = replace(
             config,
             **{role: getattr(special_tokens, role) for role in _ROLES if getattr(special_tokens, role) is not UNSET},
@@ -181,10 +176,6 @@ def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Tokeniz
     if config.pad_token is UNSET and vocabulary.padding:
         return replace(config, pad_token=vocabulary.padding.pad_token)
     return config
-
-
-def _decode_config(file: Path) -> _TokenizerConfig:
-    return _CONFIG.decode(file.read_bytes())
 
 
 def _token_of_role(config: _TokenizerConfig, role: str) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from xsft.base.errors import SpecError
 from xsft.base.names import ModeName
@@ -185,8 +185,8 @@ def _tree(pasted: _PastedLine, given: Mapping[str, Value], *, version: str, tail
     fields = trainer_fields(given, mode=pasted.mode, tail=tail, exact=exact)
     model, image, copied = fields.get("model"), pasted.base.get("image"), pasted.trainer.copied
     if copied and isinstance(model, dict):
-        tokens = {"pad_token": copied.pad_token, "bos_token": copied.bos_token}
-        model.update({name: token for name, token in tokens.items() if token})
+        words = {**to_builtins(copied), "tokenizer_revision": copied.revision}
+        model.update({key: words[key] for key in ("tokenizer_revision", "pad_token", "bos_token") if words[key]})
     name = trainer_with(pasted.trainer.module)
     trainer = {} if name == DEFAULT_TRAINER else {"trainer": name}
     return {

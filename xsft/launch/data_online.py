@@ -10,8 +10,7 @@ from xsft.base.errors import SpecError, Unreachable
 from xsft.base.problems import errors_in
 from xsft.checks.facts import Facts
 from xsft.checks.hub_data import check
-from xsft.data.tokenizer import hub_cache, repository_folder
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_cache, own_cache, repository_folder
 from xsft.planning.hub_check import check_data, tokenizer_access
 from xsft.spec.paths import FILE_FORMATS, is_local
 from xsft.spec.resolve import Run
@@ -27,7 +26,7 @@ def refuse_unreachable(run: Run) -> None:
     refuse_unreachable_data(run)
     name = run.tokenizer
     if name and not is_local(name) and "://" not in name and not Path(name).is_dir():
-        _refuse_tokenizer(name)
+        _refuse_tokenizer(name, run.tokenizer_revision)
 
 
 def refuse_unreachable_data(run: Run) -> None:
@@ -43,9 +42,9 @@ def refuse_unreachable_data(run: Run) -> None:
         raise SpecError(problems)
 
 
-def _refuse_tokenizer(name: str) -> None:
+def _refuse_tokenizer(name: str, revision: str | None) -> None:
     try:
-        problem = tokenizer_access(name)
+        problem = tokenizer_access(name, revision)
     except Unreachable as failed:
         if repository_folder(name, hub_cache({"HF_HOME": str(own_cache() / "huggingface")})).is_dir():
             return  # transformers then loads what it downloaded before

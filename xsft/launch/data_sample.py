@@ -26,13 +26,13 @@ from xsft.data.passes import (
 from xsft.data.pipeline import SAMPLE_S, PipelineHost, read_passes
 from xsft.data.refusals import check_refused_rows
 from xsft.data.summary import Summary, summarize
-from xsft.data.tokenizer import hub_cache, read_tokenizer
+from xsft.data.tokenizer import read_tokenizer
 from xsft.environments import environments
 from xsft.evaluation.trainer_plan import held_out_keys
 from xsft.launch.data_online import refuse_unreachable
 from xsft.launch.local_machine import Machine, program_environment
 from xsft.launch.prepare_work import Follower
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_cache, own_cache
 from xsft.machine.process import own_environment
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage
@@ -92,7 +92,9 @@ def _read_sample(run: Run, passes: tuple[DataPass, ...], progress: ShowLine) -> 
     progress("reading the data through MaxText's input pipeline")
     machine = Machine(python=maxtext.python, env=own_environment(), cache=own_cache())
     unlimited = any(one.rows == sys.maxsize for one in passes)
-    tokenizer = read_tokenizer(run.located(run.tokenizer or ""), hub_cache=hub_cache(own_environment()))
+    tokenizer = read_tokenizer(
+        run.located(run.tokenizer or ""), revision=run.tokenizer_revision, hub_cache=hub_cache(own_environment())
+    )
     return read_passes(
         run,
         passes,

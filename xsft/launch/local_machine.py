@@ -14,8 +14,7 @@ from xsft.base.reporting import Reporter
 from xsft.environments import environments
 from xsft.environments.installed import BuiltEnvironment
 from xsft.machine import clock
-from xsft.machine.hub_login import hub_token
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_token, own_cache
 from xsft.machine.pid_namespace import CONTAINED, Containment, detect
 from xsft.machine.process import own_environment
 from xsft.machine.watched_process import GRACE_S

@@ -47,3 +47,27 @@ def private_folder(folder: Path) -> Path:
     if not missing:
         folder.mkdir(exist_ok=True)  # the error of a file in its place
     return folder
+
+
+def hub_token(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the path of the file that the user's `hf auth login` wrote; the file is not read. source: huggingface_hub
+    constants.py HF_TOKEN_PATH.
+    """
+    path = Path(env.get("HF_TOKEN_PATH") or _hub_home(env) / "token")
+    return {"HF_TOKEN_PATH": str(path)} if path.is_file() else {}
+
+
+def hub_cache(env: Mapping[str, str]) -> Path:
+    """source: huggingface_hub constants.py [HF_HUB_CACHE]."""
+    return Path(env.get("HF_HUB_CACHE") or _hub_home(env) / "hub")
+
+
+def _hub_home(env: Mapping[str, str]) -> Path:
+    """source: huggingface_hub constants.py [HF_HOME]."""
+    cache = env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache"
+    return Path(env.get("HF_HOME") or Path(cache) / "huggingface")
+
+
+def repository_folder(name: str, hub_cache: Path) -> Path:
+    """source: huggingface_hub@2.4.0 file_download.py [repo_folder_name]."""
+    return hub_cache / f"models--{name.replace('/', '--')}"

@@ -11,11 +11,11 @@ from xsft.base.problems import Problem
 from xsft.checks.rows import answer_problems, not_answered
 from xsft.data.passes import CHECKED, evaluates, passes_to_inspect
 from xsft.data.pipeline import PipelineHost, read_passes
-from xsft.data.tokenizer import hub_cache, read_tokenizer
+from xsft.data.tokenizer import read_tokenizer
 from xsft.environments import environments
 from xsft.environments.installed import BuiltEnvironment
 from xsft.evaluation.trainer_plan import held_out_keys
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_cache, own_cache
 from xsft.machine.pid_namespace import detect
 from xsft.machine.process import own_environment
 from xsft.planning.steps import Intent, Plan
@@ -41,7 +41,9 @@ def ask_rows(made: Intent | Plan, *, offline: bool = False, say: ShowLine = lamb
 
 def _ask_pipeline(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine) -> tuple[Problem, ...]:
     run = made.run
-    tokenizer = read_tokenizer(run.located(run.tokenizer or ""), hub_cache=hub_cache(own_environment()))
+    tokenizer = read_tokenizer(
+        run.located(run.tokenizer or ""), revision=run.tokenizer_revision, hub_cache=hub_cache(own_environment())
+    )
     if tokenizer is None:
         return (not_answered(f"the tokenizer {run.tokenizer} is not on this machine"),)
     passes = tuple(passes_to_inspect(run, split="train", rows=CHECKED))

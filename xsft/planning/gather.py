@@ -20,12 +20,12 @@ from xsft.cluster.places import load_places
 from xsft.cluster.places_file import places_folders
 from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.data.read_rows import ReadRows, read_rows
-from xsft.data.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
+from xsft.data.tokenizer import read_tokenizer, tokenizer_problem
 from xsft.image.lock_file import image_facts
 from xsft.machine.checkout import git_commit
 from xsft.machine.files import STDIN, ContentKind, read_content
 from xsft.machine.parallel import start
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_cache, own_cache
 from xsft.machine.process import own_environment
 from xsft.planning.hub_reader import HubReader
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names, with_tries
@@ -148,7 +148,12 @@ def _gather_tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None
     if run.tokenizer is None or (spec.on_cluster and run.tokenizer.startswith(("/", "gs://"))):
         return None
     wanted = tuple(token for token in (model.pad_token, model.bos_token) if token)
-    return read_tokenizer(run.located(run.tokenizer), hub_cache=hub_cache(own_environment()), wanted=wanted)
+    return read_tokenizer(
+        run.located(run.tokenizer),
+        revision=run.tokenizer_revision,
+        hub_cache=hub_cache(own_environment()),
+        wanted=wanted,
+    )
 
 
 def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:

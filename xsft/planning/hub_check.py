@@ -21,11 +21,11 @@ from xsft.base.lenient import mapping, rows
 from xsft.base.problems import Problem, error
 from xsft.data.facts import HubDataFacts
 from xsft.machine.http_session import Session
-from xsft.machine.hub_login import hub_token
 from xsft.machine.parallel import call_within
+from xsft.machine.paths import hub_token
 from xsft.machine.process import own_environment
 from xsft.planning.hub import ENDPOINT, HubAnswer, endpoint_of, hub_session, read_json, read_repository, read_token
-from xsft.spec.conversion_inputs import ConversionSource
+from xsft.spec.conversion_inputs import BRANCH, ConversionSource
 from xsft.spec.facts import SourceFacts
 from xsft.spec.resolve import Run
 
@@ -55,12 +55,12 @@ def check_weights(source: ConversionSource) -> SourceFacts:
     return replace(found, commit=None, weights_bytes=None)
 
 
-def tokenizer_access(name: str) -> Problem | None:
-    """Return why this login cannot read a tokenizer's repository; None if it can. Raises Unreachable if the hub does
-    not answer in time.
+def tokenizer_access(name: str, revision: str | None) -> Problem | None:
+    """Return why this login cannot read a tokenizer's repository; None if it can. `revision` of None: its default
+    branch. Raises Unreachable if the hub does not answer in time.
     """
     env, token = _own_login()
-    return call_within(DEADLINE_S, lambda: _tokenizer_access(name, env=env, token=token))
+    return call_within(DEADLINE_S, lambda: _tokenizer_access(name, revision, env=env, token=token))
 
 
 def tokenizer_of_pods(run: Run) -> tuple[Problem, ...]:
@@ -71,7 +71,9 @@ def tokenizer_of_pods(run: Run) -> tuple[Problem, ...]:
     if name is None or run.spec.on_this_machine or run.spec.secrets.hf_token or not fullmatch(HUB_ID, name):
         return ()
     try:
-        refused = call_within(DEADLINE_S, lambda: _tokenizer_access(name, env=own_environment(), token=None))
+        refused = call_within(
+            DEADLINE_S, lambda: _tokenizer_access(name, run.tokenizer_revision, env=own_environment(), token=None)
+        )
     except Unreachable:
         return ()
     if refused is None:
@@ -88,11 +90,11 @@ def _own_login() -> tuple[Mapping[str, str], str | None]:
     return env, read_token(hub_token(env).get("HF_TOKEN_PATH"))
 
 
-def _tokenizer_access(name: str, *, env: Mapping[str, str], token: str | None) -> Problem | None:
+def _tokenizer_access(name: str, revision: str | None, *, env: Mapping[str, str], token: str | None) -> Problem | None:
     endpoint = endpoint_of(env)
     with hub_session(token) as session:
         try:
-            info = read_json(session, f"{endpoint}/api/models/{name}")
+            info = read_json(session, f"{endpoint}/api/models/{name}/revision/{quote(revision or BRANCH, safe='')}")
             if info.get("gated"):
                 read_json(session, f"{endpoint}/api/models/{name}/auth-check")
         except HubAnswer as told:
@@ -108,6 +110,13 @@ def _tokenizer_access(name: str, *, env: Mapping[str, str], token: str | None) -
 def _no_tokenizer(name: str, answer: HubAnswer) -> Problem | None:
     if answer.status not in (401, 403, 404):
         return None
+    if answer.code == "RevisionNotFound":
+        return error(
+            "hf-revision-unknown",
+            "model.tokenizer_revision",
+            f"{name} has no such revision on the hub.",
+            "Use a branch, a tag or a commit of the repository.",
+        )
     gated = answer.code == "GatedRepo" or answer.status == 403
     what = "is gated" if gated else "does not exist on the hub, or is private"
     message = f"{name} {what}: your own login, or an anonymous reader, may not read it."

@@ -71,6 +71,8 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
     """Folder or repository of the tokenizer that the training used."""
     tokenizer_name: str = ""
     """The relative path by which the workload names the folder; empty: it names it in another way."""
+    tokenizer_revision: str | None = None
+    """Commit, branch or tag that the training copied; None: the hub's default branch, or a folder."""
     pad_token: str = ""
     """Replaces the tokenizer's own; empty: its own."""
     bos_token: str = ""
@@ -87,10 +89,10 @@ class ExportInputs(Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Return 64 hex digits over the inputs that decide the result, without paths, because folders may move. The
         training's digest covers its source."""
-        paths = ("weights", "base", "source", "tokenizer_name")
-        inputs = {name: value for name, value in msgspec.to_builtins(self).items() if name not in paths}
-        inputs["tokenizer"] = self.tokenizer_name or self.tokenizer
-        return _sha256(inputs if self.hub else {name: value for name, value in inputs.items() if name != "hub"})
+        left_out = {"weights", "base", "source", "tokenizer_name"}
+        left_out |= {name for name in ("hub", "tokenizer_revision") if getattr(self, name) is None}  # of older records
+        inputs = {**msgspec.to_builtins(self), "tokenizer": self.tokenizer_name or self.tokenizer}
+        return _sha256({name: value for name, value in inputs.items() if name not in left_out})
 
 
 def destination(to: str | None) -> tuple[str | None, str | None]:

@@ -118,6 +118,14 @@ class Run(Struct, frozen=True, kw_only=True):
         return pattern and self.located(pattern)
 
     @property
+    def tokenizer_revision(self) -> str | None:
+        """Return the tokenizer's commit, tag or branch on the hub; None: the hub's default branch, or a folder."""
+        model = self.spec.model
+        if model.hf and model.hf.repo == self.tokenizer:
+            return model.tokenizer_revision or model.hf.revision
+        return model.tokenizer_revision
+
+    @property
     def checkpoint_identity(self) -> str | None:
         """Return the value of `checkpoint` in the digest: model.hf identifies the weights, and their path does not make
         another run. So a folder that is named by its content counts without those digits."""

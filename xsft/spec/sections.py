@@ -81,6 +81,10 @@ class Model(Section):
     """Hugging Face tokenizer (`deepseek-ai/DeepSeek-V3`) or its folder; if unset, MaxText ≥ 0.2.1 selects the tokenizer
     of most models.
     """
+    tokenizer_revision: str | None = None
+    """Commit, tag or branch of the tokenizer on the hub; if unset, `hf.revision` if it is the same repository. MaxText
+    has no key for it, so each host copies the tokenizer at that revision before the trainer starts.
+    """
     pad_token: Token | None = None
     """Pad token to use instead of the tokenizer's, e.g. `<｜▁pad▁｜>`. MaxText masks this token, so it must not be the
     token that ends an answer. Each host copies the tokenizer with this pad token before the trainer starts.

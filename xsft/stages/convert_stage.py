@@ -24,8 +24,7 @@ from xsft.launch.submission import Submission
 from xsft.launcher.cpujob import CpuJob, conversion_job
 from xsft.machine import clock
 from xsft.machine.growth import watch_growth
-from xsft.machine.hub_login import hub_token
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_token, own_cache
 from xsft.machine.process import own_environment
 from xsft.planning import api, gather
 from xsft.planning.hub import read_repository, read_token

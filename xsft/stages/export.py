@@ -31,9 +31,8 @@ from xsft.launch.stage_record import StageRun
 from xsft.launcher.pod_end import EXPORT_PROGRAM, export_notes
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
-from xsft.machine.hub_login import hub_token
 from xsft.machine.memory import memory_bytes
-from xsft.machine.paths import own_cache
+from xsft.machine.paths import hub_token, own_cache
 from xsft.machine.scratch import scratch_folder
 from xsft.planning.steps import Intent
 from xsft.records import EXPORT_KEY

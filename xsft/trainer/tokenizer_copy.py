@@ -1,15 +1,14 @@
-"""A copy of the tokenizer with another pad or BOS token, made on each host before the trainer starts. Pure.
+"""A copy of the tokenizer at a revision, or with another pad or BOS token, made on each host before the trainer. Pure.
 
 MaxText masks every target equal to the pad id (without one: the unknown id) or to the BOS id, and has no key for
-either: if one of them ends an answer, the end is never trained. A command line cannot carry a tokenizer (DeepSeek-V3's
-has 8 MB), and transformers cannot read one from a bucket, so each host makes a copy of the tokenizer that it downloads.
+either: if one of them ends an answer, the end is never trained. It has no key for a revision of the hub either: it
+loads a tokenizer by its name alone. A command line cannot carry a tokenizer (DeepSeek-V3's has 8 MB), and transformers
+cannot read one from a bucket, so each host makes a copy of the tokenizer that it downloads.
 source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
 input_pipeline_utils.py [shift_and_refine]; the same in all releases from 0.1.0.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -35,12 +34,20 @@ PROGRAM = "; ".join(_LINES.splitlines())
 """Python on one line, so that the command is one line (`and` instead of `if`, which cannot follow a semicolon). It
 stops if the vocabulary lacks a token, which would otherwise be added to it and have no row of the embedding. At its end
 it becomes the trainer, which gets its signals."""
+PINNED_PROGRAM = (
+    PROGRAM.replace("folder = sys.argv[1:5]", "folder, revision = sys.argv[1:6]")
+    .replace("from_pretrained(name)", "from_pretrained(name, revision=revision)")
+    .replace("sys.argv[5:]", "sys.argv[6:]")
+)
+"""The same with a revision of the hub as fifth argument."""
 
 
 class TokenizerCopy(Struct, frozen=True, kw_only=True):
     """A tokenizer to copy, and the tokens that replace its own; empty: its own."""
 
     tokenizer: str
+    revision: str | None = None
+    """Commit, tag or branch on the hub; None: its default branch, or a folder."""
     pad_token: str = ""
     bos_token: str = ""
 
@@ -54,30 +61,38 @@ def copy_of(run: Run) -> str | None:
 
 def copy_arguments(run: Run) -> tuple[str, ...]:
     """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
-    copying, folder = copying_of(run), copy_of(run)
-    if copying is None or folder is None:
-        return ()
-    return copying_words(copying, folder=folder)
+    copy, folder = copying_of(run), copy_of(run)
+    return copying_words(copy, folder=folder) if copy and folder else ()
 
 
 def copying_words(copy: TokenizerCopy, *, folder: str) -> tuple[str, ...]:
     """Return the arguments between `python3` and `-m` that copy a tokenizer into `folder`."""
-    return ("-c", PROGRAM, copy.tokenizer, copy.pad_token, copy.bos_token, folder)
+    words = (copy.tokenizer, copy.pad_token, copy.bos_token, folder)
+    if copy.revision is None:
+        return ("-c", PROGRAM, *words)
+    return ("-c", PINNED_PROGRAM, *words, copy.revision)
 
 
-def split_copying(words: Sequence[str]) -> tuple[TokenizerCopy | None, tuple[str, ...]]:
+def split_copying(words: tuple[str, ...]) -> tuple[TokenizerCopy | None, tuple[str, ...]]:
     """Return the copied tokenizer and the remaining words after `python3`; (None, all words) if `copy_arguments` wrote
     none."""
-    if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
-        return TokenizerCopy(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
-    return None, tuple(words)
+    match words:
+        case ("-c", program, name, pad, bos, _, *after) if program == PROGRAM:
+            return TokenizerCopy(tokenizer=name, pad_token=pad, bos_token=bos), tuple(after)
+        case ("-c", program, name, pad, bos, _, revision, *after) if program == PINNED_PROGRAM:
+            return TokenizerCopy(tokenizer=name, revision=revision, pad_token=pad, bos_token=bos), tuple(after)
+        case _:
+            return None, words
 
 
 def copying_of(run: Run) -> TokenizerCopy | None:
     """Return the tokenizer to copy; None if it is used unchanged."""
     model = run.spec.model
-    if run.tokenizer is None or not (model.pad_token or model.bos_token):
+    if run.tokenizer is None or not (model.pad_token or model.bos_token or run.tokenizer_revision):
         return None
     return TokenizerCopy(
-        tokenizer=run.located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or ""
+        tokenizer=run.located(run.tokenizer),
+        revision=run.tokenizer_revision,
+        pad_token=model.pad_token or "",
+        bos_token=model.bos_token or "",
     )

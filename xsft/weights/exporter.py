@@ -182,6 +182,7 @@ def export_inputs(
         base=words.text("load_parameters_path"),
         tokenizer=str(tokenizer),
         tokenizer_name=trained.tokenizer_name,
+        tokenizer_revision=source.revision if source else None,
         pad_token=source.pad_token if source else "",
         bos_token=source.bos_token if source else "",
         template=words.text("chat_template"),
@@ -257,9 +258,13 @@ def model_files_job(plan: ExportPlan, *, folder: str) -> dict[str, Any]:
     """Return the question to MODEL_FILES. `folder`: of the exported model."""
     inputs = plan.inputs
     keys = words_of(plan.trainer_argv).values
+    revision = inputs.tokenizer_revision
+    if revision is None and inputs.source and inputs.source.repo == inputs.tokenizer:
+        revision = inputs.source.revision
     return {
         "folder": folder,
         "tokenizer": inputs.tokenizer,
+        "tokenizer_revision": revision,
         "pad_token": inputs.pad_token,
         "bos_token": inputs.bos_token,
         "template": inputs.template,

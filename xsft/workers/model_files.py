@@ -31,7 +31,8 @@ MARK = "the-answer-of-xsft"
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Return `{"ends": [ids], "config": why config.json is MaxText's, or ""}`.
 
-    `folder`: of the exported model; `tokenizer`: folder or repository; `pad_token`, `bos_token`, `template`: of the
+    `folder`: of the exported model; `tokenizer`: folder or repository; `tokenizer_revision`: of a repository,
+    or null for its default branch; `pad_token`, `bos_token`, `template`: of the
     training, empty for the tokenizer's own; `source`: ExportSource, or null; `dtype`: of the exported weights;
     `computed`: fields of config.json as MaxText computed with them; `changed`: those that the workload changed;
     `own_rope`: whether it changed the kind of position embeddings, which the exporter wrote.
@@ -60,9 +61,7 @@ def write_tokenizer(folder: Path, job: Mapping[str, Any]) -> None:
     """Replace the exporter's copy of the tokenizer by the files of the training's, with its tokens and template."""
     for name in TOKENIZER_FILES:
         (folder / name).unlink(missing_ok=True)
-    source = job["source"] or {}
-    revision = source.get("revision") if source.get("repo") == job["tokenizer"] else None
-    for file in files_of(job["tokenizer"], revision=revision, names=TOKENIZER_FILES):
+    for file in files_of(job["tokenizer"], revision=job["tokenizer_revision"], names=TOKENIZER_FILES):
         shutil.copyfile(file, folder / file.name)
     tokens = {f"{role}_token": job[f"{role}_token"] for role in ("pad", "bos") if job[f"{role}_token"]}
     template = {"chat_template": job["template"]} if job["template"] else {}
