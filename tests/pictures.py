@@ -20,7 +20,7 @@ from xsft.verbs.status_screen import table
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "pictures"
-DEMO = ROOT / "xsft-runs" / "tiny-local"
+DEMO = ROOT / "workloads" / "xsft-runs" / "tiny-local"
 WIDTH = 112
 """Characters of the status table: what a page of GitHub shows."""
 
