@@ -56,3 +56,28 @@ def test_variable_beside_env_is_sent_there() -> None:
         read_spec(WORKLOAD, settings=("secrets.WANDB_API_KEY.secret=wandb",))
     (problem,) = caught.value.problems
     assert (problem.id, problem.fix) == ("unknown-key", "Write it under secrets.env.")
+
+
+@pytest.mark.parametrize(
+    ("setting", "fix"),
+    [
+        ("name=My-Run", "Write my-run."),
+        ("name=my_run", "Give lower-case letters, digits and dashes, starting with a letter"),
+        ("queue=Team-A", "Write team-a."),
+    ],
+)
+def test_fix_of_a_wrong_form_names_the_value_to_give(setting: str, fix: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read_spec(WORKLOAD, settings=(setting,))
+    (problem,) = caught.value.problems
+    assert problem.id == "wrong-form"
+    assert problem.fix.startswith(fix)
+
+
+def test_token_in_the_place_of_a_secrets_name_is_to_be_revoked() -> None:
+    token = f"hf_{'A1b2' * 6}"
+    with pytest.raises(SpecError) as caught:
+        read_spec(WORKLOAD, settings=(f"secrets.hf_token.secret={token}",))
+    (problem,) = caught.value.problems
+    assert problem.fix.startswith("Revoke it")
+    assert token not in repr(problem)

@@ -114,7 +114,7 @@ def test_valid_workload_gives_its_values() -> None:
         ("places: [a, b, c]", "out-of-range", "places", "at most 2 item(s)", "at most 2"),
         ("overrides: {a.b: [1]}", "wrong-type", "overrides.a.b", "true or false, an integer, a number or text", "Give"),
         ("ici: {fsdpp: 16}", "unknown-key", "ici.fsdpp", "given 'fsdpp'; allowed: fsdp, tensor", "Did you mean fsdp?"),
-        ("env: {a1: x}", "wrong-form", "env.a1", "given 'a1'", "Change"),
+        ("env: {a1: x}", "wrong-form", "env.a1", "given 'a1'", "Give text of the form"),
         ("pathways: {headless: true}", "refused-headless", "pathways.headless", "the head has no pod", "Remove"),
         ("env: {BAD: x}", "refused-bad", "env.BAD", "it is bad", "Remove"),
     ],

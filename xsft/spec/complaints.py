@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _MAX_KEYS = 30
+_MAX_NAME = 100
+"""Length of a value whose form is tried in lower case: Python's `re` is not linear, as pydantic's is."""
 
 # source: pydantic-core 2.x, the error types of its validation-error table
 _EXPECTED = {
@@ -249,11 +251,19 @@ def _by_its_own_words(complaint: Complaint, where: str, written: str | None) -> 
     fix = str(complaint.context.get("fix", "Change the value."))
     if kind == "string_pattern_mismatch":
         pattern = _pattern(complaint)
-        return error(
-            "wrong-form", where, f"{_given_text(complaint, where, written)}; allowed: {pattern}", "Change the value."
-        )
+        message = f"{_given_text(complaint, where, written)}; allowed: {pattern}"
+        return error("wrong-form", where, message, _form_fix(complaint, where, pattern))
     message = printable(complaint.error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), where, message, fix)
+
+
+def _form_fix(complaint: Complaint, where: str, pattern: str) -> str:
+    value = str(complaint.error["input"])
+    if where.startswith("secrets.") and looks_secret(value):
+        return "Revoke it, put its successor into a Secret with `xsft secret create`, and give the Secret's name here."
+    if len(value) <= _MAX_NAME and re.fullmatch(str(complaint.context["pattern"]), value.lower()):
+        return f"Write {value.lower()}."
+    return f"Give {pattern}."
 
 
 def _pattern(complaint: Complaint) -> str:
