@@ -112,7 +112,7 @@ def _ttl(run: Run) -> Iterator[Problem]:
 
 
 def _lost_work(run: Run) -> Iterator[Problem]:
-    """Say what an interruption costs, where it is much; by arithmetic, so the true figures are higher."""
+    """Report what an interruption costs, if it is much. The times are lower bounds, by arithmetic."""
     time = run_time(run)
     if time is None:
         return

@@ -1,6 +1,6 @@
-"""What a run's pods carry that xpk has no flag for: Secrets, an account, labels and annotations. Pure.
+"""Settings of pods for which xpk has no flag: Secrets, ServiceAccount, labels and annotations. Pure.
 
-A setting is said once: it is a change to xpk's manifest, and what the final manifest must hold.
+Both the changes to xpk's manifest and the audit of the final one are made from these settings.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Image(Section):
 
 
 class SecretKey(Section):
-    """A key of a Kubernetes Secret. Of a token of the hub, it is mounted as a file."""
+    """A key of a Kubernetes Secret, mounted as a file."""
 
     secret: DnsLabel
     """Name of the Secret, in the run's namespace."""
@@ -256,8 +256,7 @@ class Secrets(Section):
 
 
 class Pods(Section):
-    """What the pods of all JobSets of this workload carry, for accounts and for the administration of the cluster. No
-    part of the run's identity."""
+    """Account, labels and annotations of the pods of this workload's JobSets. They do not change the run's digest."""
 
     service_account: DnsLabel | None = None
     """Kubernetes ServiceAccount; if unset, the namespace's default."""
