@@ -180,6 +180,23 @@ def test_bad_rows_are_left_out_when_asked(
     assert (found["rows"], found["refused"], len(found["shards"])) == ({"train": 1}, 2, 1)
 
 
+def test_alpaca_is_prepared_by_the_line_that_its_problem_names(
+    tmp_path: Path, workload: Callable[..., Path], prepared: Callable[..., Any], maxtext_pipeline: Pipeline
+) -> None:
+    """Its input is a line of its own below the instruction; a row without input has none."""
+    rows = [{"instruction": "Add.", "input": text, "output": "3"} for text in ("1 2", "", None, "3")]
+    file = workload(hf_train_files=str(write(tmp_path / "rows.jsonl", rows)))
+    (problem,) = prepared(file, status=2)
+    line = problem["fix"].split("`")[1].removeprefix("xsft data prepare FILE ")
+    assert "instruction, input, output, those of Alpaca" in problem["message"]
+    found = prepared(file, *line.split())
+    assert found["columns"] == ["question", "answer"]
+    section = {**yaml.safe_load(file.read_text()), "data": {**found["data"], "packing": False}}
+    argv = intent_of(WorkloadSpec.model_validate(section)).trainer_argv
+    texts = [row.text.partition("<|assistant|>")[0] for row in maxtext_pipeline.rows(argv, batches=2)]
+    assert [text.count("Add.\n1 2") for text in texts] == [1, 0, 0, 0]
+
+
 def test_a_folder_in_the_hubs_layout_is_read_by_its_splits(
     tmp_path: Path, workload: Callable[..., Path], prepared: Callable[..., Any]
 ) -> None:

@@ -18,6 +18,7 @@ from xsft.data.passes import CHECKED, SPLITS, PassAnswers, inspection_of, passes
 from xsft.data.pipeline import parse_answers, pass_argvs, worker_job
 from xsft.data.row_files import FetchedRows
 from xsft.data.summary import Summary, summarize
+from xsft.environments.installed import BuiltEnvironment
 from xsft.evaluation.trainer_plan import held_out_keys
 from xsft.planning import api
 from xsft.spec.stages import EvaluateStage
@@ -45,10 +46,15 @@ TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>\n{{ CONTENT }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
-DROPS_THINKING = TEMPLATE.replace("CONTENT", "m.content.split('</think>')[-1]")
-ADDS_THINKING = TEMPLATE.replace(
-    "CONTENT", "'<think>\n\n</think>\n\n' + m.content if m.role == 'assistant' else m.content"
+R1_DISTILL = (
+    "{% for m in messages %}{% if m.role == 'user' %}<|user|>{{ m.content }}{% else %}{% set content = m.content %}"
+    "{% if '</think>' in content %}{% set content = content.split('</think>')[-1] %}{% endif %}"
+    "<|assistant|>{{ content }}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|><think>\n{% endif %}"
 )
+"""What deepseek-ai/DeepSeek-R1-Distill-Qwen-7B writes of a question and its answer, with the tiny tokenizer's tokens.
+source: its tokenizer_config.json, 2025-02; the same in DeepSeek-R1 and in all its distilled models.
+"""
 WITHOUT_END = TEMPLATE.replace("CONTENT", "m.content").replace("<|end|>\n", "\n")
 STOPS = TEMPLATE.replace("CONTENT", "m.content if m.content != 'stop' else raise_exception('no stop')")
 
@@ -76,12 +82,12 @@ DATA_SETS: Mapping[str, DataSet] = {
     "a template that drops the reasoning": DataSet(
         [talk(n, f"<think>{n} is odd</think>yes" if n < 15 else "yes") for n in range(ROWS)],
         {"data-text-dropped": "in 15 of 60 rows (25%). Row 0 has '<think>0 is odd</think>yes' and trains 'yes<|end|>"},
-        template=DROPS_THINKING,
+        template=R1_DISTILL,
     ),
     "a template that adds an empty reasoning": DataSet(
-        GOOD,
-        {"data-text-added": "of 60 rows (100%). Row 0 has 'yes' and trains '<think>\\n\\n</think>\\n\\nyes<|end|>"},
-        template=ADDS_THINKING,
+        [{"messages": [*row["messages"], user("sure?"), said(f"<think>{n}</think>yes")]} for n, row in enumerate(GOOD)],
+        {"data-text-added": "of 60 rows (100%). Row 0 has 'yes' and trains '<think>\\n\\n</think>\\n\\nyes<|im_end|>"},
+        settings=("model.tokenizer={assets}/qwen3-tokenizer", "overrides.maxtext.vocab_size=151936"),
     ),
     "a role that MaxText drops": DataSet(
         [{"messages": [user("why?"), {"role": "tool", "content": f"found {n}"}, said("so")]} for n in range(ROWS)],
@@ -115,7 +121,8 @@ DATA_SETS: Mapping[str, DataSet] = {
         {"data-columns": "--from-sharegpt --columns conversations --rename conversations=messages"},
     ),
     "Alpaca": DataSet(
-        [{"instruction": "Add.", "input": "1 2", "output": "3"}] * ROWS, {"data-columns": "--rename output=answer"}
+        [{"instruction": "Add.", "input": "1 2", "output": "3"}] * ROWS,
+        {"data-columns": "--rename instruction=question --rename input=question --rename output=answer"},
     ),
     "rows of the evaluation that are trained": DataSet(
         GOOD, {"data-leak": "5 of 60 examples are also in the other split"}, evaluated=[*GOOD[:5], talk(99)]
@@ -133,9 +140,12 @@ DATA_SETS: Mapping[str, DataSet] = {
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_data_sets_are_judged_by_what_they_train(maxtext_pipeline: Pipeline, tmp_path: Path, name: str) -> None:
+def test_data_sets_are_judged_by_what_they_train(
+    maxtext_pipeline: Pipeline, maxtext_environment: BuiltEnvironment, tmp_path: Path, name: str
+) -> None:
     known = DATA_SETS[name]
-    settings = list(known.settings)
+    (assets,) = maxtext_environment.folder.glob("lib/*/site-packages/maxtext/assets/tokenizers")
+    settings = [setting.format(assets=assets) for setting in known.settings]
     write(tmp_path / "rows.jsonl", known.rows)
     if known.evaluated:
         write(tmp_path / "eval.jsonl", known.evaluated)

@@ -77,6 +77,11 @@ def test_large_rows_take_more_shards() -> None:
         (["messages"], {"conversations": "messages"}, {"conversations": "messages"}),
         (["conversations"], {"conversations": "messages"}, {"conversations": "messages"}),
         (["q", "answer"], {"q": "question"}, {"q": "question", "answer": "answer"}),
+        (
+            ["question", "answer"],
+            {"instruction": "question", "input": "question", "output": "answer"},
+            {"instruction": "question", "input": "question", "output": "answer"},
+        ),
     ],
 )
 def test_columns_may_have_their_name_before_or_after_renaming(
@@ -91,7 +96,7 @@ def test_columns_may_have_their_name_before_or_after_renaming(
         (PrepareOptions(columns=("text",)), r"supports \[messages\] or .* given: \[text\]"),
         (
             PrepareOptions(columns=("a", "b"), renames={"a": "messages", "b": "messages"}),
-            "Two columns would have one name",
+            "only texts can be joined",
         ),
     ],
 )
@@ -125,6 +130,7 @@ def test_hosts_are_those_of_all_slices() -> None:
 
 
 BASE = wanted()
+JOINED = wanted(PrepareOptions(columns=("question", "answer"), renames={"a": "question", "b": "question"}))
 CHANGES: dict[str, Preparation] = {
     "columns": wanted(PrepareOptions(columns=("question", "answer"))),
     "share": wanted(PrepareOptions(eval_share=0.5)),
@@ -135,12 +141,18 @@ CHANGES: dict[str, Preparation] = {
     "split": wanted(train_split="other"),
     "loader": wanted(hf_path="csv"),
     "rule": wanted(formatting_func="a.b"),
+    "joined columns": JOINED,
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_other_inputs_have_another_folder(change: str) -> None:
     assert address(CHANGES[change], ("c",)).rpartition("-")[2] != address(BASE, ("c",)).rpartition("-")[2]
+
+
+def test_joined_columns_in_another_order_have_another_folder() -> None:
+    other = wanted(PrepareOptions(columns=("question", "answer"), renames={"b": "question", "a": "question"}))
+    assert address(other, ("c",)) != address(JOINED, ("c",))
 
 
 def test_folder_depends_on_the_content_of_files_not_their_paths() -> None:

@@ -5,7 +5,7 @@ Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Sized
 
 from msgspec import Struct
 
@@ -39,12 +39,12 @@ def check_answers(sample: PassRead, *, special: Sequence[str]) -> Iterator[Probl
     ]
     dropped = [pair for pair in pairs if _squeezed(pair.answer) not in _squeezed(pair.trained)]
     if dropped:
-        message = f"The template drops text of the answer {_share(dropped, count)}. {_beside(dropped[0])}"
+        message = f"The template drops text of the answer {_share(_rows_of(dropped), count)}. {_beside(dropped[0])}"
         fix = "Let data.chat_template write the whole content, so that the model is trained on it."
         yield warning("data-text-dropped", "data.chat_template", message, fix)
     added = [pair for pair in pairs if pair not in dropped and added_text(pair.answer, pair.trained, special)]
     if added:
-        message = f"The template adds text to the trained answer {_share(added, count)}. {_beside(added[0])}"
+        message = f"The template adds text to the trained answer {_share(_rows_of(added), count)}. {_beside(added[0])}"
         fix = (
             "If the model shall answer in this form, accept this under `checks:`; else set a data.chat_template that "
             "writes the content alone."
@@ -91,7 +91,11 @@ def _is_prose(text: str) -> bool:
     return " " in text.strip() or text.startswith(("[", "{"))
 
 
-def _share(rows: Sequence[object] | Mapping[int, str], count: int) -> str:
+def _rows_of(pairs: Sequence[AnswerDifference]) -> set[int]:
+    return {pair.row for pair in pairs}
+
+
+def _share(rows: Sized, count: int) -> str:
     return f"in {len(rows):,} of {count:,} rows ({len(rows) / max(count, 1):.0%})"
 
 

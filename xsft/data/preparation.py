@@ -64,9 +64,14 @@ class RowSource(Struct, frozen=True, kw_only=True):
     files: str | None = None
     """A file or pattern."""
     columns: Mapping[str, str]
-    """Column of the source -> prepared column."""
+    """Column of the source -> prepared column; the texts of several columns with one name are joined."""
     splits: tuple[SplitName, ...]
     """The splits that its rows go to."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the prepared columns."""
+        return tuple(dict.fromkeys(self.columns.values()))
 
     @property
     def on_hub(self) -> bool:
@@ -191,14 +196,17 @@ def _sources(run: Run, options: PrepareOptions) -> tuple[RowSource, ...]:
 
 def column_names(columns: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
     """Return source column -> prepared column. A workload may use the names before or after renaming."""
-    old = {new: name for name, new in renames.items()}
-    return {old.get(column, column): renames.get(column, column) for column in columns}
+    named: dict[str, str] = {}
+    for column in columns:
+        sources = [old for old, new in renames.items() if new == column]
+        named |= {source: renames.get(source, source) for source in sources or (column,)}
+    return named
 
 
 def _column_problems(source: RowSource, format: ShardFormat) -> list[Problem]:
-    names = tuple(source.columns.values())
-    if len(set(names)) < len(names):
-        message = f"Two columns would have one name: {', '.join(names)}."
+    names = source.names
+    if "messages" in names and len(source.columns) > 1:
+        message = f"Several columns would be {', '.join(names)}: only texts can be joined, into question or answer."
         return [error("columns", "data.columns", message, "Give each --rename another name.")]
     if not columns_ok(names):
         allowed = " or ".join(f"[{', '.join(one)}]" for one in COLUMN_SETS)
@@ -224,6 +232,8 @@ def address(wanted: Preparation, content: Sequence[str]) -> str:
     """
     sources = tuple(one if one.on_hub else replace(one, path=_loader(one), files=None) for one in wanted.sources)
     inputs = {"way": WAY, "content": list(content), **to_builtins(replace(wanted, name="", sources=sources))}
+    if any(len(source.names) < len(source.columns) for source in sources):  # texts are joined in this order
+        inputs["joined"] = [list(source.columns) for source in sources]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
     return f"{wanted.name}-{digest[:12]}"
 

@@ -46,8 +46,6 @@ def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
         return None
     if of == "arrayrecord" and ";" in path:
         return DataFacts(problem=_mixture(where))
-    if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
-        return DataFacts(problem=_bad_glob(pattern, where))
     if path.startswith("gs://"):
         return _facts_of_bucket(pattern, of=of, where=where)
     files = [local_file(file) for file in matching_files(path)]
@@ -137,12 +135,6 @@ def _no_file_problem(pattern: str, where: str) -> Problem:
     return error(
         "data-unreadable", where, message, "Correct the path; a relative one starts from the workload's folder."
     )
-
-
-def _bad_glob(pattern: str, where: str) -> Problem:
-    """source: fsspec@2026.9.0 utils.py glob_translate."""
-    message = f"In {pattern} ** is part of a name: MaxText stops with `'**' can only be an entire path component`."
-    return error("data-unreadable", where, message, "Write dir/**/*.jsonl for all folders below dir.")
 
 
 def _mixture(where: str) -> Problem:

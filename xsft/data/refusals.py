@@ -11,12 +11,16 @@ from xsft.data.passes import FaultyRow, PassRead
 SHAREGPT_LINE = (
     "`xsft data prepare FILE --from-sharegpt --columns conversations --rename conversations=messages` writes them so."
 )
+JOINED_INPUT = " --rename input=question"
 ALPACA_LINE = (
-    "`xsft data prepare FILE --columns instruction,output --rename instruction=question --rename output=answer`; where "
-    "input has text, first write it at the end of the instruction."
+    f"`xsft data prepare FILE --columns question,answer --rename instruction=question{JOINED_INPUT} "
+    "--rename output=answer` writes them so."
 )
 FIXES: Mapping[str, str] = {
-    "data-columns": "Set data.columns to the columns of the rows, or rename them: `xsft data prepare FILE`.",
+    "data-columns": (
+        "Set data.columns to the columns of the rows, or rename them: `xsft data prepare FILE --columns A,B --rename "
+        "A=question --rename B=answer`."
+    ),
     "data-conversation": (
         "Write each conversation as a list of messages with role and content; texts go into the columns "
         "[question, answer]."
@@ -77,9 +81,11 @@ def refused_rows_problem(faults: list[FaultyRow], *, count: int, where: str) -> 
 def fix_of(fault: FaultyRow) -> str:
     if "ShareGPT" in fault.fault:
         return SHAREGPT_LINE
-    if "Alpaca" in fault.fault:
+    if "Alpaca" not in fault.fault:
+        return FIXES[fault.id]
+    if " input," in fault.fault:
         return ALPACA_LINE
-    return FIXES[fault.id]
+    return ALPACA_LINE.replace(JOINED_INPUT, "")
 
 
 def _uneven_keys(sample: PassRead, where: str) -> Problem | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.base.problems import error
+from xsft.data.passes import FaultyRow
 from xsft.data.preparation import Shard
+from xsft.data.refusals import fix_of
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.launch.local_machine import Machine, program_environment
 from xsft.spec.keypath import printable
@@ -80,14 +82,9 @@ def work(
         fix = "Run the command again; `xsft setup maxtext` builds the environment."
         raise EnvironmentMissing(message, fix=fix) from failed
     if "missing" in answer:
-        raise _no_columns(answer["missing"], answer["there"])
+        fault = FaultyRow(row=0, id="data-columns", fault=printable(answer["missing"]))
+        raise SpecError((error(fault.id, "data.columns", f"The data {fault.fault}.", fix_of(fault)),))
     return answer
-
-
-def _no_columns(missing: Sequence[str], existing: Sequence[str]) -> SpecError:
-    message = f"The data has no column {', '.join(missing)}; its columns are {', '.join(existing)}."
-    fix = "Select them with --columns, and name them for MaxText with --rename OLD=NEW."
-    return SpecError((error("data-columns", "data.columns", printable(message), fix),))
 
 
 def failure(words: str) -> XsftError:

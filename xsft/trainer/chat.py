@@ -13,10 +13,10 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -160,32 +160,6 @@ def syntax_fault(template: str) -> str:
 
 def _render_template(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
     return _process().ask("render", template, {"messages": messages, "add_generation_prompt": False, **names})
-
-
-def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[str, Any]], bool], str]:
-    """Return a function that renders many rows: (messages, whether the answer is to begin) -> text. It raises
-    TemplateFailed. Keys of messages that are null are left out. source: transformers@5.23.0
-    tokenization_utils_base.py [apply_chat_template].
-
-    Raises TemplateFailed for an invalid template.
-    """
-    _process().ask("compile", template, {})
-    endless = False
-
-    def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as in Jinja
-        nonlocal endless
-        if not messages:
-            raise TemplateFailed("ValueError: Cannot apply chat template to an empty conversation")
-        filled = [{key: value for key, value in message.items() if value is not None} for message in messages]
-        if endless:
-            raise TemplateFailed(ENDLESS)
-        try:
-            return _process().ask("render", template, {**tokens, "messages": filled, "add_generation_prompt": begin})
-        except TemplateFailed as failed:
-            endless = str(failed) == ENDLESS
-            raise
-
-    return render
 
 
 @cache

@@ -19,8 +19,8 @@ from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-TemplateQuestion = Literal["syntax", "compile", "render"]
-"""Where and why plain Jinja rejects the template; nothing, once it is compiled; its text with these names."""
+TemplateQuestion = Literal["syntax", "render"]
+"""Where and why plain Jinja rejects the template; its text with these names."""
 MEMORY = 2**30
 """Bytes of address space, which macOS does not limit."""
 MAX_TEXT = 2**24
@@ -50,8 +50,6 @@ def _text(what: TemplateQuestion, template: str, names: Mapping[str, object]) ->
     match what:
         case "syntax":
             return syntax_fault(template)
-        case "compile":
-            return compile_template(template).name or ""
         case "render":
             return compile_template(template).render(names)
 

@@ -202,7 +202,7 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="OLD=NEW",
-        help="rename a column (repeatable)",
+        help="rename a column (repeatable); the texts of columns with one new name are joined",
     )
     made.add_argument(
         "--eval-share", type=_parse_share, metavar="X", help="keep this share of the rows for evaluation, e.g. 0.02"

@@ -3,7 +3,7 @@
 The question (`workers.answering`) names an action and what its function reads, e.g. `{"action": "count", "sources":
 [{"load": {...}, "columns": {old: new}, "splits": [name, ...], "share": x}], "rule": ..., "sharegpt": bool}`; a source
 of two splits gives the share `x` of its rows to the second. The answer is what the function returns, or
-`{"missing": [column, ...], "there": [...]}`. `{"rows": n, "seconds": s}` goes to stdout every two seconds, `{"fetched":
+`{"missing": why}`. `{"rows": n, "seconds": s}` goes to stdout every two seconds, `{"fetched":
 bytes, "seconds": s}` while no row arrives, and each whole shard.
 
 Rows are streamed, in their order: what is held at a time is a batch, and a part of a shard.
@@ -17,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -87,7 +87,7 @@ def held_out(row: DatasetRow, share: float) -> bool:
 
 
 def renamed_rows(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
-    """Yield the selected columns of each row, under their new names."""
+    """Yield the selected columns of each row, under their new names. Raises MissingColumns."""
     import datasets  # type: ignore[import-not-found]
 
     columns = source["columns"]
@@ -96,18 +96,27 @@ def renamed_rows(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
     except StopIteration:  # the files are empty
         return
     for batch in stream.iter(batch_size=BATCH):
-        if missing := [column for column in columns if column not in batch]:
-            raise MissingColumns(missing, list(batch))
+        if not columns.keys() <= batch.keys():
+            first = {column: values[0] for column, values in batch.items()}
+            raise MissingColumns(shape_fault(first, tuple(columns)))
         taken = (batch[column] for column in columns)
-        yield from (dict(zip(columns.values(), values, strict=True)) for values in zip(*taken, strict=True))
+        yield from (joined_row(columns.values(), values) for values in zip(*taken, strict=True))
+
+
+def joined_row(names: Iterable[str], values: Sequence[Any]) -> DatasetRow:
+    """Return the row. The texts of columns with one name are joined, each on a line of its own, without empty ones, as
+    github.com/hiyouga/LLaMA-Factory src/llamafactory/data/converter.py joins instruction and input of Alpaca.
+    """
+    row: DatasetRow = {}
+    for name, text in zip(names, values, strict=True):
+        if name in row:
+            text = "\n".join(filter(None, (row[name], text)))  # noqa: PLW2901
+        row[name] = text
+    return row
 
 
 class MissingColumns(Exception):
     """Columns that the workload names and the data lacks."""
-
-    def __init__(self, missing: list[str], there: list[str]) -> None:
-        super().__init__(missing, there)
-        self.answer = {"missing": missing, "there": there}
 
 
 class PrepareProgress:
@@ -176,7 +185,7 @@ def _checked_rows(
 ) -> Iterator[tuple[str, DatasetRow]]:
     for source in job["sources"]:
         first, *second = source["splits"]
-        rule = rule_of(job["rule"], tuple(source["columns"].values()))
+        rule = rule_of(job["rule"], tuple(dict.fromkeys(source["columns"].values())))
         for number, read in enumerate(renamed_rows(source)):
             progress.count()
             row = {name: from_sharegpt(value) for name, value in read.items()} if job["sharegpt"] else read
@@ -361,7 +370,8 @@ def answer(job: Mapping[str, Any]) -> DatasetRow:
                 assert action == "write", action
                 return write_shards(job)
     except MissingColumns as missing:
-        return missing.answer
+        (fault,) = missing.args
+        return {"missing": fault.why}
 
 
 if __name__ == "__main__":
