@@ -15,7 +15,7 @@ from xsft.cluster.observation import Unread
 from xsft.runs.lookup import RunsRead
 from xsft.runs.rows import Row
 from xsft.runs.waiting import DONE, Goal, WaitLimits
-from xsft.verbs.cli import parser
+from xsft.verbs.cli import parser, report_failure
 from xsft.verbs.wait import wait_and_report
 
 
@@ -24,7 +24,7 @@ def exit_status(played: Played, goal: Goal = DONE, *, timeout_s: float | None = 
     try:
         return wait_and_report("gemma", goal=goal, look=played.look, patience=patience, clock=played.clock, json=json)
     except XsftError as failed:
-        return failed.exit_status
+        return report_failure(failed, ("wait", "gemma", *(("--json",) if json else ())))
 
 
 WORTHLESS = "training/no-target-tokens"

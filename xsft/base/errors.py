@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
+from msgspec import Struct
+
 from xsft.base.problems import Problem, RetryAdvice, errors_in
 from xsft.base.secrets import redact
 
@@ -42,6 +44,8 @@ class XsftError(Exception):
         """Stable id; more specific than that of the class, if scripts need to distinguish cases."""
         self.again: RetryAdvice = again or self.retry
         self._beside: tuple[Problem, ...] = ()
+        self.document: Struct | None = None
+        """What the verb prints under --json, if that is more than the problems."""
 
     @property
     def clause(self) -> str:
@@ -51,6 +55,11 @@ class XsftError(Exception):
     def with_problems_of(self, other: XsftError) -> Self:
         """Return this error with the problems of another one, which must be fixed too; the exit status is unchanged."""
         self._beside = (*self._beside, *other.problems)
+        return self
+
+    def with_document(self, document: Struct | None) -> Self:
+        """Return this error, which ends a verb that has this document."""
+        self.document = document
         return self
 
     @property

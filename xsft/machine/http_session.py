@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 
-from xsft.base.network_words import is_loopback, keeps_secrets
+from xsft.base.errors import Unreachable
+from xsft.base.network_words import is_loopback, keeps_secrets, meaning
+from xsft.base.secrets import HIDDEN
 from xsft.machine.bounded import UnusableAnswer, bounded
+from xsft.machine.parallel import call_within
 
 
 class Session(requests.Session):
@@ -84,3 +88,20 @@ def _keep_request(request: requests.PreparedRequest) -> requests.PreparedRequest
     login.
     """
     return request
+
+
+NOTICE_S = 10.0
+"""Seconds in which a notice must be answered, with name resolution and the whole answer."""
+
+
+def post_notice(address: str, document: str, *, timeout_s: float = NOTICE_S) -> None:
+    """Post the JSON document; a redirect is not followed. Raises Unreachable, without any part of the address."""
+    headers = {"Content-Type": "application/json"}
+    send = partial(Session().post, data=document.encode(), headers=headers, allow_redirects=False, timeout=timeout_s)
+    try:
+        response = call_within(timeout_s, partial(send, address))
+    except (OSError, ValueError) as failed:  # requests' own errors are OSErrors
+        host = urlsplit(address).hostname or address
+        raise Unreachable(meaning(str(failed)).replace(host, HIDDEN)) from None
+    if not HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+        raise Unreachable(f"the server answered {response.status_code}")

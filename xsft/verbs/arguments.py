@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -50,6 +51,25 @@ def a_name(text: str) -> str:
     cluster."""
     if not text.strip():
         raise argparse.ArgumentTypeError("empty value: give a name, or omit the option")
+    return text
+
+
+def add_notify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--notify",
+        type=_variable_name,
+        metavar="ENV_NAME",
+        help="at the end, post one JSON document to the address in this environment variable (https, or this machine)",
+    )
+
+
+def _variable_name(text: str) -> str:
+    """Return the name; raise an error that does not repeat it if it is not one, because an address may be a secret."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise argparse.ArgumentTypeError(
+            "not the name of an environment variable. An address on the command line can be read by every user of this "
+            "machine: put it into a variable, e.g. NIGHT_WEBHOOK, and pass --notify NIGHT_WEBHOOK"
+        )
     return text
 
 

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from keyword import iskeyword
 from typing import Any, NoReturn, Protocol
 
+from msgspec import Struct
+
 from xsft.base.errors import INTERRUPTED, EnvironmentMissing, UsageError, UserRefusal, XsftError
 from xsft.base.problems import Problem, error
 from xsft.machine.streams import prepare_streams, silence_stdout
@@ -75,7 +77,12 @@ def _run_verb(arguments: tuple[str, ...]) -> int:
         top.print_help(sys.stderr)
         return 2
     _use_present_name(args)
-    return verb_module(args.verb, action=getattr(args, "action", None)).run(args)
+    verb_run = verb_module(args.verb, action=getattr(args, "action", None)).run
+    if getattr(args, "notify", None) is None:
+        return verb_run(args)
+    from xsft.verbs.notify import run_and_notify
+
+    return run_and_notify(verb_run, args)
 
 
 def _use_present_name(args: argparse.Namespace) -> None:
@@ -272,15 +279,17 @@ def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
     if isinstance(problem, UserRefusal):
         sys.stderr.write(f"{problem.message}\n")
         return problem.exit_status
-    _print_error(problem.problems, arguments, exit_status=problem.exit_status)
+    _print_error(problem.problems, arguments, exit_status=problem.exit_status, document=problem.document)
     return problem.exit_status
 
 
-def _print_error(problems: tuple[Problem, ...], arguments: Sequence[str], *, exit_status: int) -> None:
+def _print_error(
+    problems: tuple[Problem, ...], arguments: Sequence[str], *, exit_status: int, document: Struct | None = None
+) -> None:
     if "--json" in arguments:
         verb = next((word for word in arguments if not word.startswith("-")), "xsft")
         fields = problem_documents(problems)
-        print_document(ErrorDocument(schema_=f"xsft.{verb}/1", problems=fields, exit_status=exit_status))
+        print_document(document or ErrorDocument(schema_=f"xsft.{verb}/1", problems=fields, exit_status=exit_status))
     print_problems(problems)
     if len(problems) > 1:
         sys.stderr.write(f"{counts_text(problems)}\n")

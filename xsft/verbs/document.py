@@ -115,11 +115,15 @@ def report_document(
     return document.exit_status
 
 
-def print_document(document: Document) -> None:
+def print_document(document: Struct) -> None:
     """Print exactly one document on stdout, on one line, before the process ends or waits."""
-    text = json.dumps(to_builtins(document), ensure_ascii=False)
-    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+    sys.stdout.write(f"{document_text(document)}\n")
     sys.stdout.flush()
+
+
+def document_text(document: Struct) -> str:
+    text = json.dumps(to_builtins(document), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -29,6 +29,7 @@ from xsft.verbs.document import Document, ErrorDocument
 from xsft.verbs.fit import FitDocument
 from xsft.verbs.image import ImageDocument
 from xsft.verbs.import_ import ImportDocument
+from xsft.verbs.notify import NoticeDocument
 from xsft.verbs.place import PlaceAddDocument, PlaceCreateDocument, PlaceDocument
 from xsft.verbs.plan import PlanDocument
 from xsft.verbs.run import RunDocument
@@ -77,9 +78,10 @@ DOCUMENTS: dict[str, type[Document]] = {
     "sample": SampleDocument,
     "evaluation": EvaluationDocument,
     "setup": SetupDocument,
+    "notice": NoticeDocument,
     "error": ErrorDocument,
 }
-"""Verb -> its document; `error` belongs to every verb, and `evaluation` is a file."""
+"""Verb -> its document; `error` belongs to every verb, `evaluation` is a file, and `notice` is posted."""
 
 
 def published_schema(name: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from xsft.verbs.document import (
     asker,
     print_document,
     print_lines,
-    print_problems,
     problem_documents,
     request_of,
 )
@@ -67,13 +66,12 @@ def _say_nothing(_line: str) -> None:
 
 
 def _end_walk(walked: WalkResult, *, as_json: bool) -> int:
-    """Print the document and return the exit status. Without `as_json` an error is raised instead."""
-    if walked.failed and not as_json:
-        raise walked.failed
+    """Print the document and return the exit status. Raises the error that ended the walk, with the document."""
     document = walk_document(walked)
+    if walked.failed:
+        raise walked.failed.with_document(document)
     if as_json:
         print_document(document)
-        print_problems(walked.failed.problems if walked.failed else ())
     return document.exit_status
 
 

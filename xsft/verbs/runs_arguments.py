@@ -11,7 +11,7 @@ from xsft.base.names import MODES
 from xsft.base.state_names import WORDS
 from xsft.runs.log_roles import STREAMS
 from xsft.runs.waiting import POLL_S, parse_goal
-from xsft.verbs.arguments import a_name, add_json, argument_type, duration, whole_number
+from xsft.verbs.arguments import a_name, add_json, add_notify, argument_type, duration, whole_number
 
 
 def status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +118,7 @@ def wait_arguments(parser: argparse.ArgumentParser) -> None:
         help="wait for done (default), running, or step=N",
     )
     add_timing(parser)
+    add_notify(parser)
     add_where(parser)
     add_json(parser)
 

@@ -119,21 +119,18 @@ def exit_status(end: SubmissionEnd) -> int:
 
 
 def report_submission(end: SubmissionEnd, document: VerbDocument | None) -> int:
-    """Print the end of a submission, or the document, and return the exit status; without a document the error of a
-    failed run is raised instead."""
+    """Print the end of a submission, or the document, and return 0. Raises the error of a failed run, with the
+    document."""
+    print_problems(end.waited.problems if end.waited else ())
+    if end.failed:
+        raise end.failed.with_document(document)
     if document is not None:
         print_document(document)
     elif end.waited is None:
         print_created(end.done)
-    if end.waited is None:
-        return 0
-    print_problems(end.waited.problems)
-    if end.failed and document is None:
-        raise end.failed
-    print_problems(end.failed.problems if end.failed else ())
-    if end.waited.row and document is None:
+    elif end.waited.row:
         print_lines((state_line(end.waited.row),))
-    return exit_status(end)
+    return 0
 
 
 def resource_lines(plan: Planned) -> Iterator[str]:

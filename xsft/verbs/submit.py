@@ -27,6 +27,7 @@ from xsft.verbs.document import (
     print_problems,
     print_to_stderr,
     problem_documents,
+    refuse_options,
     request_of,
     show_progress,
 )
@@ -35,8 +36,9 @@ from xsft.verbs.terminal import terminal
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.timeout_s is not None and not (args.wait or args.follow):
-        raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
+    if not (args.wait or args.follow):
+        why = "needs --wait or --follow"
+        refuse_options({"--timeout": args.timeout_s is not None, "--notify": args.notify}, why)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     plan = _plan(loaded)
     ask = asker(yes=args.yes or args.json)

@@ -84,33 +84,30 @@ def wait_and_report(
 ) -> int:
     """Wait for the goal and return 0 if it was reached.
 
-    Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
-    returned instead.
+    Raises RunFailed, TimedOut, Unknown or Unreachable, with the document, if not.
     """
     waited = wait_for(name, goal=goal, look=look, patience=patience, clock=clock, say=print_to_stderr)
     return report_wait(name, goal=goal, waited=replace(waited, problems=note_result(waited, record)), json=json)
 
 
 def report_wait(name: str, *, goal: Goal, waited: WaitResult, json: bool) -> int:
-    """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
+    """Report the result of waiting. Returns and raises as `wait_and_report`."""
     failed = error_of(name, goal, waited)
     problems = (*waited.problems, *(failed.problems if failed else ()))
-    if json:
-        document = WaitDocument(
-            run_name=waited.row.run_name if waited.row else name,
-            for_=goal.text,
-            outcome=waited.outcome,
-            waited_s=round(waited.seconds, 1),
-            run=finite(waited.row) if waited.row else None,
-            problems=problem_documents(problems),
-            exit_status=failed.exit_status if failed else 0,
-        )
-        print_document(document)
-        print_problems(problems)
-        return document.exit_status
+    document = WaitDocument(
+        run_name=waited.row.run_name if waited.row else name,
+        for_=goal.text,
+        outcome=waited.outcome,
+        waited_s=round(waited.seconds, 1),
+        run=finite(waited.row) if waited.row else None,
+        problems=problem_documents(problems),
+        exit_status=failed.exit_status if failed else 0,
+    )
     print_problems(waited.problems)
     if failed:
-        raise failed
-    if waited.row is not None:
+        raise failed.with_document(document)
+    if json:
+        print_document(document)
+    elif waited.row is not None:
         print_lines((state_line(waited.row),))
     return 0

@@ -6,7 +6,7 @@ import argparse
 
 from xsft.base.names import MODES
 from xsft.base.stage import STAGES
-from xsft.verbs.arguments import add_files, add_json, add_offline, add_settings, duration
+from xsft.verbs.arguments import add_files, add_json, add_notify, add_offline, add_settings, duration
 from xsft.verbs.runs_arguments import add_timing
 
 BUDGET_S = 1800.0
@@ -85,6 +85,7 @@ def submit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--follow", action="store_true", help="like --wait, and show the log")
     add_timing(parser)
+    add_notify(parser)
 
 
 def add_again(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +119,7 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         help="cluster: create the stages that can start, and do not wait",
     )
     add_timing(parser)
+    add_notify(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask before nodes of a cluster are used")
     add_again(parser)
     add_json(parser)
