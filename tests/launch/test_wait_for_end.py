@@ -103,7 +103,7 @@ def submit(
         wait=after.wait,
         **asking,
     )
-    return report_submission(end, submission_document(end) if json else None)
+    return report_submission(end, submission_document(end), as_json=json)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from tests.launch.test_wait_for_end import submit
 from tests.localruns import FakeTrainer
 from tests.runs.test_waiting import EMPTY, at
 from tests.submissions import NAME
-from xsft.base.errors import UsageError
+from xsft.base.errors import UsageError, XsftError
 from xsft.runs.lookup import RunsRead
-from xsft.verbs.cli import parser
+from xsft.verbs.cli import parser, report_failure
 from xsft.verbs.submit import run, submit_local
 
 
@@ -34,7 +34,7 @@ def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -
 def test_one_document_at_the_end(
     answers: tuple[RunsRead, ...], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert submit(at("training", 1), *answers, json=True) == status
+    assert _reported(at("training", 1), *answers) == status
     (line,) = capsys.readouterr().out.splitlines()
     made = read_document("submit", line)
     assert (made["action"], made["exit_status"], made["run"]["state"]) == (
@@ -43,6 +43,14 @@ def test_one_document_at_the_end(
         "succeeded" if status == 0 else "failed",
     )
     assert bool(made["problems"]) == bool(status)
+
+
+def _reported(*answers: RunsRead) -> int:
+    """Return the exit status; the document is printed, also that of an error."""
+    try:
+        return submit(*answers, json=True)
+    except XsftError as failed:
+        return report_failure(failed, ("submit", "--json"))
 
 
 def test_a_time_without_waiting_is_refused() -> None:

@@ -35,6 +35,7 @@ from xsft.planning.api import LoadedWorkload, accepted_problems, ask_maxtext, pl
 from xsft.planning.asked_rows import ask_rows
 from xsft.planning.steps import Plan, Planned
 from xsft.records import record_files
+from xsft.runs.rows import Row
 from xsft.runs.waiting import DONE, WaitResult, error_of
 
 
@@ -69,9 +70,13 @@ class SubmissionEnd(Struct, frozen=True, kw_only=True):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Return the problems of the submission, of the wait for its end, and of its failure."""
-        waited, failed = self.waited, self.failed
-        return (*self.done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
+        """Return the problems of the submission, and of the wait for its end."""
+        return (*self.done.problems, *(self.waited.problems if self.waited else ()))
+
+    @property
+    def run(self) -> Row | None:
+        """Return the run as it was read last; None if it was not waited for."""
+        return self.waited.row if self.waited else None
 
 
 def submit_cluster(
@@ -90,10 +95,9 @@ def submit_cluster(
     Raises as `connect` and `Submitter.submit` do, Refused if the answer is no.
     """
     done = submit_plan(plan, connect=connect, ask=ask, again=again, listener=listener)
+    listener.tell(done)
     if wait is None:
         return SubmissionEnd(done=done)
-    if done.action != "finished":
-        listener.tell(done)
     with when_interrupted(goes_on(plan.run_name)):
         waited = wait(done)
     if done.action == "finished" and waited.outcome == "reached":

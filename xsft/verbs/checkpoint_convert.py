@@ -126,8 +126,7 @@ def _on_cluster(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     source, model = conversion.inputs.source, conversion.inputs.model
     revision = f" at {source.revision}" if source.revision else ""
     work = f"{source.repo}{revision} for {model}; MaxText {conversion.inputs.release}"
-    existing = (f"{source.repo} for {model}: found; nothing was sent", f"checkpoint  {conversion.whole}")
-    return report_cpu_job(outcome, as_json=args.json, describe=describe, existing=existing, work=work)
+    return report_cpu_job(outcome, as_json=args.json, describe=describe, existing=_conversion_lines, work=work)
 
 
 def _refuse_convert_options(args: argparse.Namespace, *, on_cluster: bool) -> None:

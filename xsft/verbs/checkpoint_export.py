@@ -82,13 +82,8 @@ def _of_file(args: argparse.Namespace) -> int:
         return _document(export, action, why=why, folder=writes, verification=None, problems=problems)
 
     inputs = export.inputs
-    existing = (
-        f"{export.training}, step {inputs.step}, {inputs.form}: found; nothing was sent",
-        f"model     {export.writes}",
-        f"verified  {verification_text(verified)}",
-    )
     work = f"step {inputs.step} of {export.training}, {inputs.form}, {inputs.dtype}; MaxText {inputs.release}"
-    return report_cpu_job(outcome, as_json=args.json, describe=describe, existing=existing, work=work)
+    return report_cpu_job(outcome, as_json=args.json, describe=describe, existing=_export_lines, work=work)
 
 
 def _document(
@@ -130,7 +125,7 @@ def _export_lines(document: ExportDocument) -> Iterator[str]:
     done = "found" if document.action == "finished" else "exported"
     yield f"{document.training}, step {document.step}, {document.form}: {done}"
     yield f"folder    {document.folder}"
-    yield f"verified  {document.why}"
+    yield f"verified  {verification_text(document.verification)}"
     for incomplete in document.not_whole:
         yield f"incomplete {incomplete} (kept; delete it if you like)"
     if document.record:

@@ -8,14 +8,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from math import isfinite
 from typing import Annotated, Any, Literal, TextIO, TypeVar
 
 from msgspec import Meta, Struct, convert, field, to_builtins
 from msgspec.structs import asdict, replace
 
 from xsft.base.amounts import counted_text
-from xsft.base.errors import UsageError
+from xsft.base.errors import UsageError, XsftError
 from xsft.base.problems import Problem, Severity, errors_in
 from xsft.base.reporting import AskUser, ProgressView
 from xsft.base.terminal_text import safe_text
@@ -88,12 +87,6 @@ def document_of(kind: type[AnyDocument], source: Struct, /, **fields: Any) -> An
     return convert({**asdict(source), **fields}, kind, from_attributes=True)
 
 
-def finite(record: AnyDocument) -> AnyDocument:
-    """Return the record with None for each of its numbers that is not finite: JSON has neither NaN nor infinity."""
-    numbers = {name: part for name, part in asdict(record).items() if isinstance(part, float)}
-    return replace(record, **{name: None for name, number in numbers.items() if not isfinite(number)})
-
-
 def problem_documents(problems: Iterable[Problem]) -> tuple[ProblemFields, ...]:
     return tuple(convert(problem, ProblemFields, from_attributes=True) for problem in problems)
 
@@ -104,14 +97,26 @@ def status_of(problems: Iterable[Problem]) -> int:
 
 
 def report_document(
-    document: AnyVerbDocument, text: Callable[[AnyVerbDocument], Iterable[str]], *, as_json: bool
+    document: AnyVerbDocument,
+    text: Callable[[AnyVerbDocument], Iterable[str]] = lambda _document: (),
+    *,
+    as_json: bool,
+    failed: XsftError | None = None,
+    shown: bool = False,
 ) -> int:
-    """Print the document as JSON, or as text and then its problems, nearest to the prompt; return its exit status."""
+    """Print the document as JSON, or as text and then its problems, nearest to the prompt; return its exit status.
+
+    `failed`: the error that ended the work; it is raised with the document, which gets its problems and exit status.
+    `shown`: the problems were printed already.
+    """
+    if failed:
+        problems = (*document.problems, *problem_documents(failed.problems))
+        raise failed.with_document(replace(document, problems=problems, exit_status=failed.exit_status))
     if as_json:
         print_document(document)
-    else:
-        print_lines(text(document))
-        print_problems(document.problems)
+        return document.exit_status
+    print_lines(text(document))
+    print_problems(() if shown else document.problems)
     return document.exit_status
 
 
@@ -122,8 +127,10 @@ def print_document(document: Struct) -> None:
 
 
 def document_text(document: Struct) -> str:
-    text = json.dumps(to_builtins(document), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode()
+    """Return the document as JSON, on one line. A number that is not finite becomes null: JSON has neither NaN nor
+    infinity."""
+    finite = json.loads(json.dumps(to_builtins(document)), parse_constant=lambda _name: None)
+    return json.dumps(finite, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def print_lines(lines: Iterable[str]) -> None:

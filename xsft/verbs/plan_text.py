@@ -20,7 +20,7 @@ from xsft.planning.steps import Plan, Planned
 from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import SEED, Seeds, restarts_in_place
 from xsft.trainer.trainer import trainer_of
-from xsft.verbs.document import Document, counts_text, problem_lines
+from xsft.verbs.document import Document, ProblemFields, counts_text, problem_lines
 
 
 def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> str:
@@ -129,7 +129,7 @@ def trainer_line(plan: Plan) -> str:
     return "".join((*variables, shell_line(plan.trainer_argv)))
 
 
-def problems_block(problems: tuple[Problem, ...], *, width: int | None = None) -> Iterator[str]:
+def problems_block(problems: tuple[Problem | ProblemFields, ...], *, width: int | None = None) -> Iterator[str]:
     """Yield the block of problems; nothing without problems."""
     if problems:
         lines = (line for p in problems for line in problem_lines(p))

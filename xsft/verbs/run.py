@@ -5,18 +5,11 @@ from __future__ import annotations
 import argparse
 
 from xsft.base.errors import INTERRUPTED, UsageError
-from xsft.base.stage import STAGES
+from xsft.base.stage import STAGES, Stage, StageFound
 from xsft.planning import api
 from xsft.stages.run import PipelineRequest, run_stages
 from xsft.stages.walk import StageReport, WalkResult
-from xsft.verbs.document import (
-    VerbDocument,
-    asker,
-    print_document,
-    print_lines,
-    problem_documents,
-    request_of,
-)
+from xsft.verbs.document import VerbDocument, asker, print_lines, report_document, request_of
 from xsft.verbs.terminal import terminal
 
 
@@ -31,16 +24,20 @@ def run(args: argparse.Namespace) -> int:
     _refuse_stage_options(args)
     workload = api.load(args.file, settings=args.settings, run_name=args.run_name)
     request = request_of(args, PipelineRequest)
-    say = _say_nothing if args.json else _say
+
+    def say(line: str) -> None:
+        if not args.json:
+            print_lines((line,))
+
     walked = run_stages(
         workload,
         request,
         ask=asker(yes=args.yes or args.json),
         listener=terminal(),
-        begin=lambda stage, found: say(f"{stage.name:<9}{'begins':<9}{stage.run_name}: {found.why}"),
+        begin=lambda stage, before: say(begin_line(stage, before)),
         tell=lambda report: say(report_line(report)),
     )
-    return _end_walk(walked, as_json=args.json)
+    return report_document(walk_document(walked), as_json=args.json, failed=walked.failed)
 
 
 def _refuse_stage_options(args: argparse.Namespace) -> None:
@@ -50,6 +47,10 @@ def _refuse_stage_options(args: argparse.Namespace) -> None:
         raise UsageError("--timeout limits a wait, and --no-wait disables it.", fix="Leave one of them out.")
 
 
+def begin_line(stage: Stage, before: StageFound) -> str:
+    return f"{stage.name:<9}{'begins':<9}{stage.run_name}: {before.why}"
+
+
 def report_line(report: StageReport) -> str:
     line = f"{report.name:<9}{report.action:<9}{report.run_name}: {report.why}"
     if report.result:
@@ -57,27 +58,5 @@ def report_line(report: StageReport) -> str:
     return line
 
 
-def _say(line: str) -> None:
-    print_lines((line,))
-
-
-def _say_nothing(_line: str) -> None:
-    """With --json only the document is printed."""
-
-
-def _end_walk(walked: WalkResult, *, as_json: bool) -> int:
-    """Print the document and return the exit status. Raises the error that ended the walk, with the document."""
-    document = walk_document(walked)
-    if walked.failed:
-        raise walked.failed.with_document(document)
-    if as_json:
-        print_document(document)
-    return document.exit_status
-
-
 def walk_document(walked: WalkResult) -> RunDocument:
-    status = INTERRUPTED if walked.interrupted else 0
-    if walked.failed is None:
-        return RunDocument(stages=walked.reports, exit_status=status)
-    problems = problem_documents(walked.failed.problems)
-    return RunDocument(stages=walked.reports, problems=problems, exit_status=walked.failed.exit_status)
+    return RunDocument(stages=walked.reports, exit_status=INTERRUPTED if walked.interrupted else 0)

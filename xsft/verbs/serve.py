@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from xsft.base.amounts import duration_text
 from xsft.base.errors import INTERRUPTED
+from xsft.cluster.cluster import Cluster
 from xsft.launcher.audit import AuditRow
-from xsft.launcher.server_manifest import vllm_argv
+from xsft.launcher.server_manifest import ServingPlan, vllm_argv
 from xsft.runs.waiting import WaitLimits
 from xsft.spec.serving_inputs import PORT
 from xsft.stages.create_server import stop_line
@@ -21,11 +22,10 @@ from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, plan_server
 from xsft.verbs.document import (
     VerbDocument,
     asker,
-    print_document,
-    print_lines,
     print_problems,
     problem_documents,
     refuse_options,
+    report_document,
     request_of,
 )
 from xsft.verbs.plan_text import audit_lines, block, cluster_text, problems_block, shell_line, yaml_text
@@ -90,15 +90,13 @@ def _serve_on_cluster(args: argparse.Namespace) -> int:
         listener=listener,
     )
     answering = None
+    text = partial(_server_plan_lines, call=call)
     if not args.dry_run:
         limits = request_of(args, WaitLimits)
         answering = serve_on_cluster(call, ask=asker(yes=args.yes or args.json), limits=limits, listener=listener)
         print_problems(() if args.json else answering.begun.problems)
-    if args.json:
-        print_document(_server_document(call, answering))
-    else:
-        print_lines(_server_lines(call, answering) if answering else _server_plan_lines(call))
-    return 0
+        text = partial(_server_lines, plan=call.plan, cluster=answering.cluster)
+    return report_document(_server_document(call, answering), text, as_json=args.json, shown=True)
 
 
 def _serve_here(args: argparse.Namespace) -> int:
@@ -107,48 +105,48 @@ def _serve_here(args: argparse.Namespace) -> int:
 
 
 def _say(server: Server, *, as_json: bool) -> None:
-    if as_json:
-        print_document(ServeDocument(url=server.url, model=NAMED, folder=str(server.model.folder)))
-        return
-    serving = f"serving {server.model.folder} ({server.model.model_type}); Ctrl-C stops it"
-    print_lines((serving, shlex.join(_curl(server.url, model=NAMED))))
+    document = ServeDocument(url=server.url, model=NAMED, folder=str(server.model.folder))
+    report_document(document, partial(_here_lines, model_type=server.model.model_type), as_json=as_json)
 
 
-def _curl(url: str, *, model: str) -> tuple[str, ...]:
+def _here_lines(document: ServeDocument, *, model_type: str) -> Iterator[str]:
+    yield f"serving {document.folder} ({model_type}); Ctrl-C stops it"
+    yield _curl(document.url, model=document.model)
+
+
+def _curl(url: str, *, model: str) -> str:
     """Return the command that asks the server of this base URL a question."""
     question = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
     kind = ("-H", "Content-Type: application/json")
-    return ("curl", "-sS", f"{url}/chat/completions", *kind, "-d", json.dumps(question))
+    return shlex.join(("curl", "-sS", f"{url}/chat/completions", *kind, "-d", json.dumps(question)))
 
 
-def _server_plan_lines(call: ServeCall) -> Iterator[str]:
+def _server_plan_lines(document: ServeDocument, *, call: ServeCall) -> Iterator[str]:
     """Yield the plan of a server."""
-    plan, inputs = call.plan, call.plan.inputs
+    inputs = call.plan.inputs
     shape = inputs.shape
     yield f"# {call.file}"
-    yield f"run         {plan.run_name}, digest {plan.digest[:12]}"
-    yield f"serves      {inputs.weights} as {inputs.served_model_name}, {inputs.max_model_len} tokens"
+    yield f"run         {document.run_name}, digest {call.plan.digest[:12]}"
+    yield f"serves      {document.folder} as {document.model}, {inputs.max_model_len} tokens"
     yield f"cluster     {cluster_text(call.run)}"
     yield f"machine     {shape.machine}: {shape.count} of {shape.accelerator}; outside the queue's quota"
     yield f"start       at most {duration_text(inputs.load_s)} once the weights are there"
-    yield f"address     {plan.output}"
+    yield f"address     {document.url}"
     yield from block("server", shell_line(vllm_argv(inputs)))
-    yield from block("objects", yaml_text((plan.manifest, *plan.dependents)).rstrip())
-    yield from audit_lines(call.audit, whole=False)
-    yield from problems_block(call.problems)
+    yield from block("objects", yaml_text(document.objects).rstrip())
+    yield from audit_lines(document.audit, whole=False)
+    yield from problems_block(document.problems)
 
 
-def _server_lines(call: ServeCall, answering: AnsweringServer) -> Iterator[str]:
+def _server_lines(document: ServeDocument, *, plan: ServingPlan, cluster: Cluster) -> Iterator[str]:
     """Yield what the server serves, its address, and how to call and end it."""
-    plan, begun = call.plan, answering.begun
-    where = ("--context", answering.cluster.context, "-n", plan.namespace)
-    forward = ("kubectl", *where, "port-forward", f"service/{plan.run_name}", str(PORT))
-    curl = _curl(f"http://127.0.0.1:{PORT}/v1", model=plan.inputs.served_model_name)
-    yield f"{plan.run_name} serves {plan.inputs.weights} ({begun.action}, uid {begun.uid})"
-    yield f"address   {plan.output}"
+    where = ("--context", cluster.context, "-n", plan.namespace)
+    forward = ("kubectl", *where, "port-forward", f"service/{document.run_name}", str(PORT))
+    yield f"{document.run_name} serves {document.folder} ({document.action}, uid {document.uid})"
+    yield f"address   {document.url}"
     yield f"from here {shlex.join(forward)}"
-    yield f"          {shlex.join(curl)}"
-    yield f"end it    {stop_line(answering.cluster, plan)}"
+    yield f"          {_curl(f'http://127.0.0.1:{PORT}/v1', model=document.model)}"
+    yield f"end it    {stop_line(cluster, plan)}"
 
 
 def _server_document(call: ServeCall, answering: AnsweringServer | None) -> ServeDocument:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 from xsft.environments import environments
-from xsft.verbs.document import Document, VerbDocument, document_of, print_document, print_lines, show_progress
+from xsft.verbs.document import Document, VerbDocument, document_of, report_document, show_progress
 
 
 class Environment(Document, frozen=True, kw_only=True):
@@ -31,9 +33,10 @@ def run(args: argparse.Namespace) -> int:
     bring = environments.repair if args.verify else environments.ensure
     with show_progress("setting up") as progress:
         ready = [bring(name, progress=progress) for name in args.names or environments.USUAL]
-    if args.json:
-        rows = tuple(document_of(Environment, built, python=str(built.python)) for built in ready)
-        print_document(SetupDocument(environments=rows))
-    else:
-        print_lines(f"{environment.name} {environment.version}: {environment.folder}" for environment in ready)
-    return 0
+    rows = tuple(document_of(Environment, built, python=str(built.python)) for built in ready)
+    return report_document(SetupDocument(environments=rows), _setup_lines, as_json=args.json)
+
+
+def _setup_lines(document: SetupDocument) -> Iterator[str]:
+    for environment in document.environments:
+        yield f"{environment.name} {environment.version}: {Path(environment.python).parents[1]}"

@@ -20,7 +20,6 @@ from xsft.spec.keypath import printable
 from xsft.verbs.document import (
     ProblemFields,
     document_of,
-    finite,
     print_document,
     print_problems,
     print_to_stderr,
@@ -106,8 +105,7 @@ def report_status(
     exit_status = status.missing.exit_status if status.missing else 0
     if json:
         problems = problem_documents((*status.problems, *unknown))
-        rows = tuple(map(finite, status.rows))
-        print_document(document_of(StatusDocument, card, runs=rows, problems=problems, exit_status=exit_status))
+        print_document(document_of(StatusDocument, card, runs=status.rows, problems=problems, exit_status=exit_status))
     else:
         print_problems(status.problems)
         if lines:

@@ -26,11 +26,11 @@ from xsft.trainer.trainer import trainer_of
 from xsft.verbs.document import (
     Document,
     VerbDocument,
-    finite,
-    print_document,
+    document_of,
     print_lines,
     print_problems,
     problem_documents,
+    report_document,
 )
 from xsft.verbs.loss_plot import drawable_text, terminal_plot
 from xsft.verbs.plan_text import time_text
@@ -91,46 +91,30 @@ def print_created(done: Submission) -> None:
 
 
 def submission_document(end: SubmissionEnd) -> SubmitDocument:
-    done, run = end.done, waited_run(end)
-    steps, loss = (run.step, run.loss) if run else (done.steps, None)
-    return SubmitDocument(
+    done, run = end.done, end.run
+    steps, loss = done.steps, None
+    if run:
+        steps, loss = run.step, run.loss
+    return document_of(
+        SubmitDocument,
+        done,
         run_name=done.plan.run_name,
-        jobset=done.jobset,
-        action=done.action,
-        uid=done.uid,
         spec_digest=done.plan.spec_digest,
-        record=done.record,
         result=Result(steps=steps, first_loss=None, last_loss=loss) if steps else None,
-        resumed_from=done.resumed_from,
         resumed_order=done.resumed_order,
         run=run,
         problems=problem_documents(end.problems),
-        exit_status=exit_status(end),
     )
 
 
-def waited_run(end: SubmissionEnd) -> Row | None:
-    """Return the run as it was read last; None if it was not waited for."""
-    return finite(end.waited.row) if end.waited and end.waited.row else None
-
-
-def exit_status(end: SubmissionEnd) -> int:
-    return end.failed.exit_status if end.failed else 0
-
-
-def report_submission(end: SubmissionEnd, document: VerbDocument | None) -> int:
-    """Print the end of a submission, or the document, and return 0. Raises the error of a failed run, with the
-    document."""
-    print_problems(end.waited.problems if end.waited else ())
-    if end.failed:
-        raise end.failed.with_document(document)
-    if document is not None:
-        print_document(document)
-    elif end.waited is None:
-        print_created(end.done)
-    elif end.waited.row:
-        print_lines((state_line(end.waited.row),))
-    return 0
+def report_submission(end: SubmissionEnd, document: VerbDocument, *, as_json: bool) -> int:
+    """Print the document, or the last state of the run that was waited for, and return 0. Raises the error of a failed
+    run, with the document. What was submitted is an event, printed before."""
+    if end.waited:
+        print_problems(end.waited.problems)
+    if end.run and not (as_json or end.failed):
+        print_lines((state_line(end.run),))
+    return report_document(document, as_json=as_json, failed=end.failed, shown=True)
 
 
 def resource_lines(plan: Planned) -> Iterator[str]:

@@ -23,11 +23,11 @@ from xsft.planning.steps import Plan
 from xsft.runs.waiting import WaitLimits
 from xsft.verbs.document import (
     asker,
-    print_document,
     print_problems,
     print_to_stderr,
     problem_documents,
     refuse_options,
+    report_document,
     request_of,
     show_progress,
 )
@@ -78,7 +78,7 @@ def _submit_to_cluster(loaded: api.LoadedWorkload, plan: Plan, args: argparse.Na
         again=args.again,
         wait=after.wait if args.wait or args.follow else None,
     )
-    return report_submission(end, submission_document(end) if args.json else None)
+    return report_submission(end, submission_document(end), as_json=args.json)
 
 
 def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
@@ -91,9 +91,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     show_result(plan, result, picture, stream=messages if json or result.outcome != "completed" else sys.stdout)
     match result.outcome:
         case "completed":
-            if json:
-                print_document(local_document(plan, result, picture=picture))
-            return 0
+            return report_document(local_document(plan, result, picture=picture), as_json=json, shown=True)
         case "interrupted":
             return INTERRUPTED
         case _:

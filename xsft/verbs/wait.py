@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
@@ -29,12 +30,10 @@ from xsft.runs.waiting import (
 )
 from xsft.verbs.document import (
     VerbDocument,
-    finite,
-    print_document,
-    print_lines,
     print_problems,
     print_to_stderr,
     problem_documents,
+    report_document,
     request_of,
 )
 from xsft.verbs.runs_arguments import where_text
@@ -92,22 +91,18 @@ def wait_and_report(
 
 def report_wait(name: str, *, goal: Goal, waited: WaitResult, json: bool) -> int:
     """Report the result of waiting. Returns and raises as `wait_and_report`."""
-    failed = error_of(name, goal, waited)
-    problems = (*waited.problems, *(failed.problems if failed else ()))
     document = WaitDocument(
         run_name=waited.row.run_name if waited.row else name,
         for_=goal.text,
         outcome=waited.outcome,
         waited_s=round(waited.seconds, 1),
-        run=finite(waited.row) if waited.row else None,
-        problems=problem_documents(problems),
-        exit_status=failed.exit_status if failed else 0,
+        run=waited.row,
+        problems=problem_documents(waited.problems),
     )
     print_problems(waited.problems)
-    if failed:
-        raise failed.with_document(document)
-    if json:
-        print_document(document)
-    elif waited.row is not None:
-        print_lines((state_line(waited.row),))
-    return 0
+    return report_document(document, _run_lines, as_json=json, failed=error_of(name, goal, waited), shown=True)
+
+
+def _run_lines(document: WaitDocument) -> Iterator[str]:
+    if document.run:
+        yield state_line(document.run)

@@ -16,9 +16,9 @@ from xsft.launcher.cpujob import CpuJob
 from xsft.planning.steps import JobPlan
 from xsft.runs.rows import Row
 from xsft.stages.cluster_job import ClusterCall, JobFound, JobPlanned, JobSubmitted, cpu_job_of
-from xsft.verbs.document import Document, VerbDocument, asker, print_document, print_lines, print_problems, status_of
+from xsft.verbs.document import Document, VerbDocument, asker, report_document, status_of
 from xsft.verbs.plan_text import cluster_text, command_blocks, evidence_blocks, ready_text, secrets_text
-from xsft.verbs.submission import exit_status, report_submission, waited_run
+from xsft.verbs.submission import report_submission
 from xsft.verbs.terminal import terminal
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.export_plan import ExportPlan
@@ -80,7 +80,8 @@ class WeightsDocument(VerbDocument, frozen=True, kw_only=True):
 
 
 WeightsPlan = TypeVar("WeightsPlan", ConversionPlan, ExportPlan)
-DescribeWeights = Callable[[str, str | None, tuple[Problem, ...]], WeightsDocument]
+AnyWeights = TypeVar("AnyWeights", bound=WeightsDocument)
+DescribeWeights = Callable[[str, str | None, tuple[Problem, ...]], AnyWeights]
 """Return the document of an action, the result that a job writes (None: it exists) and problems."""
 
 
@@ -99,41 +100,30 @@ def report_cpu_job(
     outcome: JobFound[WeightsPlan] | JobPlanned[WeightsPlan] | JobSubmitted[WeightsPlan],
     *,
     as_json: bool,
-    describe: DescribeWeights,
-    existing: Iterable[str],
+    describe: DescribeWeights[AnyWeights],
+    existing: Callable[[AnyWeights], Iterable[str]],
     work: str,
 ) -> int:
     """Print the result that exists, the planned job, or how the submitted one ended; return the exit status.
 
-    `existing`: lines about a result that exists; `work`: what the job converts or exports.
+    `existing`: returns the lines about a result that exists; `work`: what the job converts or exports.
     """
     match outcome:
-        case JobFound(problems=problems) if as_json:
-            print_document(describe("finished", None, problems))
-            return 0
         case JobFound(problems=problems):
-            print_problems(problems)
-            print_lines(existing)
-            return 0
-        case JobPlanned(job=plan) if as_json:
-            document = describe("planned", plan.job.writes, plan.problems)
-            status, job = status_of(plan.problems), replace(_job_document(plan, plan.job), manifest=plan.manifest)
-            print_document(replace(document, job=job, exit_status=status))
-            return status
+            return report_document(describe("finished", None, problems), existing, as_json=as_json)
         case JobPlanned(job=plan):
-            print_lines(_plan_lines(plan, work=work, broken=outcome.plan.broken))
-            return status_of(plan.problems)
-        case JobSubmitted(end=end) if as_json:
+            job = replace(_job_document(plan, plan.job), manifest=plan.manifest)
+            planned = describe("planned", plan.job.writes, plan.problems)
+            document = replace(planned, job=job, exit_status=status_of(plan.problems))
+            lines = _plan_lines(plan, work=work, broken=outcome.plan.broken)
+            return report_document(document, lambda _document: lines, as_json=as_json, shown=True)
+        case JobSubmitted(end=end):
             submitted = cpu_job_of(end.done)
             assert isinstance(end.done.plan, JobPlan)
             job = replace(_job_document(end.done.plan, submitted), jobset=end.done.jobset, uid=end.done.uid)
             document = describe(end.done.action, submitted.writes, end.problems)
-            run, status = waited_run(end), exit_status(end)
-            return report_submission(
-                end, replace(document, record=end.done.record, job=job, run=run, exit_status=status)
-            )
-        case JobSubmitted(end=end):
-            return report_submission(end, None)
+            document = replace(document, record=end.done.record, job=job, run=end.run)
+            return report_submission(end, document, as_json=as_json)
 
 
 def _job_document(plan: JobPlan[Any], job: CpuJob) -> CpuJobDocument:
