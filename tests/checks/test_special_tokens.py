@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
@@ -106,6 +107,17 @@ def test_template_of_the_workload_replaces_that_of_the_tokenizer() -> None:
     assert found(silent)["answer-without-end"].severity == "warning"
     in_the_image = spec(FLAGSHIP, overrides={"maxtext": {"chat_template_path": "/deps/chat.jinja"}})
     assert "end of an answer: unknown" in found(in_the_image)["special-tokens"].message
+
+
+@pytest.mark.parametrize(
+    ("end", "is_missing"), [("", True), ("\n", True), ("{{ eos_token }}", False), ("<|im_end|>", False)]
+)
+def test_an_own_template_alone_shows_that_an_answer_has_no_end(end: str, *, is_missing: bool) -> None:
+    """Its tokenizer is not on this machine, and not in the catalogue."""
+    template = f"{{% for m in messages %}}<|{{{{ m.role }}}}|>{{{{ m.content }}}}{end}{{% endfor %}}"
+    told = found(spec(model={"tokenizer": "./mine"}, overrides={"maxtext": {"chat_template": template}}))
+    assert ("answer-without-end" in told) == is_missing
+    assert "are unknown" in told["special-tokens"].message
 
 
 def test_tokenizer_files_outrank_the_catalogue() -> None:

@@ -16,6 +16,7 @@ import yaml
 import xsft
 from tests import data_guide
 from tests.documents import read_document
+from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
 from xsft.data.examples import pieces
 from xsft.data.passes import DataPass
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures
 QUESTION, ANSWER = "What is 1 plus 2?", "1 plus 2 is 3."
 CHAT = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]}
 LONG = {"messages": [{"role": "user", "content": QUESTION * 20}, {"role": "assistant", "content": ANSWER}]}
+IMAGE = f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}"
 Ask = Callable[..., dict[str, Any]]
 
 
@@ -118,6 +120,28 @@ def test_inspect_counts_rows_tokens_and_duplicates(ask: Ask, tmp_path: Path) -> 
     assert found["picture"] == str(picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(parts(ask("show", rows, "--split", "eval", data=data))) == 1
+
+
+def test_rows_in_a_bucket_are_checked_shown_and_counted(
+    ask: Ask, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first training on this machine would stop: MaxText's environment has no gcsfs; an image has it."""
+    data = {"hf_train_files": "gs://my-bucket/d/*.jsonl", "hf_eval_files": "gs://my-bucket/e.jsonl"}
+    files = {"d/a.jsonl": lines([CHAT, LONG]).encode(), "d/b.jsonl": lines([CHAT]).encode()}
+    with serving(Bucket({**files, "e.jsonl": lines([CHAT]).encode()})) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        counted = ask("inspect", [], data=data, train={"max_target_length": 32})
+        assert (counted["rows"], counted["duplicates"], counted["whole_in_other"]) == (3, 1, 2)
+        assert len(parts(ask("show", [], data=data))) == 3
+        checks = [checked(capfd, tmp_path / "w.yaml", *settings) for settings in ((), ("--set", f"image.ref={IMAGE}"))]
+    assert checks[0]["data-unreadable"].endswith("MaxText's environment has no gcsfs.")
+    assert "2 of 3 examples are also in the other split" in checks[1]["data-leak"]
+
+
+def checked(capfd: pytest.CaptureFixture[str], file: Path, *options: str) -> dict[str, str]:
+    capfd.readouterr()
+    main(("check", str(file), "--json", *options))
+    return {problem["id"]: problem["message"] for problem in json.loads(capfd.readouterr().out)["problems"]}
 
 
 PATCHES = {"self.completion_only and element": "not element"}

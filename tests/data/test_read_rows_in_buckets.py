@@ -19,7 +19,7 @@ from xsft.data.facts import CountedData, DataFacts
 from xsft.data.read_rows import FIRST_BYTES, read_rows
 from xsft.data.row_files import SAMPLE_BYTES, fetch_rows, files_content, glob_regex
 from xsft.planning import api, gather
-from xsft.planning.counted import content_address
+from xsft.planning.counted import address
 from xsft.planning.planner import make_intent
 
 pytestmark = pytest.mark.loopback
@@ -120,8 +120,7 @@ def test_counts_of_a_local_copy_are_found_by_content(bucket: Bucket, tmp_path: P
     facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
     known = DataFacts(content=files_content(str(copy)))
     found = warning("data-truncated", "train", "Many are cut.", "Raise it.")
-    key = content_address(make_intent(loaded.spec, facts).run, replace(facts, data=known))
-    assert key
+    key = address(make_intent(loaded.spec, facts).run, replace(facts, data=known))
     keep_counts(key, CountedData(problems=(found,), rows="all", on="20260101"))
     assert "data-truncated" in ids(*there)
     bucket.objects["a.jsonl"] = ROW * 481

@@ -175,13 +175,17 @@ def _hub(run: Run) -> Iterator[Problem]:
 
 
 def _local_paths(run: Run) -> Iterator[Problem]:
-    """Check for paths of this machine, which a pod does not have; an absolute path may be in the image."""
-    if not run.spec.on_cluster:
-        return
+    """Check for paths of this machine, which a pod does not have; an absolute path may be in the image. And for rows in
+    a bucket, which MaxText's environment on this machine cannot read; an image has gcsfs."""
     for where, path in named_paths(run.spec).items():
-        if path.startswith("xsft://"):
+        if not run.spec.on_cluster:
+            if path.startswith("gs://") and where.startswith("data.") and not run.spec.image.ref:
+                message = f"The training on this machine cannot read {path}: MaxText's environment has no gcsfs."
+                fix = "Copy the files here (`gcloud storage cp`), and name the copy; or set image.ref."
+                yield error("data-unreadable", where, message, fix)
+        elif path.startswith("xsft://"):
             continue
-        if path.startswith("/"):
+        elif path.startswith("/"):
             message = f"{path} must exist in the image: the pods cannot see this machine's files."
             yield warning(
                 "local-path", where, message, "Put it on gs://, or accept this under `checks:` if it is in the image."

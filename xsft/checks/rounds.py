@@ -24,7 +24,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.tokenizer is None or not reads_texts(keys) or facts.tokenizer_problem:
         return
     tokens = special_tokens_of(run, keys, facts.tokenizer)
-    if tokens is None or not tokens.repeats or run.spec.data.columns != [ROUNDS]:
+    if not tokens.repeats or run.spec.data.columns != [ROUNDS]:
         return
     if not _has_several_rounds(run, facts.data):
         return

@@ -19,7 +19,10 @@ from xsft.checks.values import is_on
 from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainer.chat import chat_format
+from xsft.trainer.chat import TOKENS, chat_format
+
+UNKNOWN = SpecialTokens(eos=TOKENS["eos_token"])
+"""Those of an unknown tokenizer, whose EOS a template may name."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -32,20 +35,16 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_own_tokens(run, facts.tokenizer)
     yield from _foreign_template(run, str(keys.get("chat_template") or ""), facts.tokenizer)
     tokens = special_tokens_of(run, keys, facts.tokenizer)
-    if tokens is None:
-        yield _special_tokens_unknown(run.tokenizer)
-        return
     yield from _check_answer_end(run, tokens)
-    yield _special_tokens_note(run.tokenizer, tokens)
+    if _known_tokens(run, facts.tokenizer) is None:
+        yield _special_tokens_unknown(run.tokenizer)
+    else:
+        yield _special_tokens_note(run.tokenizer, tokens)
 
 
 def reads_texts(keys: Mapping[str, Value]) -> bool:
     """Return whether the input pipeline renders conversations by the tokenizer's template."""
-    return _input_pipeline(keys) in ("hf", "grain")
-
-
-def _input_pipeline(keys: Mapping[str, Value]) -> str:
-    return str(keys.get("dataset_type") or "hf")
+    return (keys.get("dataset_type") or "hf") in ("hf", "grain")
 
 
 def masked_tokens(tokens: SpecialTokens) -> dict[str, str]:
@@ -65,12 +64,10 @@ def trained_tokens(tokens: SpecialTokens) -> tuple[str, ...]:
     return tuple(token for token in tokens.ends or () if token not in masked_tokens(tokens))
 
 
-def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens | None:
+def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens:
     """Return the tokens of the tokenizer's files, else of the catalogue; with the workload's own tokens and chat
     template."""
-    known = _tokenizer_tokens(read) if read else special_tokens(run.tokenizer or "")
-    if known is None:
-        return None
+    known = _known_tokens(run, read) or UNKNOWN  # an own template alone shows whether an answer has an end
     model = run.spec.model
     tokens = replace(known, pad=model.pad_token or known.pad, bos=model.bos_token or known.bos)
     template = keys.get("chat_template") or (read.template if read else None)
@@ -83,15 +80,17 @@ def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialToken
     """Return the tokens as the pipeline masks them: with Grain the BOS is not masked, and an EOS follows each
     answer.
     """
-    if _input_pipeline(keys) != "grain":
+    if keys.get("dataset_type") != "grain":
         return tokens
     added = tokens.eos if is_on(keys.get("add_eos", True)) else None
     ends = tokens.ends if tokens.ends is None or not added else tuple(dict.fromkeys((*tokens.ends, added)))
     return replace(tokens, bos=None, ends=ends)
 
 
-def _tokenizer_tokens(read: TokenizerFacts) -> SpecialTokens:
-    return SpecialTokens(bos=read.bos, eos=read.eos, pad=read.pad, unk=read.unk)
+def _known_tokens(run: Run, read: TokenizerFacts | None) -> SpecialTokens | None:
+    if read:
+        return SpecialTokens(bos=read.bos, eos=read.eos, pad=read.pad, unk=read.unk)
+    return special_tokens(run.tokenizer or "")
 
 
 def _template_tokens(tokens: SpecialTokens, template: str, read: TokenizerFacts | None) -> SpecialTokens:

@@ -26,7 +26,7 @@ from xsft.machine.paths import own_cache
 from xsft.machine.process import own_environment
 from xsft.planning import gather
 from xsft.planning.api import LoadedWorkload
-from xsft.planning.counted import address, content_address
+from xsft.planning.counted import address
 from xsft.planning.planner import make_intent
 from xsft.spec.resolve import Run
 
@@ -49,9 +49,9 @@ def inspect_data(
     if split == "train":
         sampled = f"{'all' if found.summary.everything else 'the first'} {found.summary.sampled:,} rows"
         counted = CountedData(problems=found.problems, rows=sampled, on=clock.today())
-        for key in (address(run, facts), content_address(run, _with_content(run, facts, progress))):
-            if key:
-                keep_counts(key, counted)
+        # A check without the network knows files in a bucket by their names only.
+        for known in (facts, _with_content(run, facts, progress)):
+            keep_counts(address(run, known), counted)
     return found
 
 

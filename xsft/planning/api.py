@@ -29,7 +29,7 @@ from xsft.machine.files import STDIN, read_workload_text
 from xsft.machine.parallel import Questions, all_answers
 from xsft.machine.paths import own_cache
 from xsft.planning import gather
-from xsft.planning.counted import address, content_address
+from xsft.planning.counted import address
 from xsft.planning.gather import template_facts
 from xsft.planning.hub_reader import (
     HubReader,
@@ -176,9 +176,7 @@ def own_paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
 
 def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
     """Return the facts with the counts of `xsft data inspect` for the same rows and keys."""
-    run = resolve(spec, facts)[0]
-    by_content = content_address(run, facts)
-    return replace(facts, counted=counts_kept(address(run, facts)) or (counts_kept(by_content) if by_content else None))
+    return replace(facts, counted=counts_kept(address(resolve(spec, facts)[0], facts)))
 
 
 def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], ...]:
