@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -73,14 +73,25 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
         return last if last in vocabulary.kinds else None
 
 
+class SpecialToken(Struct, frozen=True, kw_only=True):
+    """A special token; ordinary text never contains it."""
+
+    at: int
+    """Position in `ids`."""
+    kind: TokenKind
+    text: str
+
+
 class Piece(Struct, frozen=True, kw_only=True):
-    """Consecutive tokens of one example that are trained or masked alike."""
+    """Consecutive tokens of one example with the same treatment."""
 
     part: TokenRole
+    """`trained`: their prediction counts in the loss."""
     segment: int
-    """Number of the example within a packed sequence."""
+    """Number of the example within a packed sequence, from 1."""
     text: str
     ids: tuple[int, ...]
+    special: tuple[SpecialToken, ...]
 
 
 def pieces(sequence: TokenSequence, vocabulary: Vocabulary) -> tuple[Piece, ...]:
@@ -90,9 +101,13 @@ def pieces(sequence: TokenSequence, vocabulary: Vocabulary) -> tuple[Piece, ...]
     return tuple(_piece(part, segment, [token for (token, _), _ in run], vocabulary) for (part, segment), run in runs)
 
 
-def _piece(part: TokenRole, segment: int, ids: Iterable[int], vocabulary: Vocabulary) -> Piece:
-    kept = tuple(ids)
-    return Piece(part=part, segment=segment, text=vocabulary.text(kept), ids=kept)
+def _piece(part: TokenRole, segment: int, ids: Sequence[int], vocabulary: Vocabulary) -> Piece:
+    special = tuple(
+        SpecialToken(at=position, kind=vocabulary.kinds[token], text=vocabulary.text((token,)))
+        for position, token in enumerate(ids)
+        if token in vocabulary.kinds
+    )
+    return Piece(part=part, segment=segment, text=vocabulary.text(ids), ids=tuple(ids), special=special)
 
 
 def spans(piece: Piece, vocabulary: Vocabulary) -> Iterator[tuple[str, TokenKind | None]]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.text import Text
 
-from xsft.data.examples import Piece, TokenSequence, Vocabulary, pieces, spans
-from xsft.data.passes import Split
+from xsft.data.examples import Piece, TokenKind, TokenSequence, Vocabulary, pieces, spans
+from xsft.data.passes import ReadSettings, Split
 from xsft.data.preparation import PrepareOptions, Shard
-from xsft.data.summary import Lengths, Role, Summary
+from xsft.data.summary import Lengths, Role
 from xsft.importing.text import workload_yaml
 from xsft.launch import training_data
-from xsft.launch.data_sample import DataInspection
-from xsft.launch.examples import ExamplePick, PickedExamples, inspect_examples, show_examples
-from xsft.launch.prepare_data import PreparedFolder
+from xsft.launch.examples import ExamplePick, inspect_examples, show_examples
 from xsft.planning import api
 from xsft.spec.keypath import printable
 from xsft.verbs.console import console
@@ -27,37 +25,14 @@ from xsft.verbs.document import (
     Document,
     VerbDocument,
     document_of,
-    print_document,
-    print_lines,
-    print_problems,
     print_to_stderr,
     problem_documents,
+    report_document,
     request_of,
     show_progress,
     status_of,
 )
 from xsft.verbs.terminal import terminal
-
-
-class SpecialToken(Document, frozen=True, kw_only=True):
-    """A special token; ordinary text never contains it."""
-
-    at: int
-    """Position in `ids`."""
-    kind: Literal["BOS", "EOS", "pad", "unknown", "special"]
-    text: str
-
-
-class DataPart(Document, frozen=True, kw_only=True):
-    """Consecutive tokens of one example with the same treatment."""
-
-    part: Literal["masked", "trained"]
-    """`trained`: their prediction counts in the loss."""
-    segment: int
-    """Number of the example within a packed sequence, from 1."""
-    text: str
-    ids: tuple[int, ...]
-    special: tuple[SpecialToken, ...]
 
 
 class DataExample(Document, frozen=True, kw_only=True):
@@ -73,7 +48,7 @@ class DataExample(Document, frozen=True, kw_only=True):
     """Whether the example fills max_target_length, so that text may have been cut."""
     end: str | None
     """The last trained special token, after the answer; if null, the model does not learn to stop."""
-    parts: tuple[DataPart, ...]
+    parts: tuple[Piece, ...]
 
 
 class DataDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.data/1"):
@@ -158,27 +133,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _show_examples(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     picked = show_examples(workload, request_of(args, ExamplePick), listener=terminal())
-    if args.json:
-        print_document(_examples_document(picked, split=args.split))
-        return status_of(picked.problems)
-    noun = "sequence" if args.packed else "example"
-    print_examples(picked.examples, picked.answers.vocabulary, noun=noun, with_ids=args.tokens)
-    if not picked.examples:
-        print_lines((f"none of the {len(picked.answers.passes[0].rows):,} {noun}s read matches",))
-    print_problems(picked.problems)
-    return status_of(picked.problems)
-
-
-def _examples_document(picked: PickedExamples, *, split: Split) -> DataDocument:
     vocabulary = picked.answers.vocabulary
-    examples = tuple(_example_fields(row, sequence, vocabulary) for row, sequence in picked.examples)
-    return DataDocument(
+    document = DataDocument(
         action="show",
-        split=split,
-        examples=examples,
+        split=args.split,
+        examples=tuple(_example_fields(row, sequence, vocabulary) for row, sequence in picked.examples),
         problems=problem_documents(picked.problems),
         exit_status=status_of(picked.problems),
     )
+    noun = "sequence" if args.packed else "example"
+    if not args.json:
+        _draw_examples(document, vocabulary, noun=noun, with_ids=args.tokens)
+    none = () if picked.examples else (f"none of the {len(picked.answers.passes[0].rows):,} {noun}s read matches",)
+    return report_document(document, lambda _document: none, as_json=args.json)
 
 
 def _example_fields(row: int, sequence: TokenSequence, vocabulary: Vocabulary) -> DataExample:
@@ -190,18 +157,8 @@ def _example_fields(row: int, sequence: TokenSequence, vocabulary: Vocabulary) -
         padding=sequence.padding,
         cut=not sequence.padding,
         end=None if end is None else vocabulary.text((end,)),
-        parts=tuple(_part_fields(piece, vocabulary) for piece in pieces(sequence, vocabulary)),
+        parts=pieces(sequence, vocabulary),
     )
-
-
-def _part_fields(piece: Piece, vocabulary: Vocabulary) -> DataPart:
-    return document_of(DataPart, piece, special=tuple(_special_tokens(piece, vocabulary)))
-
-
-def _special_tokens(piece: Piece, vocabulary: Vocabulary) -> Iterator[SpecialToken]:
-    for position, token in enumerate(piece.ids):
-        if kind := vocabulary.kinds.get(token):
-            yield SpecialToken(at=position, kind=kind, text=vocabulary.text((token,)))
 
 
 def _inspect(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
@@ -209,71 +166,61 @@ def _inspect(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     inspection = inspect_examples(
         workload, split=args.split, everything=args.everything, picture=picture, listener=terminal()
     )
-    document = _inspection_document(inspection, picture=picture)
-    if args.json:
-        print_document(document)
-    else:
-        print_lines(summary_lines(inspection))
-        print_problems(inspection.problems)
-    return document.exit_status
-
-
-def _inspection_document(inspection: DataInspection, *, picture: Path | None) -> DataDocument:
-    return document_of(
+    document = document_of(
         DataDocument,
         inspection.summary,
         action="inspect",
         split=inspection.split,
-        picture=str(picture) if picture else None,
+        picture=args.png,
         problems=problem_documents(inspection.problems),
         exit_status=status_of(inspection.problems),
     )
+    return report_document(document, partial(_summary_lines, reading=inspection.reading), as_json=args.json)
 
 
 def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     options = request_of(args, PrepareOptions, renames=dict(args.renames))
     with show_progress("data") as say:
         folder, section = training_data.prepare_data(workload, options, to=args.to, progress=say)
-    if args.json:
-        problems = problem_documents(folder.problems)
-        sources = {"to": folder.to, "found": folder.found, "data": section, "problems": problems}
-        sources["schema"] = "xsft.data-prepare/1"  # not that of prepared.json
-        print_document(document_of(PrepareDocument, folder.prepared, **sources))
-        return 0
-    for line in prepared_lines(folder):
-        print_to_stderr(line)
-    print_problems(folder.problems)
-    print_lines((workload_yaml({"data": dict(section)}).rstrip("\n"),))
-    return 0
+    document = document_of(
+        PrepareDocument,
+        folder.prepared,
+        to=folder.to,
+        found=folder.found,
+        data=section,
+        problems=problem_documents(folder.problems),
+    )
+    if not args.json:
+        for line in _prepared_lines(document):
+            print_to_stderr(line)
+    return report_document(document, _section_lines, as_json=args.json)
 
 
 BAR = 40
 """Characters of the longest bar."""
 
-NumberedExample = tuple[int, TokenSequence]
+
+def _draw_examples(document: DataDocument, vocabulary: Vocabulary, *, noun: str, with_ids: bool) -> None:
+    screen = console(sys.stdout)
+    for example in document.examples or ():
+        for line in _example_lines(example, vocabulary, noun, with_ids=with_ids):
+            screen.print(line, highlight=False, soft_wrap=True)
 
 
-def print_examples(found: Sequence[NumberedExample], vocabulary: Vocabulary, *, noun: str, with_ids: bool) -> None:
-    show = partial(console(sys.stdout).print, highlight=False, soft_wrap=True)
-    for row, one in found:
-        for line in _example(row, one, vocabulary, noun, with_ids=with_ids):
-            show(line)
-
-
-def _example(row: int, one: TokenSequence, vocabulary: Vocabulary, noun: str, *, with_ids: bool) -> Iterator[Text]:
-    yield Text(_head(row, one, noun), style="bold")
+def _example_lines(example: DataExample, vocabulary: Vocabulary, noun: str, *, with_ids: bool) -> Iterator[Text]:
+    yield Text(_head(example, noun), style="bold")
     border = 0
-    packed = len(set(one.segments)) > 1
-    for piece in pieces(one, vocabulary):
+    packed = len({piece.segment for piece in example.parts}) > 1
+    for piece in example.parts:
         if packed and piece.segment != border:
             border = piece.segment
             yield Text(f"  ── example {border} of this sequence", style="bold")
         yield _piece_line(piece, vocabulary)
         if with_ids:
             yield Text(f"          {' '.join(map(str, piece.ids))}", style="dim")
-    if one.padding:
-        yield Text(f"  padding {one.padding} x {_token_named(vocabulary, 'pad')}", style="dim")
-    yield Text(f"  end     {_end_text(one, vocabulary)}", style="dim")
+    if example.padding:
+        yield Text(f"  padding {example.padding} x {_token_named(vocabulary, 'pad')}", style="dim")
+    yield Text(f"  end     {_end_text(example, vocabulary)}", style="dim")
 
 
 def _piece_line(piece: Piece, vocabulary: Vocabulary) -> Text:
@@ -284,30 +231,31 @@ def _piece_line(piece: Piece, vocabulary: Vocabulary) -> Text:
     return line
 
 
-def _head(row: int, one: TokenSequence, noun: str) -> str:
-    masked = one.length - one.trained_tokens
-    cut = "; cut at max_target_length" if not one.padding else ""
-    counts = f"{one.length} tokens, {one.trained_tokens} trained, {masked} masked, {one.padding} padding{cut}"
-    return f"{noun} {row}: {counts}"
+def _head(example: DataExample, noun: str) -> str:
+    cut = "; cut at max_target_length" if example.cut else ""
+    masked = example.tokens - example.trained
+    counts = f"{example.tokens} tokens, {example.trained} trained, {masked} masked, {example.padding} padding{cut}"
+    return f"{noun} {example.row}: {counts}"
 
 
-def _end_text(one: TokenSequence, vocabulary: Vocabulary) -> str:
+def _end_text(example: DataExample, vocabulary: Vocabulary) -> str:
     """Return a line on the special token that ends the trained text, and on the tokenizer's BOS and EOS."""
-    end = one.end(vocabulary)
-    if end is None:
-        text = "no special token is trained at the end"
-    else:
-        kind = vocabulary.kinds[end]
+    trained = [piece.special for piece in example.parts if piece.part == "trained" and piece.special]
+    text = "no special token is trained at the end"
+    if example.end is not None:
+        kind = trained[-1][-1].kind
         special = f" ({kind})" if kind != "special" else ""
-        text = f"{printable_line(vocabulary.text((end,)))}{special} is trained at the end"
-    first = one.inputs[0] if one.inputs else None
-    began = "begins with BOS" if first is not None and vocabulary.kinds.get(first) == "BOS" else "begins without BOS"
+        text = f"{printable_line(example.end)}{special} is trained at the end"
+    first = example.parts[0].special[:1] if example.parts else ()
+    began = "begins without BOS"
+    if first and (first[0].at, first[0].kind) == (0, "BOS"):
+        began = "begins with BOS"
     bos, eos = _token_named(vocabulary, "BOS"), _token_named(vocabulary, "EOS")
     return f"{text}; {began}; the tokenizer's BOS is {bos}, its EOS {eos}"
 
 
-def _token_named(vocabulary: Vocabulary, kind: str) -> str:
-    return next((printable_line(text) for name, text in vocabulary.named.items() if name == kind), "none")
+def _token_named(vocabulary: Vocabulary, kind: TokenKind) -> str:
+    return printable_line(vocabulary.named.get(kind, "none"))
 
 
 def printable_line(text: str) -> str:
@@ -315,68 +263,54 @@ def printable_line(text: str) -> str:
     return printable(text.replace("\n", "⏎").replace("\t", "⇥"))
 
 
-def summary_lines(found: DataInspection) -> Iterator[str]:
+def _summary_lines(document: DataDocument, *, reading: ReadSettings) -> Iterator[str]:
     """Yield the lines of the summary; every figure names the rows that it counts."""
-    summary = found.summary
-    which = _which_rows(summary)
-    for label, value, of in _figures(found, which):
-        yield f"{label:<11} {value} [{of}]"
+    which = f"{'all' if document.everything else 'the first'} {document.sampled:,} rows"
+    for label, figure, of in _figures(document, reading, which):
+        yield f"{label:<11} {figure} [{of}]"
     yield f"lengths     tokens of an example before it is cut, examples [{which}]"
-    yield from _bars(summary)
+    histogram = document.histogram or ()
+    longest = max((count for _bound, count in histogram), default=0) or 1
+    for bound, count in histogram:
+        yield f"{f'< {bound}':>10}  {'█' * round(BAR * count / longest)} {count}"
 
 
-def _figures(found: DataInspection, which: str) -> Iterator[tuple[str, str, str]]:
-    summary, reading = found.summary, found.reading
-    yield "rows", f"{summary.sampled:,} read of {_rows_text(summary.rows)} in the {found.split} split", which
-    if tokens := summary.tokens:
+def _figures(document: DataDocument, reading: ReadSettings, which: str) -> Iterator[tuple[str, str, str]]:
+    rows = "an unknown number of rows" if document.rows is None else f"{document.rows:,}"
+    yield "rows", f"{document.sampled:,} read of {rows} in the {document.split} split", which
+    if tokens := document.tokens:
         yield "tokens", f"half at most {tokens.p50}, 90 % at most {tokens.p90}, the longest {tokens.max}", which
-    yield "truncated", f"{summary.truncated:.1%} are longer than max_target_length {reading.limit}", which
-    yield "no target", f"{summary.no_target:.1%} have no trained token", which
-    yield "no end", f"{summary.no_end:.1%} of the uncut ones train no special token at the end", which
-    yield "trained", f"{summary.trained:.1%} of the tokens", which
-    yield "duplicates", f"{summary.duplicates:,} equal an earlier row", which
-    if summary.in_other is not None:
-        both = f"{which} against {summary.other_sampled:,} rows"
-        same = (
-            f"{summary.in_other:,} train the same tokens as one of the other split, {summary.whole_in_other:,} equal it"
-        )
-        yield "shared", same, both
-    for role in summary.roles:
-        yield "role", _role_text(role), which
-    if summary.packing is not None:
-        packed = f"the first {summary.packed_sequences} packed sequences"
-        yield "packing", f"{summary.packing:.1%} of the positions are tokens", packed
-    if summary.steps_per_epoch is not None and found.split == "train":
-        each = f"{summary.steps_per_epoch:.1f} steps each"
-        epochs = f"train.steps {reading.steps} is {summary.epochs or 0:.2f} of them"
-        yield "epochs", f"{each}: {epochs}", which if summary.everything else f"estimated from {which}"
+    yield "truncated", f"{document.truncated:.1%} are longer than max_target_length {reading.limit}", which
+    yield "no target", f"{document.no_target:.1%} have no trained token", which
+    yield "no end", f"{document.no_end:.1%} of the uncut ones train no special token at the end", which
+    yield "trained", f"{document.trained:.1%} of the tokens", which
+    yield "duplicates", f"{document.duplicates:,} equal an earlier row", which
+    if document.in_other is not None:
+        same = f"{document.in_other:,} train the same tokens as one of the other split"
+        against = f"{which} against {document.other_sampled:,} rows"
+        yield "shared", f"{same}, {document.whole_in_other:,} equal it", against
+    for role in document.roles or ():
+        counts = f"{role.turns:,} messages, {role.empty:,} empty, {role.dropped:,} that the template drops"
+        yield "role", f"{role.role}: {counts}", which
+    if document.packing is not None:
+        packed = f"the first {document.packed_sequences} packed sequences"
+        yield "packing", f"{document.packing:.1%} of the positions are tokens", packed
+    if document.steps_per_epoch is not None and document.split == "train":
+        each = f"{document.steps_per_epoch:.1f} steps each"
+        epochs = f"train.steps {reading.steps} is {document.epochs or 0:.2f} of them"
+        yield "epochs", f"{each}: {epochs}", which if document.everything else f"estimated from {which}"
 
 
-def _which_rows(summary: Summary) -> str:
-    return f"all {summary.sampled:,} rows" if summary.everything else f"the first {summary.sampled:,} rows"
-
-
-def _rows_text(rows: int | None) -> str:
-    return "an unknown number of rows" if rows is None else f"{rows:,}"
-
-
-def _role_text(role: Role) -> str:
-    return f"{role.role}: {role.turns:,} messages, {role.empty:,} empty, {role.dropped:,} that the template drops"
-
-
-def _bars(summary: Summary) -> Iterator[str]:
-    most = max((count for _to, count in summary.histogram), default=0)
-    for to, count in summary.histogram:
-        yield f"{f'< {to}':>10}  {'█' * round(BAR * count / most) if most else ''} {count}"
-
-
-def prepared_lines(made: PreparedFolder) -> Iterator[str]:
-    prepared = made.prepared
-    yield f"{'found' if made.found else 'prepared'}  {made.to}/{prepared.attempt}"
-    for split, rows in prepared.rows.items():
-        shards = [shard for shard in prepared.shards if shard.split == split]
+def _prepared_lines(document: PrepareDocument) -> Iterator[str]:
+    yield f"{'found' if document.found else 'prepared'}  {document.to}/{document.attempt}"
+    for split, rows in document.rows.items():
+        shards = [shard for shard in document.shards if shard.split == split]
         size = sum(shard.bytes for shard in shards)
         yield f"{split:8}  {rows:,} rows in {len(shards)} shards of {shards[0].rows:,}, {size / 1e6:,.1f} MB"
-    if prepared.refused:
-        yield f"left out  {prepared.refused:,} rows that cannot be trained on"
+    if document.refused:
+        yield f"left out  {document.refused:,} rows that cannot be trained on"
     yield "Replace the workload's data section by:"
+
+
+def _section_lines(document: PrepareDocument) -> Iterator[str]:
+    yield workload_yaml({"data": document.data}).rstrip("\n")

@@ -84,7 +84,8 @@ def refuse_options(options: Mapping[str, object], why: str) -> None:
 
 def document_of(kind: type[AnyDocument], source: Struct, /, **fields: Any) -> AnyDocument:
     """Return the document with these fields; the others are the fields of the same name of `source`."""
-    return convert({**asdict(source), **fields}, kind, from_attributes=True)
+    known = {**asdict(source), **fields}
+    return convert({name: known[name] for name in kind.__struct_fields__ if name in known}, kind, from_attributes=True)
 
 
 def problem_documents(problems: Iterable[Problem]) -> tuple[ProblemFields, ...]:

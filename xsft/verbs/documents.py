@@ -6,82 +6,44 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from importlib import import_module
+from typing import Any, cast
 
-from msgspec import field, json
+from msgspec import json
 from msgspec.inspect import CollectionType, DataclassType, DictType, StructType, TupleType, Type, UnionType, type_info
 
+from xsft import verbs
 from xsft.base.docstrings import field_docstrings
 from xsft.evaluation.report import EvaluationReport
-from xsft.verbs.cancel import CancelDocument
-from xsft.verbs.card import ReceiptDocument
-from xsft.verbs.check import CheckDocument
-from xsft.verbs.checkpoint import CheckpointDocument
-from xsft.verbs.checkpoint_convert import ConversionDocument
-from xsft.verbs.checkpoint_export import ExportDocument
-from xsft.verbs.compare import CompareDocument
-from xsft.verbs.data import DataDocument, PrepareDocument
-from xsft.verbs.diff import DiffDocument
-from xsft.verbs.doctor import DoctorDocument
 from xsft.verbs.document import Document, ErrorDocument
-from xsft.verbs.fit import FitDocument
-from xsft.verbs.image import ImageDocument
-from xsft.verbs.import_ import ImportDocument
-from xsft.verbs.notify import NoticeDocument
-from xsft.verbs.place import PlaceAddDocument, PlaceCreateDocument, PlaceDocument
-from xsft.verbs.plan import PlanDocument
-from xsft.verbs.run import RunDocument
-from xsft.verbs.sample import SampleDocument
-from xsft.verbs.secret import SecretDocument
-from xsft.verbs.serve import ServeDocument
-from xsft.verbs.setup import SetupDocument
-from xsft.verbs.status import StatusDocument
-from xsft.verbs.submission import SubmitDocument
-from xsft.verbs.wait import WaitDocument
-from xsft.verbs.why import WhyDocument
 
 
-class EvaluationDocument(Document, EvaluationReport, frozen=True, kw_only=True):
+class EvaluationDocument(
+    Document, EvaluationReport, frozen=True, kw_only=True, tag_field="schema", tag="xsft.evaluation/1"
+):
     """The file `evaluation.json` of an evaluate stage."""
 
-    schema_: Literal["xsft.evaluation/1"] = field(name="schema")
+
+def _documents() -> dict[str, type[Document]]:
+    """Return the documents in the modules of the verbs, each by its tag without `xsft.` and the version."""
+    for module in pkgutil.iter_modules(verbs.__path__, "xsft.verbs."):
+        import_module(module.name)
+    documents = dict(_tagged(Document))
+    return {tag.removeprefix("xsft.").removesuffix("/1"): documents[tag] for tag in sorted(documents)}
 
 
-DOCUMENTS: dict[str, type[Document]] = {
-    "plan": PlanDocument,
-    "fit": FitDocument,
-    "check": CheckDocument,
-    "submit": SubmitDocument,
-    "run": RunDocument,
-    "status": StatusDocument,
-    "why": WhyDocument,
-    "receipt": ReceiptDocument,
-    "wait": WaitDocument,
-    "cancel": CancelDocument,
-    "compare": CompareDocument,
-    "diff": DiffDocument,
-    "import": ImportDocument,
-    "secret": SecretDocument,
-    "doctor": DoctorDocument,
-    "image": ImageDocument,
-    "place": PlaceDocument,
-    "place-add": PlaceAddDocument,
-    "place-create": PlaceCreateDocument,
-    "checkpoint": CheckpointDocument,
-    "checkpoint-convert": ConversionDocument,
-    "checkpoint-export": ExportDocument,
-    "data": DataDocument,
-    "data-prepare": PrepareDocument,
-    "serve": ServeDocument,
-    "sample": SampleDocument,
-    "evaluation": EvaluationDocument,
-    "setup": SetupDocument,
-    "notice": NoticeDocument,
-    "error": ErrorDocument,
-}
-"""Verb -> its document; `error` belongs to every verb, `evaluation` is a file, and `notice` is posted."""
+def _tagged(kind: type[Document]) -> Iterator[tuple[str, type[Document]]]:
+    if tag := kind.__struct_config__.tag:
+        yield str(tag), kind
+    for narrower in kind.__subclasses__():
+        yield from _tagged(narrower)
+
+
+DOCUMENTS: dict[str, type[Document]] = {**_documents(), "error": ErrorDocument}
+"""Name -> document: of a verb, of a file (`evaluation`), of what is posted (`notice`), and of any error."""
 
 
 def published_schema(name: str) -> dict[str, Any]:
