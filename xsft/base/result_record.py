@@ -48,3 +48,23 @@ def decode_record(content: bytes, decoder: msgspec.json.Decoder[R]) -> R | None:
         return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+class WrittenResult(ResultRecord, frozen=True, kw_only=True):
+    """The record beside any stage's result, or evaluation.json, which is written once, at the end."""
+
+    outcome: str = "completed"
+    judgement: dict[str, Any] = field(default_factory=dict)
+    """Of an evaluation."""
+
+
+_WRITTEN = msgspec.json.Decoder(WrittenResult)
+
+
+def is_complete(content: bytes, *, digest: str | None) -> bool:
+    """Return whether the file beside a result says that it is complete, with these inputs; an evaluation also, that its
+    verdict did not fail."""
+    written = decode_record(content, _WRITTEN)
+    if written is None or written.digest != digest:
+        return False
+    return written.outcome == "completed" and written.judgement.get("verdict") != "failed"

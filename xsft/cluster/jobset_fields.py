@@ -37,6 +37,7 @@ from xsft.records.labels import (
     STEPS_ANNOTATION,
     TARGET_LABEL,
     WORK_LABEL,
+    WRITES_ANNOTATION,
 )
 from xsft.spec.modes import mode_rules
 
@@ -143,6 +144,7 @@ def jobset_of(jobset: JobSet) -> RunObject:
         restarts=jobset.status.restarts,
         max_restarts=jobset.spec.failure_policy.max_restarts,
         work=work,
+        writes=annotations.get(WRITES_ANNOTATION) or None,
         data_on_restart=annotations.get(DATA_ANNOTATION) or None,
     )
 

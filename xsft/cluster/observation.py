@@ -123,6 +123,8 @@ class RunObject(Struct, frozen=True, kw_only=True):
     max_restarts: int | None = None
     work: str | None = None
     """Its work if it is not a training (`naming.StageWork`)."""
+    writes: str | None = None
+    """Path of the result of such work."""
     data_on_restart: str | None = None
     """reshuffle
 

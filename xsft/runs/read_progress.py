@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import Unreachable, XsftError
 from xsft.base.moments import seconds_between
+from xsft.base.result_record import is_complete
 from xsft.base.secrets import redact
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
@@ -23,6 +24,8 @@ from xsft.cluster.pod_fields import prints_steps, trainer_container
 from xsft.launcher.encoding import XPK_START
 from xsft.machine.objects import latest_step
 from xsft.machine.parallel import StartedCall, answers
+from xsft.records import CONVERSION_KEY, EXPORT_KEY
+from xsft.records import FOLDER as OWN_FOLDER
 from xsft.records.record_files import RecordStore
 from xsft.runs.lastknown import recorded_of
 from xsft.runs.pod_reasons import by_server_clock, oom_killed, started_at, trouble
@@ -47,6 +50,10 @@ THREADS = 8
 """Maximum number of threads. Each has its own connection, whose TLS handshake costs both sides more than a log."""
 
 
+RECORDS = {"convert": CONVERSION_KEY, "export": EXPORT_KEY}
+"""Work whose result is a folder -> name of the record in it."""
+
+
 class ProgressSource(Struct, frozen=True, kw_only=True):
     """The sources from which the progress of a namespace's runs is read."""
 
@@ -67,10 +74,24 @@ class ProgressSource(Struct, frozen=True, kw_only=True):
         return said or self.outputs.get(seen.run_name) or (seen.was.output if seen.was else None)
 
     def recorded(self, seen: Observation) -> Recorded | None:
-        """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
+        """Return the record beside the run's output; of a job whose result is complete, that it completed, even if its
+        pod was killed before it could record that. Raises XsftError."""
         place = self.output(seen)
         records = self.store.read_run(place, seen.run_name) if place else ()
-        return recorded_of(records, seen.uid)
+        recorded = recorded_of(records, seen.uid)
+        if recorded is None or recorded.outcome == "completed" or not self._is_result_complete(seen.jobset):
+            return recorded
+        return replace(recorded, outcome="completed", reason=None)
+
+    def _is_result_complete(self, job: RunObject | None) -> bool:
+        """Return whether the file beside the job's result says that it is complete. Raises XsftError."""
+        if job is None or job.writes is None:
+            return False
+        path = job.writes  # an evaluation is this file
+        if job.work in RECORDS:
+            path = f"{path.removesuffix('/0/items')}/{OWN_FOLDER}/{RECORDS[job.work]}.json"
+        content = self.store.objects_at(path).read(path, limit=MAX_BYTES)
+        return is_complete(content or b"", digest=job.spec_digest)
 
 
 def read_progress(
