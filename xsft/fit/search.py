@@ -24,6 +24,9 @@ HEADROOM = 0.95
 factor."""
 
 
+FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
+
+
 class FitCandidate(Struct, frozen=True, kw_only=True):
     """An alternative that arithmetic does not refuse."""
 
@@ -39,8 +42,7 @@ class TriedAlternative(Struct, frozen=True, kw_only=True):
     """Position in the order of preference."""
     alternative: Alternative
     verdict: Verdict | None
-    source: str
-    """`catalogue`, `cache`, `compiler`."""
+    source: FitSource
     why: str = ""
 
 
@@ -84,7 +86,7 @@ class FitSearch(Struct, frozen=True, kw_only=True):
             if place not in done:
                 yield place, self._why(place)
 
-    def with_verdict(self, place: int, verdict: Verdict | None, *, source: str, why: str = "") -> FitSearch:
+    def with_verdict(self, place: int, verdict: Verdict | None, *, source: FitSource, why: str = "") -> FitSearch:
         candidate = self.candidates[place]
         tried = TriedAlternative(
             place=place, alternative=candidate.alternative, verdict=verdict, source=source, why=why

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from xsft.environments import environments
 from xsft.fit.cache import FitCache, compiler_versions, fit_cache
 from xsft.fit.compile import CompileShop, compile_step
 from xsft.fit.reserved_memory import needed_gib
+from xsft.fit.search import FitSource
 from xsft.fit.step import StepKind, StepToCompile
 from xsft.fit.trainer_step import eval_step, known_seconds, needed_step, step_to_compile
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Invalid, KnownStep, Verdict
@@ -29,8 +29,6 @@ from xsft.planning.steps import Intent, Plan
 from xsft.records.record import MeasuredPace
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
-
-FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
 
 MAX_UNASKED_S = 120.0
 """What is known to take at most this long is compiled without a question."""

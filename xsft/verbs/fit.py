@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
-from msgspec import convert
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from xsft.base.errors import INTERRUPTED, TimedOut, UsageError
 from xsft.base.reporting import ProgressView
 from xsft.fit.alternatives import Alternative
-from xsft.fit.search import FitSearch
+from xsft.fit.search import FitSearch, FitSource
 from xsft.fit.trainer_step import needed_step
 from xsft.fit.translate import InvalidStep
-from xsft.fit.verdict import DoesNotFit, Fits, StepMemory, Verdict, rejection
+from xsft.fit.verdict import Fits, StepMemory, Verdict, rejection
 from xsft.launch.fit_answers import FitAnswer, FitQuestions, load_variants
 from xsft.launch.fit_search import FoundFit, SearchRequest, SearchResult, SearchState, search
 from xsft.machine.files import STDIN
@@ -25,10 +24,9 @@ from xsft.verbs.document import (
     Document,
     VerbDocument,
     document_of,
-    print_document,
     print_lines,
-    print_problems,
     problem_documents,
+    report_document,
     request_of,
     show_progress,
 )
@@ -58,7 +56,7 @@ class AlternativeDocument(Document, frozen=True, kw_only=True):
     peak_gib: float | None = None
     sum_gib: float | None = None
     needed_gib: float | None = None
-    source: Literal["arithmetic", "catalogue", "cache", "compiler", ""]
+    source: FitSource | Literal[""]
     why: str
     """Why it is rejected; empty if it fits."""
 
@@ -98,7 +96,7 @@ class FitEntryDocument(Document, frozen=True, kw_only=True):
     by: StepMemory | None = None
     """null for a refused step, and for a row of the catalogue."""
     because: InvalidStep | None = None
-    source: Literal["arithmetic", "catalogue", "cache", "compiler"]
+    source: FitSource
     cached: bool
     derived_from_tokens: int | None = None
     """max_target_length of the compiled step, if the verdict follows from one of another length."""
@@ -146,16 +144,17 @@ def run(args: argparse.Namespace) -> int:
                 if not args.json and not matrix:
                     progress.pause()
                     print_lines(fit_text(answer))
-    status = UsageError.exit_status if unread or any(answer.refused for answer in answers) else 0
-    if args.json:
-        entries = tuple(map(fit_entry, answers))
-        print_document(FitDocument(fits=entries, problems=problem_documents(unread), exit_status=status))
-    elif matrix:
-        print_lines(fit_matrix(answers))
-    elif any(isinstance(answer.verdict, DoesNotFit) for answer in answers):
-        print_lines(("--search finds the nearest configuration that fits.",))
-    print_problems(unread)
-    return status
+    document = FitDocument(fits=tuple(map(fit_entry, answers)), problems=problem_documents(unread))
+    if unread or any(answer.refused for answer in answers):
+        document = replace(document, exit_status=UsageError.exit_status)
+    if matrix:
+        return report_document(document, lambda _document: fit_matrix(answers), as_json=args.json)
+    return report_document(document, _hint_lines, as_json=args.json)
+
+
+def _hint_lines(document: FitDocument) -> Iterator[str]:
+    if any(entry.verdict == "no" for entry in document.fits):
+        yield "--search finds the nearest configuration that fits."
 
 
 def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], None]:
@@ -169,12 +168,22 @@ def _search(args: argparse.Namespace) -> int:
     with show_progress("fit") as progress:
         report = partial(_report_state, progress=progress, as_json=args.json)
         done = search(request, progress=progress, report=report)
-    status = _search_status(done)
-    if args.json:
-        print_document(FitDocument(fits=(_searched_entry(done),), exit_status=status))
+    document = FitDocument(fits=(_searched_entry(done),), exit_status=_search_status(done))
+    text = partial(_searched_lines, done=done, settings=args.settings)
+    return report_document(document, text, as_json=args.json)
+
+
+def _searched_lines(document: FitDocument, *, done: SearchResult, settings: Sequence[str]) -> Iterator[str]:
+    """Yield what was found and rejected, and the change of the file. `settings`: of --set, which the file lacks."""
+    yield from found_lines(done.found, done.base)
+    outcome = document.fits[0].search
+    if outcome is None or outcome.settings is None:
+        return
+    yield from outcome.diff.splitlines()
+    if settings:
+        yield f"It fits with {', '.join(settings)}: write that into the file too, then apply this with --write."
     else:
-        print_lines(found_lines(done.found, done.base, texts=done.texts, given=args.settings))
-    return status
+        yield "Written." if outcome.written else "Apply it with --write."
 
 
 def _refuse_search_options(args: argparse.Namespace) -> None:
@@ -247,26 +256,31 @@ def fit_entry(answer: FitAnswer) -> FitEntryDocument:
 
 def _searched_entry(done: SearchResult) -> FitEntryDocument:
     """Return the entry of the workload as it is, with the alternatives and the result of the search."""
-    found, search_ = done.found, done.found.search
-    tried = [_alternative(one.alternative, one.verdict, source=one.source, why=one.why) for one in search_.tried]
-    refused = [_alternative(one.alternative, None, source="arithmetic", why=one.why) for one in found.preferred]
-    untried = [
-        _alternative(search_.candidates[place].alternative, None, source="", why=UNTRIED[why])
-        for place, why in search_.untried_candidates()
-    ]
-    outcome = FitSearchDocument(
-        settings=found.settings or None,
-        stopped=found.stopped,
-        budget_s=found.budget_s,
-        diff="\n".join(diff_lines(found.run.run_name, done.texts)),
-        written=found.written,
+    found = done.found
+    candidates = found.search.candidates
+    alternatives = (
+        *(_alternative(tried.alternative, tried.verdict, tried.source, tried.why) for tried in found.search.tried),
+        *(_alternative(refused.alternative, None, "arithmetic", refused.why) for refused in found.preferred),
+        *(
+            _alternative(candidates[place].alternative, None, "", UNTRIED[why])
+            for place, why in found.search.untried_candidates()
+        ),
     )
-    return replace(fit_entry(done.base), alternatives=(*tried, *refused, *untried), search=outcome)
+    diff = "\n".join(diff_lines(done.base.file, done.texts))
+    outcome = document_of(FitSearchDocument, found, settings=found.settings or None, diff=diff)
+    return replace(fit_entry(done.base), alternatives=alternatives, search=outcome)
 
 
-def _alternative(alternative: Alternative, verdict: Verdict | None, *, source: str, why: str) -> AlternativeDocument:
-    rejected = rejection(verdict) if verdict and not isinstance(verdict, Fits) else ""
-    settings = {"settings": alternative.settings, "source": source, "why": why or rejected}
-    if verdict is None:
-        return convert({**settings, "verdict": None}, AlternativeDocument)
-    return convert({**asdict(verdict), **settings, "verdict": verdict_name(verdict)}, AlternativeDocument)
+def _alternative(
+    alternative: Alternative, verdict: Verdict | None, source: FitSource | Literal[""], why: str
+) -> AlternativeDocument:
+    if not (why or verdict is None or isinstance(verdict, Fits)):
+        why = rejection(verdict)
+    return document_of(
+        AlternativeDocument,
+        verdict or alternative,
+        settings=alternative.settings,
+        verdict=verdict_name(verdict) if verdict else None,
+        source=source,
+        why=why,
+    )

@@ -189,12 +189,8 @@ def verdict_name(verdict: Verdict) -> VerdictName:
     return name
 
 
-def found_lines(
-    found: FoundFit, base: FitAnswer, *, texts: tuple[str, str], given: Sequence[str] = ()
-) -> Iterator[str]:
-    """Yield what was found, what was rejected, and the change of the file. `given`: the settings of --set, which the
-    file lacks.
-    """
+def found_lines(found: FoundFit, base: FitAnswer) -> Iterator[str]:
+    """Yield what was found, and what was rejected."""
     best = found.search.best
     if isinstance(base.verdict, Fits):
         yield "It fits as it is: nothing to search."
@@ -207,11 +203,6 @@ def found_lines(
     known = not any(why == "open" for _, why in found.search.untried_candidates())
     yield f"The nearest {'' if known else 'so far '}that fits: {best.alternative.words}."
     yield from _training_lines(best.alternative, base)
-    yield from diff_lines(base.file, texts)
-    if given:
-        yield f"It fits with {', '.join(given)}: write that into the file too, then apply this with --write."
-    else:
-        yield "Written." if found.written else "Apply it with --write."
 
 
 def _training_lines(best: Alternative, base: FitAnswer) -> Iterator[str]:

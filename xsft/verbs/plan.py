@@ -6,8 +6,9 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from xsft.base.stage import StagePlan
 from xsft.base.terminal_text import wrap_line
@@ -21,11 +22,11 @@ from xsft.verbs.document import (
     ProblemFields,
     VerbDocument,
     document_of,
-    print_document,
     print_lines,
     print_problems,
     print_to_stderr,
     problem_documents,
+    report_document,
     show_progress,
     status_of,
 )
@@ -109,23 +110,14 @@ class PlanDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", 
 
 def print_plans(planned: PlannedFiles, part: PlanPart, *, json: bool) -> int:
     """Print the plans, or a part of each, and return the exit status of their checks."""
-    if json:
-        print_document(_plan_document(planned))
-    elif part == "manifest":
-        sys.stdout.write(yaml_text(plan.manifest for plan in planned.plans if plan.manifest is not None))
-    else:
-        _print_texts(planned, part)
-    is_complete = json or part in ("screen", "all")
-    print_problems(planned.unread if is_complete else planned.problems)
-    return status_of(planned.problems)
-
-
-def _plan_document(planned: PlannedFiles) -> PlanDocument:
-    return PlanDocument(
+    document = PlanDocument(
         plans=tuple(map(_plan_fields, planned.plans, planned.stages)),
         problems=problem_documents(planned.unread),
         exit_status=status_of(planned.problems),
     )
+    if not json:
+        _print_texts(planned.plans, document, part)
+    return report_document(document, as_json=json)
 
 
 def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
@@ -138,54 +130,65 @@ def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
     )
 
 
-def _print_texts(planned: PlannedFiles, part: PlanPart) -> None:
-    """Print the plans, wrapped to the terminal's width; a pipe gets whole lines, and so do lines to copy."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for number, (plan, stages) in enumerate(zip(planned.plans, planned.stages, strict=True)):
-        if number:
+def _print_texts(plans: Sequence[Plan], document: PlanDocument, part: PlanPart) -> None:
+    """Print each plan, or its part. The problems of a part go to stderr: it is to be copied."""
+    if part == "manifest":
+        sys.stdout.write(yaml_text(fields.manifest for fields in document.plans if fields.manifest is not None))
+    for plan, fields in zip(plans, document.plans, strict=True):
+        if fields is not document.plans[0] and part != "manifest":
             print_lines(("",))
-        if part == "screen" and len(planned.plans) > 1:
-            print_lines((f"# {plan.file}",))
-        match part:
-            case "screen":
-                _print_screen(plan, stages, width=width)
-            case "xpk" if plan.xpk_argv:
-                print_lines((shell_line(plan.xpk_argv),))
-            case "trainer":
-                print_lines((trainer_line(plan),))
-            case "audit":
-                print_lines(audit_lines(plan.audit, whole=True))
-            case "all":
-                sys.stdout.write(plan_text(plan, width=width))
-                print_lines(stage_lines(stages))
-            case "xpk" | "manifest":
-                print_to_stderr(f"{plan.file}: no xpk line")
+        if len(plans) > 1 and part == "screen":
+            print_lines((f"# {fields.file}",))
+        _print_part(plan, fields, part)
+    if part not in ("screen", "all"):
+        print_problems(problem for plan in plans for problem in plan.problems)
 
 
-def _print_screen(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | None) -> None:
+def _print_part(plan: Plan, fields: PlanFields, part: PlanPart) -> None:
+    """Print a plan, wrapped to the terminal's width; a pipe gets whole lines, and so do lines to copy."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    match part:
+        case "screen":
+            _print_screen(plan, fields, width=width)
+        case "xpk" if fields.xpk_argv:
+            print_lines((shell_line(fields.xpk_argv),))
+        case "xpk":
+            print_to_stderr(f"{fields.file}: no xpk line")
+        case "trainer":
+            print_lines((trainer_line(fields.trainer_argv, fields.trainer_env),))
+        case "audit":
+            print_lines(audit_lines(fields.audit, whole=True))
+        case "all":
+            sys.stdout.write(plan_text(plan, width=width))
+            print_lines(stage_lines(fields.stages))
+        case "manifest":
+            return
+
+
+def _print_screen(plan: Plan, fields: PlanFields, *, width: int | None) -> None:
     """Print the decisions, then what is wrong, and last whether the plan can be submitted."""
-    print_lines(screen_lines(plan, stages, width=width))
-    problems = [replace(problem, file="") for problem in plan.problems if problem.severity != "note"]
+    print_lines(screen_lines(plan, fields.stages, width=width))
+    problems = [replace(problem, file="") for problem in fields.problems if problem.severity != "note"]
     if problems:
         print_lines(("",))
     print_problems(problems, stream=sys.stdout)
     print_lines(wrap_line(verdict_text(plan), width=width))
 
 
-def stage_lines(found: Sequence[StagePlan]) -> Iterator[str]:
+def stage_lines(stages: Sequence[StagePlan]) -> Iterator[str]:
     """Yield the block of the stages: what each writes, and its command; nothing for a training alone."""
-    if not found:
+    if not stages:
         return
-    yield from block("other stages, run by xsft run", "\n".join(_summary(one) for one in found))
-    for one in found:
-        if one.argv and one.name != "convert":  # the plan shows that line already
-            yield from block(f"stage {one.name}", shell_line(one.argv))
+    yield from block("other stages, run by xsft run", "\n".join(map(_summary, stages)))
+    for stage in stages:
+        if stage.argv and stage.name != "convert":  # the plan shows that line already
+            yield from block(f"stage {stage.name}", shell_line(stage.argv))
 
 
-def _summary(one: StagePlan) -> str:
-    if one.writes is None:
-        why = "; ".join(problem.message for problem in one.problems)
-        return f"{one.name:<10}{one.run_name}: not planned: {why}"
-    notes = "".join(f"\n{'':<10}{note}" for note in one.notes)
-    digest = f", digest {one.digest[:12]}" if one.digest else ""
-    return f"{one.name:<10}{one.run_name}{digest}: {one.writes}{notes}"
+def _summary(stage: StagePlan) -> str:
+    if stage.writes is None:
+        why = "; ".join(problem.message for problem in stage.problems)
+        return f"{stage.name:<10}{stage.run_name}: not planned: {why}"
+    notes = "".join(f"\n{'':<10}{note}" for note in stage.notes)
+    digest = f", digest {stage.digest[:12]}" if stage.digest else ""
+    return f"{stage.name:<10}{stage.run_name}{digest}: {stage.writes}{notes}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from xsft.base.acceptance import for_submission
@@ -91,7 +91,7 @@ def yaml_text(objects: Iterable[Mapping[str, Any]]) -> str:
     return str(yaml.dump_all(objects, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10**9))
 
 
-def screen_lines(plan: Plan, stages: tuple[StagePlan, ...], *, width: int | None) -> Iterator[str]:
+def screen_lines(plan: Plan, stages: Sequence[StagePlan], *, width: int | None) -> Iterator[str]:
     """Yield the decisions of a plan, which fit one screen; its parts are printed by options."""
     rows = [row for row in summary(plan) if row[0] != "ready" and row != ("secrets", "none")]
     if stages:
@@ -123,10 +123,10 @@ def verdict_text(plan: Plan) -> str:
     return f"{verdict} ({counts})" if counts else verdict
 
 
-def trainer_line(plan: Plan) -> str:
+def trainer_line(argv: Iterable[str], env: Mapping[str, str]) -> str:
     """Return the trainer's command with its environment, to be copied."""
-    variables = [f"{name}={shlex.quote(text)} \\\n" for name, text in plan.trainer_env.items()]
-    return "".join((*variables, shell_line(plan.trainer_argv)))
+    variables = [f"{name}={shlex.quote(text)} \\\n" for name, text in env.items()]
+    return "".join((*variables, shell_line(argv)))
 
 
 def problems_block(problems: tuple[Problem | ProblemFields, ...], *, width: int | None = None) -> Iterator[str]:
