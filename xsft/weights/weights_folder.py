@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from safetensors import SafetensorError, safe_open
 
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem, error
@@ -30,17 +30,6 @@ SINGLE = "model.safetensors"
 LazyHFLoader.
 """
 CHUNK = 8 << 20
-LONGEST_HEADER = 100_000_000
-"""Bytes; source: safetensors@0.6 tensor.rs MAX_HEADER_SIZE."""
-
-
-class SafetensorsHeader(Struct, frozen=True, kw_only=True):
-    """The header of a safetensors file."""
-
-    arrays: Mapping[str, str]
-    """Array name to type."""
-    size: int
-    """Bytes that the whole file must have."""
 
 
 OnRead = Callable[[int, int], None]
@@ -63,16 +52,20 @@ def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: 
 
 def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
     names = sorted(entry.name for entry in folder.iterdir())
-    files = [name for name in names if name.endswith(WEIGHTS)]
+    files = [name for name in names if name.endswith(WEIGHTS) and (folder / name).is_file()]  # a pipe would block
     if CONFIG not in names or not {INDEX, SINGLE} & set(names):
         return _facts_with_problem(_no_model_in_folder(folder, names))
     config = _parse_json_file(folder / CONFIG)
     index = _parse_json_file(folder / INDEX) if INDEX in names else None
-    headers = {name: read_header(folder / name) for name in files}
-    named = _in_index(index) if index is not None else frozenset({SINGLE} if headers[SINGLE].arrays else ())
-    if lacking := tuple(_missing_tensors(folder, named, headers)):
+    named = {SINGLE}
+    if index is not None:
+        named = _in_index(index)
+    arrays = {name: dtype for file in files for name, dtype in _types_in(folder / file).items()}
+    lacking = [f"{name} is missing" for name in sorted(named - set(files))]
+    if not arrays or not named:
+        lacking = ["its safetensors files have no array"]
+    if lacking:
         return _facts_with_problem(_incomplete(folder, lacking))
-    arrays = {name: dtype for header in headers.values() for name, dtype in header.arrays.items()}
     return SourceFacts(
         content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache, on_read),
         quantized=quantisation_evidence(config, arrays=arrays, dtypes=arrays.values()),
@@ -88,39 +81,19 @@ def vocabulary(config: Mapping[str, Any]) -> int | None:
     return next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool)), None)
 
 
-def read_header(file: Path) -> SafetensorsHeader:
-    """Return the header. Raises ValueError if the file does not start with a safetensors header."""
-    with open_regular(file) as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        if not 0 < length <= LONGEST_HEADER:
-            raise ValueError(f"{file.name} is not a safetensors file")
-        text = opened.read(length)
-    try:
-        document = json.loads(text)
-        entries = {name: entry for name, entry in document.items() if name != "__metadata__"}
-        ends = [int(entry["data_offsets"][1]) for entry in entries.values()]
-        arrays = {name: str(entry["dtype"]) for name, entry in entries.items()}
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as broken:
-        raise ValueError(f"the header of {file.name} is not a valid safetensors header") from broken
-    return SafetensorsHeader(arrays=arrays, size=8 + length + max(ends, default=0))
-
-
-def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
+def _in_index(index: Mapping[str, Any]) -> set[str]:
     """Return the files that hold its arrays."""
     weight_map = index.get("weight_map")
-    return frozenset(map(str, weight_map.values())) if isinstance(weight_map, Mapping) else frozenset()
+    return set(map(str, weight_map.values())) if isinstance(weight_map, Mapping) else set()
 
 
-def _missing_tensors(folder: Path, named: frozenset[str], headers: Mapping[str, SafetensorsHeader]) -> Iterator[str]:
-    """Yield what is missing after an interrupted download. `named`: the files that MaxText will read arrays from."""
-    if not named:
-        yield "its safetensors files have no array"
-    for name in sorted(named - set(headers)):
-        yield f"{name} is missing"
-    for name, header in headers.items():
-        has = (folder / name).stat().st_size
-        if has != header.size:
-            yield f"{name} has {has:,} bytes instead of {header.size:,}"
+def _types_in(file: Path) -> dict[str, str]:
+    """Return the type of each array. Raises ValueError if the file is cut off, or has no valid header."""
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            return {name: str(opened.get_slice(name).get_dtype()) for name in opened.keys()}  # noqa: SIM118
+    except SafetensorError as broken:
+        raise ValueError(f"{file.name}: {broken}") from broken
 
 
 def _content(folder: Path, names: tuple[str, ...], cache: Path, on_read: OnRead) -> str:
@@ -196,7 +169,7 @@ def _no_model_in_folder(folder: Path, names: list[str]) -> Problem:
     return error("hf-folder-invalid", WHERE, message, fix)
 
 
-def _incomplete(folder: Path, lacking: tuple[str, ...]) -> Problem:
+def _incomplete(folder: Path, lacking: list[str]) -> Problem:
     more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
     message = f"{folder} is incomplete: {lacking[0]}{more}."
     return error("hf-folder-incomplete", WHERE, message, "Download or copy it again.")

@@ -62,10 +62,10 @@ class ExportedFolder:
             self.broken = f"{type(failed).__name__}: {failed}"
 
     def _open(self) -> None:
-        from safetensors import safe_open  # type: ignore[import-not-found]
+        from safetensors import safe_open
 
         for file in sorted(self.folder.glob("*.safetensors")):
-            opened = safe_open(str(file), framework="numpy")
+            opened: Any = safe_open(str(file), framework="numpy")
             self.files.update(dict.fromkeys(opened.keys(), opened))
 
     def tensor(self, name: str) -> Any:
