@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.observation import Observation
-from xsft.cluster.pod_fields import selector_of
 from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import NEVER
 from xsft.machine.objects import LocalObjects
@@ -37,5 +36,5 @@ def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, n
     seen = observe_cluster(cluster, namespace=namespace, name=name, now=now)
     attempts = [one for one in seen if one.jobset and run_name in (one.run_name, one.jobset.name)]
     attempts.sort(key=lambda one: one.jobset.created_at if one.jobset else "", reverse=True)
-    pods = [cluster.reads.pods(namespace=namespace, labels=selector_of(one.jobset)) for one in attempts if one.jobset]
+    pods = [cluster.reads.pods(namespace=namespace, labels=one.jobset.selector) for one in attempts if one.jobset]
     return tuple(replace(one, pods=listed.objects) for one, listed in zip(attempts, pods, strict=True))

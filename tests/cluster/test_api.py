@@ -16,7 +16,7 @@ from xsft.base.errors import Unreachable
 from xsft.base.moments import seconds_between
 from xsft.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.cluster.cluster import connect
-from xsft.cluster.pod_fields import POD, PodObject
+from xsft.cluster.pod_fields import POD, Pod
 from xsft.cluster.resources import PODS
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER, Deadline
@@ -40,7 +40,7 @@ LIST = (200, {"items": [ONE, OTHER]})
 NOON = "2026-11-21T12:00:00Z"
 
 
-def _pods(api: Api) -> tuple[PodObject, ...]:
+def _pods(api: Api) -> tuple[Pod, ...]:
     return api.listed(PODS, POD, namespace="team", query={"limit": "5"}).objects
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from tests.faults.answer import Answer, status
 from tests.faults.server import Unanswered
-from xsft.cluster.observation import Pod, RunObject
-from xsft.cluster.pod_fields import trainer_job
+from xsft.cluster.observation import RunObject
+from xsft.cluster.pod_fields import Pod
 from xsft.runs.log_roles import ProcessRole
 
 PLAIN = {"Content-Type": "text/plain"}
@@ -115,7 +115,7 @@ def _line(at: str, text: str, *, stamped: bool) -> bytes:
 
 def printer(jobset: RunObject) -> ProcessRole:
     """Return the one process that prints steps."""
-    return ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
+    return ProcessRole(replicated_job=jobset.trainer_job or "", slice_index=0, host=0)
 
 
 def role_of(pod: Pod) -> ProcessRole:

@@ -140,7 +140,7 @@ def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None
     with pytest.raises(RunFailed) as failed:
         submit(at("queued"), at("failed"), gather=failing, said=said, lines=(lambda _: iter(())) if follow else None)
     assert failed.value.fix == f"xsft why {NAME}"
-    first = said.index("the last lines of slice 0 host 5 (pod gemma-slice-job-0-5-x):")
+    first = said.index("the last lines of slice 0 host 5 (pod gemma-slice-job-0-5-xtx22):")
     assert said[first + 1 : first + 21] == [*(f"  | line {i}" for i in range(11, 30)), f"  | {CONFIG_ERROR}"]
     assert "stepz" in said[first + 21]
     assert said[-1].startswith("next: ")

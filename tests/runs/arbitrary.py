@@ -7,13 +7,12 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from hypothesis import strategies as st
 
 from tests.kubeobjects import kueue_workload
+from tests.runs import seen
 from xsft.base.state_names import STATES
 from xsft.cluster.objects import Condition
 from xsft.cluster.observation import (
     Before,
-    Container,
     Observation,
-    Pod,
     Recorded,
     ReplicatedJob,
     RunObject,
@@ -80,31 +79,28 @@ def listed(strategy: st.SearchStrategy[T], size: int = 3) -> st.SearchStrategy[t
     return st.lists(strategy, max_size=size).map(tuple)
 
 
-containers = st.builds(
-    Container,
-    name=text,
-    state=st.sampled_from(("waiting", "running", "terminated", "unknown")),
-    reason=st.sampled_from(WAITING) | text,
-    message=text,
-    exit_code=st.none() | st.integers(0, 255),
-    restarts=counts,
-    started_at=st.none() | times,
-    finished_at=st.none() | times,
-)
+reasons = st.sampled_from(WAITING) | text
+codes = st.none() | st.integers(0, 255)
+of_any: dict[str, Any] = {"name": text, "restarts": counts}
+ended = st.builds(seen.terminated, codes, reasons, message=text, finished_at=st.none() | times, **of_any)
+again: dict[str, Any] = {"last": st.none() | ended, **of_any}
+running = st.builds(seen.container, started_at=st.none() | times, **again)
+containers = ended | running | st.builds(seen.waiting, reasons, message=text, **again)
 pods = st.builds(
-    Pod,
-    name=text,
-    jobset=text,
-    replicated_job=text,
+    seen.pod,
     slice_index=counts,
     host=counts,
     phase=st.sampled_from(("Pending", "Running", "Succeeded", "Failed", "Unknown")) | text,
+    name=text,
+    jobset=text,
+    replicated_job=text,
     conditions=listed(pod_conditions, 2),
     containers=listed(containers, 2),
-    node=st.none() | text,
+    node=st.booleans(),
     attempt=counts,
     deleting=st.booleans(),
     created_at=times,
+    memory=st.none() | text,
 )
 replicated_jobs = st.builds(
     ReplicatedJob,

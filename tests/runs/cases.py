@@ -794,7 +794,7 @@ STALLED: tuple[Case, ...] = (
             pods=(
                 pod(
                     containers=(
-                        terminated(0, "Completed", started_at="2026-11-21T11:59:00Z"),
+                        terminated(0, "Completed", finished_at="2026-11-21T11:59:00Z"),
                         container(started_at="2026-11-21T10:59:00Z"),
                         container(),
                     )
@@ -1077,7 +1077,7 @@ ENDS: tuple[Case, ...] = (
         "exit 1, no OOM kill in the pods",
         failing(
             "FailJobSetFailurePolicyAction",
-            pods=(pod(phase="Failed", containers=(terminated(1), container("waiting", reason="OOMKilled"))),),
+            pods=(pod(phase="Failed", containers=(terminated(1), waiting("OOMKilled"))),),
         ),
         ("failed", "trainer-failed"),
     ),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
+
+from msgspec import convert
 
 from tests.kubeobjects import kueue_workload
-from xsft.cluster.objects import Condition, Workload
-from xsft.cluster.observation import SERVER_JOB, Container, Observation, Pod, Recorded, ReplicatedJob, RunObject, Unread
+from xsft.cluster.objects import Condition, ContainerSpec, ObjectMetadata, PodSpec, Resources, Workload
+from xsft.cluster.observation import Observation, Recorded, ReplicatedJob, RunObject, Unread
+from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB, SERVER_JOB, Container, ContainerState, Pod, PodStatus
+from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
 from xsft.trainer.progress import Progress
 
 CREATED = "2026-11-21T10:00:00Z"
@@ -101,37 +105,63 @@ def local(outcome: str, **changes: Any) -> Observation:
     return Observation(**(given | changes))
 
 
-def container(state: Literal["waiting", "running", "terminated"] = "running", **changes: Any) -> Container:
-    return Container(**({"name": "jax-tpu", "state": state} | changes))
+def container(*, started_at: str | None = None, **more: Any) -> Container:
+    """A running container."""
+    return _container({"running": {"startedAt": started_at}}, **more)
 
 
-def waiting(reason: str) -> Container:
-    return container("waiting", reason=reason)
+def waiting(reason: str, *, message: str = "", **more: Any) -> Container:
+    return _container({"waiting": {"reason": reason, "message": message}}, **more)
 
 
-def terminated(code: int, reason: str = "Error", **changes: Any) -> Container:
-    return container("terminated", exit_code=code, reason=reason, **changes)
+def terminated(code: int | None, reason: str = "Error", *, finished_at: str | None = None, **more: Any) -> Container:
+    message = more.pop("message", "")
+    ended = {"exitCode": code, "reason": reason, "finishedAt": finished_at, "message": message}
+    return _container({"terminated": ended}, **more)
+
+
+def _container(state: Any, *, name: str = "jax-tpu", last: Container | None = None, restarts: int = 0) -> Container:
+    before = last.state if last else ContainerState()
+    return Container(name=name, state=convert(state, ContainerState), last_state=before, restart_count=restarts)
 
 
 SCHEDULED = condition("PodScheduled", "True")
 UNSCHEDULABLE = condition(
     "PodScheduled", "False", "Unschedulable", "0/134 nodes are available: 134 node(s) didn't match Pod's node affinity."
 )
+STARTED = container(started_at="2026-11-21T10:00:30Z")
 
 
-def pod(slice_index: int = 0, host: int = 0, phase: str = "Running", **changes: Any) -> Pod:
-    given: dict[str, Any] = {
-        "name": f"{RUN}-slice-job-{slice_index}-{host}-xtx22",
-        "jobset": RUN,
-        "replicated_job": "slice-job",
-        "slice_index": slice_index,
-        "host": host,
-        "phase": phase,
-        "conditions": (SCHEDULED,),
-        "containers": (container(started_at="2026-11-21T10:00:30Z"),),
-        "node": f"gke-{slice_index}-{host}",
-    }
-    return Pod(**(given | changes))
+def pod(
+    slice_index: int = 0,
+    host: int = 0,
+    phase: str = "Running",
+    *,
+    name: str | None = None,
+    jobset: str = RUN,
+    replicated_job: str = "slice-job",
+    attempt: int = 0,
+    created_at: str = "",
+    deleting: bool = False,
+    node: bool = True,
+    conditions: tuple[Condition, ...] = (SCHEDULED,),
+    containers: tuple[Container, ...] = (STARTED,),
+    memory: str | None = None,
+) -> Pod:
+    """A pod with the labels that JobSet sets. `memory`: the limit of its containers."""
+    jobs = {JOBSET_NAME: jobset, REPLICATED_JOB: replicated_job, RESTART_ATTEMPT: str(attempt)}
+    labels = {**jobs, JOB_INDEX: str(slice_index), COMPLETION_INDEX: str(host)}
+    metadata = ObjectMetadata(
+        name=f"{jobset}-{replicated_job}-{slice_index}-{host}-xtx22" if name is None else name,
+        labels={RUN_LABEL: jobset, WORK_LABEL: "serve"} if replicated_job == SERVER_JOB else labels,
+        creation_timestamp=created_at,
+        deletion_timestamp=NOW if deleting else None,
+    )
+    limits = Resources(limits={"memory": memory})
+    specs = tuple(ContainerSpec(name=container.name, resources=limits) for container in containers)
+    spec = PodSpec(containers=specs, node_name=f"gke-{slice_index}-{host}" if node else None)
+    status = PodStatus(phase=phase, conditions=conditions, container_statuses=containers)
+    return Pod(metadata=metadata, spec=spec, status=status)
 
 
 def pods(changed: Sequence[Pod] = (), *, hosts: int = 4) -> tuple[Pod, ...]:
@@ -169,8 +199,7 @@ def server(*conditions: Condition, ready: int = 0, **changes: Any) -> RunObject:
 
 
 def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -> Pod:
-    name = f"{SERVER}-5f7d8c9b6d-xtx22"
-    of_server = {"name": name, "jobset": SERVER, "replicated_job": SERVER_JOB}
+    of_server = {"name": f"{SERVER}-5f7d8c9b6d-xtx22", "jobset": SERVER, "replicated_job": SERVER_JOB}
     return pod(phase=phase, containers=containers, **(of_server | changes))
 
 
@@ -180,11 +209,10 @@ def served(held: RunObject, *its: Pod, **changes: Any) -> Observation:
     return observation(workload=None, progress=None, record=None, **(given | changes))
 
 
-def vllm(state: Literal["waiting", "running", "terminated"] = "running", **changes: Any) -> Container:
-    return container(state, name="vllm", **changes)
+VLLM = container(name="vllm")
 
 
 def crashed(code: int, reason: str = "Error") -> Container:
     """After three restarts."""
-    last = container("terminated", name="vllm", exit_code=code, reason=reason)
-    return vllm("waiting", reason="CrashLoopBackOff", restarts=3, last=last)
+    last = terminated(code, reason, name="vllm")
+    return waiting("CrashLoopBackOff", name="vllm", restarts=3, last=last)

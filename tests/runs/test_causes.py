@@ -44,7 +44,9 @@ from xsft.base.names import StageWork
 from xsft.base.problems import error, warning
 from xsft.cluster.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour
 from xsft.cluster.objects import Condition, Quota
-from xsft.cluster.observation import Before, Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
+from xsft.cluster.observation import Before, Observation, Recorded, ReplicatedJob, Status, Unread
+from xsft.cluster.pod_fields import Container, Pod
+from xsft.records.labels import RESTART_ATTEMPT
 from xsft.runs.cause_rule import Cause, Explanation
 from xsft.runs.causes import explain_state, found_of, groups, words
 from xsft.runs.classify import classify
@@ -79,7 +81,7 @@ def starting(*waits: Container) -> Observation:
 
 def unplaced(message: str) -> Observation:
     said = replace(UNSCHEDULABLE, message=message)
-    one = pod(1, 0, "Pending", conditions=(said,), containers=(), node=None)
+    one = pod(1, 0, "Pending", conditions=(said,), containers=(), node=False)
     return observation(jobset=STARTING, pods=(one,), progress=None)
 
 
@@ -104,9 +106,10 @@ def log(
     )
 
 
-def ended(code: int, reason: str = "Error", **more: Any) -> Observation:
+def ended(code: int, reason: str = "Error", *, memory: str | None = None, **more: Any) -> Observation:
     """Slice 0 host 2 failed first, and the others were killed after it."""
-    first = pod(0, 2, "Failed", containers=(terminated(code, reason, finished_at="2026-11-21T11:49:50Z", **more),))
+    end = terminated(code, reason, finished_at="2026-11-21T11:49:50Z", **more)
+    first = pod(0, 2, "Failed", containers=(end,), memory=memory)
     echoes = (
         pod(s, h, "Failed", deleting=True, containers=(terminated(137, finished_at="2026-11-21T11:49:55Z"),))
         for s, h in ((0, 0), (1, 1))
@@ -295,7 +298,7 @@ PODS: tuple[Row, ...] = (
     ),
     (
         "image-not-found",
-        ask(starting(replace(waiting("ErrImagePull"), message='failed to resolve reference "x": x: not found'))),
+        ask(starting(waiting("ErrImagePull", message='failed to resolve reference "x": x: not found'))),
         ("Image not found: gcr.io/p/maxtext:v1",),
     ),
     ("image-pull", ask(starting(waiting("ImagePullBackOff"))), ("cannot pull",)),
@@ -303,16 +306,14 @@ PODS: tuple[Row, ...] = (
         "secret-key-missing",
         ask(
             starting(
-                replace(
-                    waiting("CreateContainerConfigError"), message="couldn't find key token in Secret default/hf-token"
-                )
+                waiting("CreateContainerConfigError", message="couldn't find key token in Secret default/hf-token")
             )
         ),
         ("Secret default/hf-token has no key token",),
     ),
     (
         "secret-missing",
-        ask(starting(replace(waiting("CreateContainerConfigError"), message='secret "hf-token" not found'))),
+        ask(starting(waiting("CreateContainerConfigError", message='secret "hf-token" not found'))),
         ("Secret hf-token not found",),
     ),
     (
@@ -330,7 +331,7 @@ PODS: tuple[Row, ...] = (
     ),
     ("container-config", ask(starting(waiting("CreateContainerError"))), ("could not be created",)),
     *(
-        (name, ask(starting(replace(waiting(reason), message=message))), (words,))
+        (name, ask(starting(waiting(reason, message=message))), (words,))
         for name, reason, message, words in (
             ("image-platform", "ErrImagePull", NO_PLATFORM, "gcr.io/p/maxtext:v1"),
             ("command-missing", "RunContainerError", NO_PROGRAM, "no program bash"),
@@ -855,8 +856,8 @@ def pathways(*its_pods: Pod, **counts: int) -> Observation:
 
 
 def worker(now: Container, *, ended_with: Container, times: int) -> Pod:
-    one = pod(0, 2, containers=(replace(now, last=ended_with, restarts=times),))
-    return replace(one, replicated_job="worker")
+    again = replace(now, last_state=ended_with.state, restart_count=times)
+    return pod(0, 2, replicated_job="worker", containers=(again,))
 
 
 @pytest.mark.parametrize(
@@ -945,7 +946,12 @@ def test_a_failure_at_another_time_does_not_explain_a_restart() -> None:
 
 def ended_in(seen: Observation) -> Observation:
     """The same, its pods of the restart."""
-    return replace(seen, pods=tuple(replace(one, attempt=1) for one in seen.pods or ()))
+    return replace(seen, pods=tuple(map(restarted, seen.pods or ())))
+
+
+def restarted(one: Pod) -> Pod:
+    labels = {**one.metadata.labels, RESTART_ATTEMPT: "1"}
+    return replace(one, metadata=replace(one.metadata, labels=labels))
 
 
 @pytest.mark.parametrize("name", SERVING)

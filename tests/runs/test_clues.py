@@ -17,11 +17,13 @@ from tests.runs.seen import (
     WAITING,
     condition,
     container,
+    crashed,
     jobset,
     local,
     observation,
     pod,
     progress,
+    server_pod,
     terminated,
     training,
     unread,
@@ -31,7 +33,8 @@ from tests.runs.seen import (
 from tests.runs.server_cases import SERVERS
 from xsft.cluster.evidence import Diagnosis, Event, Evidence, Log, Neighbour
 from xsft.cluster.objects import Quota
-from xsft.cluster.observation import Observation, Pod, Recorded, Status
+from xsft.cluster.observation import Observation, Recorded, Status
+from xsft.cluster.pod_fields import Pod
 from xsft.runs import clues
 from xsft.runs.cause_rule import Clue, Rule, causes
 from xsft.runs.causes import words
@@ -155,7 +158,7 @@ def test_events_say_more_of_a_pod_that_finds_no_node(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", ["Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"])
 def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
-    waits = pod(containers=(waiting("ErrImagePull"), waiting(""), container("running", reason="Odd")))
+    waits = pod(containers=(waiting("ErrImagePull"), waiting(""), container()))
     seen = observation(jobset=STARTING, pods=(waits,))
     found = tuple(clues.waiting(evidence(seen, events=(event("Pulled"), event(reason)))))
     assert texts(found) == ["ErrImagePull: ", f"{reason}: m"]
@@ -181,7 +184,7 @@ def test_a_clue_about_pods_names_its_object_and_the_image_if_known(held: Any, im
 def test_the_clue_of_a_server_names_its_current_pod() -> None:
     seen = next(one for name, one, _ in SERVERS if name == "a server that crashes")
     (now,) = seen.pods or ()
-    for pods, named_pod in (((now,), now), ((replace(now, name="old", deleting=True), now), now), ((), None)):
+    for pods, named_pod in (((now,), now), ((server_pod(crashed(1), name="old", deleting=True), now), now), ((), None)):
         (clue,) = clues.server(evidence(replace(seen, pods=pods)))
         assert clue.where == (place(named_pod) if named_pod else "")
 
@@ -196,7 +199,7 @@ def test_a_disruption_that_holds_names_its_node() -> None:
     pods = (
         pod(0, 1, conditions=(replace(taken, status="False"),)),
         pod(0, 2, conditions=(condition("Ready"), taken)),
-        pod(0, 3, conditions=(taken,), node=None),
+        pod(0, 3, conditions=(taken,), node=False),
     )
     found = tuple(clues.disrupted(evidence(observation(pods=pods))))
     assert [clue.where.partition(") ")[2] for clue in found] == ["(node gke-0-2)", ""]
@@ -243,12 +246,12 @@ def test_an_end_is_reported_with_the_last_three_lines_of_either() -> None:
     lines = replace(log(None), lines=("w", "x", "y", "z"))
     (clue,) = clues.ended(evidence(seen, logs=(lines,)))
     assert clue.quoted == ("b", "c", "d", "x", "y", "z")
-    unknown = pod(containers=(replace(terminated(1), exit_code=None, reason=""),))
+    unknown = pod(containers=(terminated(None, ""),))
     assert texts(clues.ended(evidence(observation(pods=(unknown,))))) == ["worker Error exit unknown"]
 
 
 def test_the_end_of_a_job_beside_the_training_names_its_work_and_memory() -> None:
-    ended = pod(containers=(terminated(137, "OOMKilled", memory="12Gi"),))
+    ended = pod(containers=(terminated(137, "OOMKilled"),), memory="12Gi")
     (clue,) = clues.ended(evidence(observation(jobset=jobset(work="convert"), pods=(ended,))))
     assert (clue.text, clue.values) == (
         "job OOMKilled exit 137",
@@ -264,7 +267,7 @@ def test_the_end_of_a_job_beside_the_training_names_its_work_and_memory() -> Non
 
 def test_containers_that_run_again_are_named_out_of_memory_first_and_then_the_latest() -> None:
     def again(code: int | None, at: str | None, *, host: int, reason: str = "Error", times: int = 1) -> Pod:
-        end = replace(terminated(0, reason, message="a\nb\nc\nd\n"), exit_code=code, finished_at=at)
+        end = terminated(code, reason, message="a\nb\nc\nd\n", finished_at=at)
         return pod(0, host, containers=(container(last=end, restarts=times),))
 
     pods = (
@@ -385,7 +388,7 @@ def test_words_count_the_restarts() -> None:
     ],
 )
 def test_words_name_the_process_that_failed_after_the_last_step(code: int | None, reason: str, text: str) -> None:
-    end = replace(terminated(1), exit_code=code, reason=reason)
+    end = terminated(code, reason)
     known = named(observation(pods=(pod(0, 2, "Failed", containers=(end,)),)))
     name = pod(0, 2).name
     assert known["exit_after"] == f"Afterwards slice 0 host 2 (pod {name}) ended with {text}."
@@ -399,7 +402,7 @@ def test_words_name_the_recorded_reason_if_no_pod_shows_it() -> None:
 
 @pytest.mark.parametrize(("restarts", "text"), [(1, "once"), (2, "2 times")])
 def test_words_count_the_restarts_of_a_container_in_its_pod(restarts: int, text: str) -> None:
-    one = pod(0, 2, containers=(replace(terminated(1), restarts=restarts),))
+    one = pod(0, 2, containers=(terminated(1, restarts=restarts),))
     known = named(observation(pods=(one,)))
     assert known["exits"] == f"Its pod restarts the container, {text} so far, whatever the exit code."
 

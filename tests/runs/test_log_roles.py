@@ -38,12 +38,8 @@ def test_a_slice_has_the_hosts_of_its_type(tpu: str | None, hosts: int) -> None:
         chosen_roles(there, slice_index=2, host=None, every=False)
 
 
-def test_without_jobs_no_process_is_known() -> None:
+@pytest.mark.parametrize("every", [True, False])
+def test_without_jobs_no_process_is_known(every: bool) -> None:
     with pytest.raises(UsageError, match="no such process: none is known") as raised:
-        chosen_roles(replace(MCJAX, jobs=()), slice_index=0, host=None, every=False)
+        chosen_roles(replace(MCJAX, jobs=()), slice_index=None if every else 0, host=None, every=every)
     assert raised.value.fix == "Slices and hosts count from 0."
-
-
-def test_a_run_without_jobs_has_no_process() -> None:
-    with pytest.raises(UsageError, match="no such process: none is known"):
-        chosen_roles(jobset(jobs=()), slice_index=None, host=None, every=True)

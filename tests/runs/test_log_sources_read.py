@@ -22,8 +22,9 @@ from xsft.base.errors import Unreachable
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import connect
 from xsft.cluster.jobset_fields import parse_jobset
+from xsft.cluster.objects import typed
 from xsft.cluster.observation import RunObject
-from xsft.cluster.pod_fields import parse_pod
+from xsft.cluster.pod_fields import POD
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.log_roles import ProcessRole
 from xsft.runs.log_sources import STREAM_THREAD, _merge_lines, _queue_lines, follow_logs, read_logs
@@ -150,7 +151,7 @@ def test_logs_are_merged_by_their_times(world: World) -> None:
     roles = []
     for host in (0, 1):
         pod = world.pod(host=host)
-        roles.append(role_of(parse_pod(pod)))
+        roles.append(role_of(typed(pod, POD)))
         for second in (1, 2, 3):
             world.logs.say(pod["metadata"]["name"], f"host {host} at {second}", second=second)
     assert world.read(*roles) == [f"host {host} at {second}" for second in (1, 2, 3) for host in (0, 1)]
@@ -285,7 +286,7 @@ def test_server_errors_while_following_are_retried(world: World, fault: dict[str
 @pytest.mark.parametrize("where", ["/pods", "/log"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_server_errors_at_the_start_are_retried(world: World, where: str, processes: int) -> None:
-    roles = [role_of(parse_pod(world.pod(host=host))) for host in range(processes)]
+    roles = [role_of(typed(world.pod(host=host), POD)) for host in range(processes)]
     for pod in world.api.standin.objects.of("/pods").values():
         world.logs.say(pod["metadata"]["name"], "one", "two")
     world.api.server.fail(where, code=503, times=2)
@@ -445,7 +446,7 @@ def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: Worl
     pods = [world.pod(host=host) for host in (0, 1)]
     for host in (0, 1):
         world.logs.say(f"gemma-slice-job-0-{host}-abcde", f"before {host}", second=1)
-    lines = world.follow(*(role_of(parse_pod(pod)) for pod in pods), trouble=heard.append)
+    lines = world.follow(*(role_of(typed(pod, POD)) for pod in pods), trouble=heard.append)
     heard += [next(lines).text for _ in pods]
     for host, pod in enumerate(pods):
         pod["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
@@ -500,7 +501,7 @@ def test_long_logs_of_several_hosts_are_merged_while_streaming(world: World) -> 
     roles = []
     for host in (0, 1):
         pod = world.pod(host=host)
-        roles.append(role_of(parse_pod(pod)))
+        roles.append(role_of(typed(pod, POD)))
         for second in range(20):
             world.logs.say(
                 pod["metadata"]["name"], *(f"{second} {host} {'x' * 9000}" for _ in range(20)), second=second

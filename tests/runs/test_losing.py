@@ -22,7 +22,7 @@ UP_AGAIN = "2026-11-21T11:30:00Z"
 
 def pending(created_at: str = "2026-11-21T10:00:05Z", **changed: Any) -> Observation:
     """A run with a pod that has not started."""
-    waiting = pod(phase="Pending", jobset="gemma", created_at=created_at, conditions=(), containers=(), node=None)
+    waiting = pod(phase="Pending", jobset="gemma", created_at=created_at, conditions=(), containers=(), node=False)
     return observed(progress=None, pods=(waiting,), **changed)
 
 

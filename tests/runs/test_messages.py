@@ -38,7 +38,7 @@ def evidence_of(message: dict[str, Any]) -> Evidence:
     elif kind == "scheduler":
         seen = starting(replace(UNSCHEDULABLE, message=text))
     elif kind == "waiting":
-        one = pod(1, 3, "Pending", containers=(replace(waiting(words[0]), message=text),))
+        one = pod(1, 3, "Pending", containers=(waiting(words[0], message=text),))
         seen = observation(jobset=STARTING, pods=pods((one,)), progress=None)
     else:
         about = f"{words[0]}/deepseek-ultrachat-slice-job-1"
@@ -52,7 +52,7 @@ def held(*conditions: Any) -> Observation:
 
 
 def starting(scheduled: Any) -> Observation:
-    one = pod(1, 0, "Pending", conditions=(scheduled,), containers=(), node=None)
+    one = pod(1, 0, "Pending", conditions=(scheduled,), containers=(), node=False)
     return observation(jobset=STARTING, pods=(one,), progress=None)
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replacing import replace
 from tests.runs.seen import NOW, container, observation, pod, terminated
 from xsft.cluster.evidence import Diagnosis, Evidence, Log
-from xsft.cluster.observation import Pod, Status
+from xsft.cluster.observation import Status
+from xsft.cluster.pod_fields import Pod
 from xsft.runs.classify import classify
 from xsft.runs.pod_reasons import first_failure, place, suspects
 
 
-def died(slice_index: int, host: int, code: int, second: int | None, *, oom: bool = False, **more: object) -> Pod:
+def died(slice_index: int, host: int, code: int, second: int | None, *, oom: bool = False, **more: Any) -> Pod:
     at = None if second is None else f"2026-11-21T11:50:{second:02}Z"
     end = terminated(code, "OOMKilled" if oom else "Error", finished_at=at)
     return pod(slice_index, host, "Failed", **{"containers": (end,), **more})
@@ -45,12 +46,11 @@ def first(pods: Sequence[Pod], *logs: Log) -> tuple[int, int] | None:
 )
 def test_a_failure_in_place_is_one_that_its_pod_restarted(phase: str, restarts: int, in_place: bool) -> None:
     """Neither the pod nor its Job has failed then."""
-    end = terminated(1, finished_at=NOW)
     others = container(name="sidecar", restarts=9)
-    one = pod(0, 2, phase, containers=(others, replace(end, restarts=restarts)))
+    one = pod(0, 2, phase, containers=(others, terminated(1, finished_at=NOW, restarts=restarts)))
     found = first_failure(Evidence(seen=observation(pods=(one,)), status=Status(state="starting", reason="")))
     assert found is not None
-    assert (found.in_place, found.restarts) == (in_place, restarts)
+    assert (found.in_place, found.container.restart_count) == (in_place, restarts)
 
 
 ECHO = died(0, 0, 1, 10)
@@ -92,7 +92,7 @@ FIRST: list[tuple[str, tuple[Pod, ...], tuple[Log, ...], tuple[int, int]]] = [
     ("succeeded pod", (died(0, 0, 0, 5), died(1, 5, 1, 50)), (), (1, 5)),
     (
         "restarted container had failed",
-        (pod(0, 4, containers=(container("running", last=terminated(139, finished_at="2026-11-21T11:00:00Z")),)),),
+        (pod(0, 4, containers=(container(last=terminated(139, finished_at="2026-11-21T11:00:00Z")),)),),
         (),
         (0, 4),
     ),
@@ -119,7 +119,7 @@ def test_suspects_are_sorted_by_attempt_and_likelihood() -> None:
 
 
 def test_a_pod_with_two_failed_containers_is_one_suspect() -> None:
-    twice = replace(died(0, 0, 1, 5), containers=(terminated(1), terminated(2, name="proxy")))
+    twice = died(0, 0, 1, 5, containers=(terminated(1), terminated(2, name="proxy")))
     assert suspects((twice,)) == (twice,)
 
 

@@ -5,11 +5,14 @@ import pytest
 from tests.kubeobjects import kube_event, kueue_workload
 from tests.observations import EARLIER, FakeRuns, jobset, observed, queued, runs_read, said
 from tests.replacing import replace
+from tests.runs import seen
+from tests.runs.seen import terminated
 from tests.verbs.test_status import SILENT
 from xsft.base.errors import Unreachable, UsageError
 from xsft.cluster.evidence import Diagnosis, Evidence, Log
 from xsft.cluster.objects import Condition
-from xsft.cluster.observation import Container, Observation, Pod, Recorded, ReplicatedJob, Status, Unread
+from xsft.cluster.observation import Observation, Recorded, ReplicatedJob, Status, Unread
+from xsft.cluster.pod_fields import Pod
 from xsft.runs.classify import classify
 from xsft.runs.lookup import FoldedRun, RunsRead
 from xsft.runs.read_evidence import ReadAttempt, ReadEvidence, RunExplanation, explain_run
@@ -34,16 +37,7 @@ WORKLOAD = kueue_workload(
 
 
 def pod(host: int, *, exit_code: int = 1) -> Pod:
-    ended = Container(name="jax-tpu", state="terminated", reason="Error", exit_code=exit_code, finished_at=EARLIER)
-    return Pod(
-        name=f"gemma-slice-job-0-{host}-x",
-        jobset="gemma",
-        replicated_job="slice-job",
-        slice_index=0,
-        host=host,
-        phase="Failed",
-        containers=(ended,),
-    )
+    return seen.pod(0, host, "Failed", jobset="gemma", containers=(terminated(exit_code, finished_at=EARLIER),))
 
 
 def log(host: int) -> Log:
@@ -53,7 +47,7 @@ def log(host: int) -> Log:
         replicated_job="slice-job",
         slice_index=0,
         host=host,
-        pod=f"gemma-slice-job-0-{host}-x",
+        pod=f"gemma-slice-job-0-{host}-xtx22",
         lines=(words,),
         said=said_by,
     )

@@ -73,7 +73,7 @@ def test_runs_of_every_kind_are_observed_in_four_lists(api: ClusterApi, runs: Ru
     assert rows["waits"].position == 3
     assert rows["stuck"].pods is not None
     (pod,) = rows["stuck"].pods
-    assert (pod.host, pod.conditions[0].reason) == (0, "Unschedulable")
+    assert (pod.host, pod.status.conditions[0].reason) == (0, "Unschedulable")
     assert rows["by-xpk"].workload is None
     assert rows["by-xpk"].jobset is not None
     assert (rows["by-xpk"].jobset.ours, rows["by-xpk"].steps, rows["heads"].mode) == (False, 1000, "pathways")

@@ -14,10 +14,10 @@ from tests.fakes.kuberuns import QUEUED, RUNNING, ended
 from tests.fakes.kuberuns import Runs as FakeRuns
 from tests.faults.fault import Seen
 from tests.observations import jobset
+from tests.runs.seen import pod
 from tests.runs.test_read_progress import STEP
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import connect
-from xsft.cluster.observation import Pod
 from xsft.cluster.sources import RunSource
 from xsft.machine.objects import LocalObjects
 from xsft.records.record_files import RecordStore
@@ -172,7 +172,7 @@ def test_pending_first_pods_of_starting_runs_are_reported(looks: Looks, few: boo
     for name in ("b", "c"):
         waits(looks, name)
     told = looks.look(limits=ReadLimits(starting_at_most=2 if few else 1))
-    assert {name: one[2] and [pod.phase for pod in one[2]] for name, one in told.items()} == {
+    assert {name: one[2] and [pod.status.phase for pod in one[2]] for name, one in told.items()} == {
         "a": None,
         "b": ["Pending"],
         "c": ["Pending"],
@@ -200,9 +200,8 @@ def test_a_named_run_that_ended_requests_no_pods_of_starting_ones(looks: Looks) 
     ],
 )
 def test_printer_of_chooses_the_latest_live_pod(others: list[dict[str, Any]], prints: str) -> None:
-    of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
-    one = Pod(name="one", created_at="2026-11-21T10:00:00Z", **of)  # type: ignore[arg-type]
-    several = [one, *(Pod(**{"name": "other", "created_at": one.created_at, **of, **changed}) for changed in others)]
+    known: dict[str, Any] = {"jobset": "a", "created_at": "2026-11-21T10:00:00Z"}
+    several = [pod(name="one", **known), *(pod(**{"name": "other", **known, **changed}) for changed in others)]
     for pods in (several, several[::-1]):
         found = printer_of(jobset("a"), pods)
         assert found is not None
@@ -210,7 +209,6 @@ def test_printer_of_chooses_the_latest_live_pod(others: list[dict[str, Any]], pr
 
 
 def test_printer_of_returns_a_deleted_pod_if_there_is_no_other() -> None:
-    of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
-    going = Pod(name="going", deleting=True, **of)  # type: ignore[arg-type]
+    going = pod(jobset="a", name="going", deleting=True)
     assert printer_of(jobset("a"), [going]) is going
     assert printer_of(jobset("a"), []) is None

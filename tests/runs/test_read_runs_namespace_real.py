@@ -77,7 +77,7 @@ def test_a_run_passes_its_states_from_start_to_success(staged: Staged) -> None:
     assert seen.progress.said_at is not None
     assert seen.pods is not None
     assert len(seen.pods) == 2 * HOSTS
-    assert {pod.phase for pod in seen.pods} == {"Running"}
+    assert {pod.status.phase for pod in seen.pods} == {"Running"}
     assert seen.jobset is not None
     assert (seen.jobset.tpu, seen.jobset.num_slices, seen.jobset.mode) == ("v6e-16", 2, "mcjax")
     assert [job.ready for job in seen.jobset.jobs] == [2]
@@ -167,7 +167,9 @@ def test_the_cause_of_a_restart_is_shown_while_any_source_has_it(staged: Staged)
     message = staged.explained("gemma", "restarted").cause.message
     assert message.startswith("It was restarted 1 of 3 times, the last time at 2")
     assert "its Job gemma-slice-job-0 failed" in message
-    node = next(pod.node for pod in staged.seen("gemma")[0].pods or () if (pod.slice_index, pod.host) == (0, 1))
+    node = next(
+        pod.spec.node_name for pod in staged.seen("gemma")[0].pods or () if (pod.slice_index, pod.host) == (0, 1)
+    )
     staged.kills(node or "")
     staged.explained("gemma", "restarted-memory")
     staged.says("gemma", STEP.format(n=8))
@@ -305,7 +307,7 @@ def test_missing_nodes_are_not_scheduled(staged: Staged) -> None:
     staged.wait(lambda: "FailedScheduling" in events(staged), "the scheduler's event")
     (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
     assert one.pods is not None
-    assert {c.reason for pod in one.pods for c in pod.conditions} >= {"Unschedulable"}
+    assert {c.reason for pod in one.pods for c in pod.status.conditions} >= {"Unschedulable"}
 
 
 def test_a_full_queue_lists_its_runs(queued: Staged) -> None:

@@ -24,7 +24,7 @@ def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[
     assert lines[0].startswith("gemma is failed (trainer-failed), step 3 of 1000 (source: jobset")
     assert lines[1] == ""
     assert "stepz" in lines[2]
-    assert "  where: slice 0 host 5 (pod gemma-slice-job-0-5-x)" in lines
+    assert "  where: slice 0 host 5 (pod gemma-slice-job-0-5-xtx22)" in lines
     assert sum(line.startswith("next: ") for line in lines) == 1
     assert lines.index(next(line for line in lines if line.startswith("next: "))) < 8
 

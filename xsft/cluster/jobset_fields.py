@@ -26,7 +26,8 @@ from xsft.cluster.objects import (
     PodSpec,
     typed,
 )
-from xsft.cluster.observation import SERVER_JOB, ReplicatedJob, RunObject
+from xsft.cluster.observation import ReplicatedJob, RunObject
+from xsft.cluster.pod_fields import SERVER_JOB
 from xsft.records.jobset_paths import TRAINER_CONTAINER
 from xsft.records.labels import (
     DATA_ANNOTATION,

@@ -9,55 +9,15 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.base.names import ModeName
 from xsft.base.problems import RetryAdvice
 from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
 from xsft.cluster.objects import Condition, Workload
+from xsft.cluster.pod_fields import Pod, pods_selector
+from xsft.records.labels import RUN_LABEL, WORK_LABEL
+from xsft.spec.modes import mode_rules
 from xsft.trainer.progress import LoggedLine, Progress
-
-
-class Container(Struct, frozen=True, kw_only=True):
-    name: str
-    state: Literal["waiting", "running", "terminated", "unknown"]
-    reason: str = ""
-    """ImagePullBackOff, OOMKilled, Error, …"""
-    message: str = ""
-    """Termination message of a terminated container."""
-    exit_code: int | None = None
-    restarts: int = 0
-    started_at: str | None = None
-    finished_at: str | None = None
-    last: Container | None = None
-    """How its previous instance ended, if its pod restarted it (lastState)."""
-    memory: str = ""
-    """Its memory limit, as Kubernetes writes it; empty without one."""
-
-    @property
-    def failed(self) -> bool:
-        return self.state == "terminated" and self.exit_code != 0
-
-
-class Pod(Struct, frozen=True, kw_only=True):
-    name: str
-    jobset: str
-    replicated_job: str
-    slice_index: int
-    """Index of the Job in its replicated job, from 0; for the slices' job, the slice."""
-    host: int
-    """Completion index, from 0."""
-    phase: str
-    """Pending | Running | Succeeded | Failed | Unknown."""
-    conditions: tuple[Condition, ...] = ()
-    containers: tuple[Container, ...] = ()
-    """Init containers first."""
-    node: str | None = None
-    attempt: int = 0
-    """The restart-attempt of its Job: how often the JobSet had been restarted."""
-    deleting: bool = False
-    created_at: str = ""
-    behind_s: float = 0.0
-    """Seconds by which its node's clock, which writes the times of containers and log lines, is behind the API
-    server's."""
 
 
 class ReplicatedJob(Struct, frozen=True, kw_only=True):
@@ -78,10 +38,6 @@ class ReplicatedJob(Struct, frozen=True, kw_only=True):
         return max(self.ready, self.active) + self.succeeded + self.failed + self.suspended
 
 
-SERVER_JOB = "server"
-"""Name of the one job that a server counts as: `ReplicatedJob.name` and `Pod.replicated_job`."""
-
-
 class RunObject(Struct, frozen=True, kw_only=True):
     """The object of a run: a JobSet, or the Deployment of a server."""
 
@@ -96,11 +52,8 @@ class RunObject(Struct, frozen=True, kw_only=True):
     """Created by xsft."""
     target: str = FIRST
     """The launcher that rendered it."""
-    mode: str | None = None
-    """mcjax
-
-    pathways; from the label, else from the names of the replicated jobs.
-    """
+    mode: ModeName | None = None
+    """From the label, else from the names of the replicated jobs."""
     tpu: str | None = None
     """The TPU type of one slice, e.g. `v6e-256`."""
     num_slices: int | None = None
@@ -126,10 +79,7 @@ class RunObject(Struct, frozen=True, kw_only=True):
     writes: str | None = None
     """Path of the result of such work."""
     data_on_restart: str | None = None
-    """reshuffle
-
-    repeat; None if unknown, as in runs that xsft did not create.
-    """
+    """reshuffle | repeat; None if unknown, as in runs that xsft did not create."""
     deleting_at: str | None = None
     kind: Literal["JobSet", "Deployment"] = "JobSet"
 
@@ -137,6 +87,29 @@ class RunObject(Struct, frozen=True, kw_only=True):
     def serves(self) -> bool:
         """Return whether it is the Deployment of a server."""
         return self.kind == "Deployment"
+
+    @property
+    def selector(self) -> str:
+        """Return the label selector of all its pods."""
+        return f"{WORK_LABEL}=serve,{RUN_LABEL}={self.run_name}" if self.serves else pods_selector([self.name])
+
+    @property
+    def trainer_job(self) -> str | None:
+        """Return the replicated job whose first pod prints the steps; the first one of a JobSet of unknown origin."""
+        if self.mode:
+            return mode_rules(self.mode).trainer_job
+        return self.jobs[0].name if self.jobs else None
+
+    @property
+    def slice_job(self) -> str | None:
+        """Return the replicated job of the slices; the trainer's for a JobSet of unknown origin."""
+        return mode_rules(self.mode).replicated_job if self.mode else self.trainer_job
+
+    def prints_steps(self, pod: Pod) -> bool:
+        """Return whether the pod is host 0 of slice 0, or the Pathways head: every McJAX host prints steps, and this
+        one is also the coordinator.
+        """
+        return (pod.jobset, pod.replicated_job, pod.slice_index, pod.host) == (self.name, self.trainer_job, 0, 0)
 
 
 class Status(Struct, frozen=True, kw_only=True):

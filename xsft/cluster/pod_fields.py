@@ -1,137 +1,165 @@
-"""Pods of JobSets: what a state depends on. Pure."""
+"""Pods of JobSets, and of servers: what a state depends on. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from msgspec.json import Decoder
-from msgspec.structs import replace
 
-from xsft.base.aliases import JsonObject
 from xsft.base.lenient import count
 from xsft.base.moments import seconds_between
-from xsft.base.names import MODES, ModeName
-from xsft.cluster.objects import ConditionsStatus, KubernetesStruct, ObjectMetadata, PodSpec, typed
-from xsft.cluster.observation import SERVER_JOB, Container, Pod, RunObject
+from xsft.cluster.objects import ConditionsStatus, KubernetesObject, KubernetesStruct, PodSpec
 from xsft.records.jobset_paths import TRAINER_CONTAINER
 from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
-from xsft.spec.modes import mode_rules
 from xsft.spec.serving_inputs import CONTAINER, COPIER
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 """Labels that JobSet sets on each pod. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
 
-ContainerPhase = Literal["waiting", "running", "terminated"]
+SERVER_JOB = "server"
+"""Name of the one job that a server counts as: `ReplicatedJob.name` and `Pod.replicated_job`."""
 
 
-class ContainerDetails(KubernetesStruct, frozen=True, kw_only=True):
+class ContainerWait(KubernetesStruct, frozen=True, kw_only=True):
     reason: str = ""
+    """ImagePullBackOff, CrashLoopBackOff, …"""
     message: str = ""
-    exit_code: int | None = None
+
+
+class ContainerStart(KubernetesStruct, frozen=True, kw_only=True):
     started_at: str | None = None
+
+
+class ContainerEnd(KubernetesStruct, frozen=True, kw_only=True):
+    reason: str = ""
+    """OOMKilled, Error, …"""
+    message: str = ""
+    """The termination message."""
+    exit_code: int | None = None
     finished_at: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.exit_code != 0
 
 
 class ContainerState(KubernetesStruct, frozen=True, kw_only=True):
     """At most one of them is present."""
 
-    terminated: ContainerDetails | None = None
-    running: ContainerDetails | None = None
-    waiting: ContainerDetails | None = None
+    terminated: ContainerEnd | None = None
+    running: ContainerStart | None = None
+    waiting: ContainerWait | None = None
 
 
-class ContainerStatus(KubernetesStruct, frozen=True, kw_only=True):
+class Container(KubernetesStruct, frozen=True, kw_only=True):
+    """The status of a container."""
+
     name: str = ""
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
+    """How its previous instance ended, if its pod restarted it."""
+
+    @property
+    def failed(self) -> bool:
+        return self.state.terminated is not None and self.state.terminated.failed
+
+    @property
+    def failures(self) -> tuple[ContainerEnd, ...]:
+        """Return how it failed, and how its previous instance did if its pod restarted it."""
+        ends = (self.state.terminated, self.last_state.terminated)
+        return tuple(end for end in ends if end is not None and end.failed)
 
 
 class PodStatus(ConditionsStatus, frozen=True, kw_only=True):
     phase: str = "Unknown"
+    """Pending | Running | Succeeded | Failed | Unknown."""
     start_time: str | None = None
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[Container, ...] = ()
+    container_statuses: tuple[Container, ...] = ()
 
 
-class PodObject(KubernetesStruct, frozen=True, kw_only=True):
-    metadata: ObjectMetadata
+class Pod(KubernetesObject, frozen=True, kw_only=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
+    @property
+    def serves(self) -> bool:
+        """Return whether it is the pod of a server."""
+        return self.metadata.labels.get(WORK_LABEL) == "serve"
 
-POD = Decoder(PodObject)
+    @property
+    def jobset(self) -> str:
+        """Return the name of its JobSet; of a server its Deployment's."""
+        return self.metadata.labels.get(RUN_LABEL if self.serves else JOBSET_NAME, "")
+
+    @property
+    def replicated_job(self) -> str:
+        return SERVER_JOB if self.serves else self.metadata.labels.get(REPLICATED_JOB, "")
+
+    @property
+    def slice_index(self) -> int:
+        """Return the index of the Job in its replicated job, from 0; for the slices' job, the slice."""
+        return count(self.metadata.labels.get(JOB_INDEX))
+
+    @property
+    def host(self) -> int:
+        """Return the completion index, from 0."""
+        return count(self.metadata.labels.get(COMPLETION_INDEX, self.metadata.annotations.get(COMPLETION_INDEX)))
+
+    @property
+    def attempt(self) -> int:
+        """Return the restart-attempt of its Job: how often the JobSet had been restarted."""
+        return count(self.metadata.labels.get(RESTART_ATTEMPT))
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def ended(self) -> bool:
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Return its containers, the init containers first."""
+        return (*self.status.init_container_statuses, *self.status.container_statuses)
+
+    @property
+    def trainer_container(self) -> str | None:
+        """Return the container whose output is the trainer's; of a server the one that copies the weights until it has
+        ended. None if the pod has only one.
+        """
+        if self.serves:
+            copies = any(c.name == COPIER and not c.state.terminated for c in self.containers)
+            return COPIER if copies else CONTAINER
+        return next((c.name for c in self.containers if c.name.startswith(TRAINER_CONTAINER)), None)
+
+    @property
+    def age_rank(self) -> tuple[bool, int, str, str]:
+        """Return the sort key among the pods of one process: the largest has the role now, a pod that is being deleted
+        only if there is no other.
+        """
+        return (not self.deleting, self.attempt, self.metadata.creation_timestamp, self.name)
+
+    @property
+    def clock_behind_s(self) -> float:
+        """Return the seconds by which the node's clock, which writes the times of containers and log lines, is at least
+        behind the API server's: the kubelet acknowledges a pod after the API server has bound it. source:
+        kubernetes@v1.35 pkg/kubelet/kubelet_pods.go generateAPIPodStatus, pkg/registry/core/pod/storage/storage.go
+        setPodHostAndAnnotations.
+        """
+        bound_at = (c.at for c in self.status.conditions if c.type == "PodScheduled" and c.status == "True")
+        return max(0.0, seconds_between(self.status.start_time, next(bound_at, None)) or 0.0)
+
+    def memory_limit(self, container: str) -> str:
+        """Return the memory limit of a container, as Kubernetes writes it; empty without one."""
+        limits = (one.resources.limits.get("memory") for one in self.spec.containers if one.name == container)
+        return str(next(limits, None) or "")
 
 
-def pod_of(pod: PodObject) -> Pod:
-    metadata, labels, status = pod.metadata, pod.metadata.labels, pod.status
-    serves = labels.get(WORK_LABEL) == "serve"
-    return Pod(
-        name=metadata.name,
-        jobset=labels.get(RUN_LABEL if serves else JOBSET_NAME, ""),
-        replicated_job=SERVER_JOB if serves else labels.get(REPLICATED_JOB, ""),
-        slice_index=count(labels.get(JOB_INDEX)),
-        host=count(labels.get(COMPLETION_INDEX, metadata.annotations.get(COMPLETION_INDEX))),
-        phase=status.phase,
-        conditions=status.conditions,
-        containers=_containers(pod),
-        node=pod.spec.node_name or None,
-        attempt=count(labels.get(RESTART_ATTEMPT)),
-        deleting=metadata.deletion_timestamp is not None,
-        created_at=metadata.creation_timestamp,
-        behind_s=_clock_behind_s(status),
-    )
-
-
-def parse_pod(json: JsonObject) -> Pod:
-    """Return the pod of a dictionary. Raises Unreachable as `typed`."""
-    return pod_of(typed(json, POD))
-
-
-def _clock_behind_s(status: PodStatus) -> float:
-    """Return the seconds by which the node's clock is at least behind the API server's: the kubelet acknowledges a pod
-    after the API server has bound it. source: kubernetes@v1.35 pkg/kubelet/kubelet_pods.go generateAPIPodStatus,
-    pkg/registry/core/pod/storage/storage.go setPodHostAndAnnotations.
-    """
-    bound_at = next((c.at for c in status.conditions if c.type == "PodScheduled" and c.status == "True"), None)
-    return max(0.0, seconds_between(status.start_time, bound_at) or 0.0)
-
-
-def _containers(pod: PodObject) -> tuple[Container, ...]:
-    """Return the containers, the init containers first."""
-    limits = {container.name: container.resources.limits.get("memory") for container in pod.spec.containers}
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return tuple(_container(status, memory=str(limits.get(status.name) or "")) for status in statuses)
-
-
-def _container(status: ContainerStatus, *, memory: str) -> Container:
-    container = replace(_in_state(status, status.state), memory=memory)
-    if status.last_state.terminated is None:
-        return container
-    return replace(container, last=_in_state(status, status.last_state))
-
-
-def _in_state(status: ContainerStatus, state: ContainerState) -> Container:
-    phases: tuple[ContainerPhase, ...] = ("terminated", "running", "waiting")
-    phase = next((phase for phase in phases if getattr(state, phase) is not None), None)
-    details: ContainerDetails = getattr(state, phase) if phase else ContainerDetails()
-    return Container(
-        name=status.name,
-        state=phase or "unknown",
-        reason=details.reason,
-        message=details.message,
-        exit_code=details.exit_code,
-        restarts=status.restart_count,
-        started_at=details.started_at,
-        finished_at=details.finished_at,
-    )
-
-
-def selector_of(jobset: RunObject) -> str:
-    """Return the label selector of all pods of one run's object."""
-    return f"{WORK_LABEL}=serve,{RUN_LABEL}={jobset.run_name}" if jobset.serves else pods_selector([jobset.name])
+POD = Decoder(Pod)
 
 
 def pods_selector(jobsets: Iterable[str]) -> str:
@@ -144,38 +172,3 @@ def first_hosts_selector(jobsets: Iterable[str]) -> str:
     and a first pod shows why its Job does not start (`FIRST_HOSTS`).
     """
     return f"{pods_selector(jobsets)},{COMPLETION_INDEX}=0"
-
-
-def trainer_job(jobset: RunObject) -> str | None:
-    """Return the replicated job whose first pod prints the steps; the first one of a JobSet of unknown origin."""
-    if mode := _known_mode(jobset):
-        return mode_rules(mode).trainer_job
-    return jobset.jobs[0].name if jobset.jobs else None
-
-
-def slice_job(jobset: RunObject) -> str | None:
-    """Return the replicated job of the slices; the trainer's for a JobSet of unknown origin."""
-    mode = _known_mode(jobset)
-    return mode_rules(mode).replicated_job if mode else trainer_job(jobset)
-
-
-def _known_mode(jobset: RunObject) -> ModeName | None:
-    return next((mode for mode in MODES if mode == jobset.mode), None)
-
-
-def prints_steps(pod: Pod, jobset: RunObject) -> bool:
-    """Return whether the pod is host 0 of slice 0, or the Pathways head: every McJAX host prints steps, and this one is
-    also the coordinator.
-    """
-    return (pod.jobset, pod.replicated_job, pod.slice_index, pod.host) == (jobset.name, trainer_job(jobset), 0, 0)
-
-
-def trainer_container(pod: Pod) -> str | None:
-    """Return the container whose output is the trainer's; of a server the one that copies the weights until it has
-    ended. None if the pod has only one.
-    """
-    if pod.replicated_job == SERVER_JOB:
-        copies = any(c.name == COPIER and c.state != "terminated" for c in pod.containers)
-        return COPIER if copies else CONTAINER
-    named = [c.name for c in pod.containers if c.name.startswith(TRAINER_CONTAINER)]
-    return named[0] if named else None

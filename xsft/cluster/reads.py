@@ -20,8 +20,8 @@ from xsft.cluster.exactly_once import DRY_RUN, MANAGER, CreatedObject, DeleteOut
 from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, jobset_of, server_of
 from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, ObjectList, PendingWorkload, Workload
-from xsft.cluster.observation import Pod, RunObject
-from xsft.cluster.pod_fields import POD, pod_of
+from xsft.cluster.observation import RunObject
+from xsft.cluster.pod_fields import POD, Pod
 from xsft.cluster.resources import Resource
 from xsft.machine.parallel import start
 from xsft.records.labels import RUN_LABEL, SERVERS
@@ -89,8 +89,7 @@ class Reads(Struct, frozen=True):
     def pods(self, *, namespace: str, labels: str, fields: str = "", cached: bool = False) -> ObjectList[Pod]:
         """Return the pods; `cached`: slightly old and cheap on a full cluster."""
         query = {**_query(labels=labels, fields=fields), **(FROM_CACHE if cached else {})}
-        listed = self.api.listed(kinds.PODS, POD, namespace=namespace, query=query)
-        return ObjectList(objects=tuple(map(pod_of, listed.objects)), bad=listed.bad)
+        return self.api.listed(kinds.PODS, POD, namespace=namespace, query=query)
 
     def pending_workloads(self, *, namespace: str, queue: str) -> tuple[PendingWorkload, ...] | None:
         """Return the pending workloads of the LocalQueue; None if Kueue does not serve its visibility API."""

@@ -17,7 +17,8 @@ from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, rights_source
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.jobset_fields import parse_jobset
-from xsft.cluster.pod_fields import parse_pod
+from xsft.cluster.objects import typed
+from xsft.cluster.pod_fields import POD
 from xsft.machine.parallel import all_answers, start
 from xsft.planning.steps import Planned
 
@@ -138,9 +139,9 @@ def _occupied_nodes(
         return pods
     running: dict[str, tuple[str, str]] = {}
     for json in pods:
-        pod = parse_pod(json)
-        if pod.node in names and pod.phase == "Running":
-            running[str(pod.node)] = (str(json["metadata"]["namespace"]), pod.jobset)
+        pod = typed(json, POD)
+        if pod.spec.node_name in names and pod.status.phase == "Running":
+            running[str(pod.spec.node_name)] = (pod.namespace, pod.jobset)
     without_queue = {owner for owner in set(running.values()) if _has_no_queue(cluster, *owner)}
     return {node: "/".join(owner) for node, owner in running.items() if owner in without_queue}
 

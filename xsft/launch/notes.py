@@ -92,7 +92,7 @@ def read_end(cluster: Cluster, jobset: JsonObject, *, attempt: int) -> LastEnd:
 
 
 def _has_running_pod(evidence: Evidence) -> bool:
-    return any(pod.phase == "Running" for pod in evidence.seen.pods or ())
+    return any(pod.status.phase == "Running" for pod in evidence.seen.pods or ())
 
 
 def with_workload_end(jobset: LiveJobSet, cluster: Cluster, *, namespace: str) -> LiveJobSet:

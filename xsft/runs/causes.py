@@ -17,11 +17,12 @@ from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
 from xsft.cluster.evidence import Evidence, Neighbour
 from xsft.cluster.objects import Quota
-from xsft.cluster.observation import Container, Status
+from xsft.cluster.observation import Status
+from xsft.cluster.pod_fields import Container
 from xsft.runs import clues
 from xsft.runs.cause_rule import BY_SLUG, Cause, Clue, Explanation, Rule, causes
 from xsft.runs.clues import restart_words
-from xsft.runs.pod_reasons import current, failed_in_place, first_failure, place
+from xsft.runs.pod_reasons import current, first_failure, place
 
 CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "behind": clues.behind,
@@ -152,12 +153,14 @@ def _begins_anew(evidence: Evidence) -> bool:
     """Return whether the run was restarted or is about to be: JobSet waits until the pods of the failed Job are gone,
     or a failed container will be started again by its pod, as Pathways' workers are."""
     jobset = evidence.seen.jobset
-    ended = any(pod.phase == "Failed" or any(map(_is_down, pod.containers)) for pod in current(evidence.seen))
+    ended = any(pod.status.phase == "Failed" or any(map(_is_down, pod.containers)) for pod in current(evidence.seen))
     return evidence.status.state == "starting" and jobset is not None and (jobset.restarts > 0 or ended)
 
 
 def _is_down(container: Container) -> bool:
-    return container.state != "running" and failed_in_place(container)
+    """Return whether the container failed, and its pod will restart it."""
+    before = container.last_state.terminated
+    return not container.state.running and before is not None and before.failed
 
 
 def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
@@ -255,7 +258,8 @@ def _exits_text(evidence: Evidence) -> str:
     if jobset is None or not jobset.ours:
         return ""
     if failure is not None and failure.in_place:
-        return f"Its pod restarts the container, {times_text(failure.restarts)} so far, whatever the exit code."
+        times = times_text(failure.container.restart_count)
+        return f"Its pod restarts the container, {times} so far, whatever the exit code."
     if not jobset.max_restarts:
         return "It is not restarted (restarts.max is 0)."
     return (
@@ -268,8 +272,8 @@ def _exit_after(evidence: Evidence) -> str:
     """Describe the exit of a process that ended after the last step was saved."""
     failure, record = first_failure(evidence), evidence.seen.record
     if failure is not None:
-        code = failure.container.exit_code
-        how = f"exit code {'unknown' if code is None else code} ({failure.container.reason or 'Error'})"
+        code = failure.end.exit_code
+        how = f"exit code {'unknown' if code is None else code} ({failure.end.reason or 'Error'})"
         return f"Afterwards {place(failure.pod)} ended with {how}."
     return f"Afterwards: {record.reason}." if record and record.reason else "A process failed afterwards."
 

@@ -302,7 +302,7 @@ def _workers_began(jobset: RunObject) -> bool:
 def _restarted_lately(seen: Observation, jobset: RunObject) -> bool:
     """Return whether the run was certainly restarted recently: by the age of its new pods, else by what was read before
     the restart."""
-    anew = earliest(*(pod.created_at for pod in current(seen)))
+    anew = earliest(*(pod.metadata.creation_timestamp for pod in current(seen)))
     before = latest(jobset.created_at, seen.before.at if seen.before else None)
     passed = seconds_between(anew or before, seen.observed_at)
     return passed is not None and passed < RESTART_S

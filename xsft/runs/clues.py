@@ -17,7 +17,7 @@ from xsft.runs.pod_reasons import (
     CONTAINER_START,
     PATHWAYS_HEAD,
     current,
-    failed_in_place,
+    failures_of,
     first_failure,
     place,
     unscheduled,
@@ -116,7 +116,7 @@ def unplaced(evidence: Evidence) -> Iterator[Clue]:
     """Yield the scheduler's message about a pod that fits on no node; only if there is such a pod now."""
     pods = [pod for pod in current(evidence.seen) if unscheduled(pod)]
     for pod in pods:
-        for condition in pod.conditions:
+        for condition in pod.status.conditions:
             if condition.type == "PodScheduled":
                 yield Clue(text=condition.message or condition.reason, where=place(pod))
     if pods:
@@ -128,10 +128,12 @@ def waiting(evidence: Evidence) -> Iterator[Clue]:
     pods = current(evidence.seen)
     for pod in pods:
         for container in pod.containers:
-            unstarted = container.state == "terminated" and container.reason in CONTAINER_START
-            if unstarted or (container.state == "waiting" and container.reason):
+            end = container.state.terminated
+            unstarted = end if end and end.reason in CONTAINER_START else None
+            obstacle = unstarted or container.state.waiting
+            if obstacle and obstacle.reason:
                 yield Clue(
-                    text=f"{container.reason}: {container.message}",
+                    text=f"{obstacle.reason}: {obstacle.message}",
                     where=place(pod),
                     values={"image": _image_name(evidence)},
                 )
@@ -151,12 +153,12 @@ def disrupted(evidence: Evidence) -> Iterator[Clue]:
     """Yield `reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Empty after a
     failure, because nodes are also removed when a run has ended."""
     failure = first_failure(evidence)
-    failed_at = failure.container.finished_at if failure else None
+    failed_at = failure.end.finished_at if failure else None
     for pod in evidence.seen.pods or ():
-        for condition in pod.conditions:
+        for condition in pod.status.conditions:
             later = (seconds_between(failed_at, condition.at) or 0) > 0
             if condition.type == "DisruptionTarget" and condition.status == "True" and not later:
-                node = f" (node {pod.node})" if pod.node else ""
+                node = f" (node {pod.spec.node_name})" if pod.spec.node_name else ""
                 yield Clue(text=f"{condition.reason}: {condition.message}", where=place(pod) + node)
 
 
@@ -220,12 +222,12 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
     if failure is None:
         return
     work = evidence.seen.jobset.work if evidence.seen.jobset else None
-    memory = failure.container.memory
+    memory = failure.pod.memory_limit(failure.container.name)
     who = "job" if work and memory else "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
-    code = failure.container.exit_code
-    last = (*failure.container.message.strip().splitlines()[-3:], *(failure.log.lines[-3:] if failure.log else ()))
+    code = failure.end.exit_code
+    last = (*failure.end.message.strip().splitlines()[-3:], *(failure.log.lines[-3:] if failure.log else ()))
     yield Clue(
-        text=f"{who} {failure.container.reason or 'Error'} exit {'unknown' if code is None else code}",
+        text=f"{who} {failure.end.reason or 'Error'} exit {'unknown' if code is None else code}",
         where=place(failure.pod),
         quoted=tuple(dict.fromkeys(last)),  # the message may be the log's end
         values={"work": work or "", "memory": memory, "container": failure.container.name},
@@ -235,20 +237,16 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
 def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
     """Yield `REASON exit CODE` of failed containers that their pods started again: out-of-memory first, then the
     latest."""
-    found = [
-        (pod, one, one.last)
-        for pod in current(evidence.seen)
-        for one in pod.containers
-        if one.last is not None and failed_in_place(one)
-    ]
-    latest_first = sorted(found, key=lambda ended: ended[2].finished_at or "", reverse=True)
-    for pod, one, last in sorted(latest_first, key=lambda ended: ended[2].reason != "OOMKilled"):
-        code = "unknown" if last.exit_code is None else last.exit_code
+    failures = [one for one in failures_of(current(evidence.seen)) if one.end is one.container.last_state.terminated]
+    latest_first = sorted(failures, key=lambda failure: failure.end.finished_at or "", reverse=True)
+    for failure in sorted(latest_first, key=lambda failure: not failure.oom):
+        code = "unknown" if failure.end.exit_code is None else failure.end.exit_code
+        count = str(failure.container.restart_count)
         yield Clue(
-            text=f"{last.reason or 'Error'} exit {code}",
-            where=place(pod),
-            quoted=tuple(last.message.strip().splitlines()[-3:]),
-            values={"count": str(one.restarts), "pods": str(len({pod.name for pod, *_ in found}))},
+            text=f"{failure.end.reason or 'Error'} exit {code}",
+            where=place(failure.pod),
+            quoted=tuple(failure.end.message.strip().splitlines()[-3:]),
+            values={"count": count, "pods": str(len({failure.pod.name for failure in failures}))},
         )
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from xsft.base.errors import UsageError
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.cluster.observation import RunObject
-from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB, selector_of, slice_job, trainer_job
+from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB
 from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME
 
 STREAMS = 8
@@ -24,7 +24,7 @@ class ProcessRole(Struct, frozen=True, kw_only=True):
     def selector(self, jobset: RunObject) -> str:
         """Return the label selector of the process's pods."""
         if jobset.serves:
-            return selector_of(jobset)
+            return jobset.selector
         return (
             f"{JOBSET_NAME}={jobset.name},{REPLICATED_JOB}={self.replicated_job},"
             f"{JOB_INDEX}={self.slice_index},{COMPLETION_INDEX}={self.host}"
@@ -57,8 +57,8 @@ def chosen_roles(
     if known and every and (slice_index, host) == (None, None):
         return known
     if not every and (slice_index, host) == (None, None):
-        return (ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0),)
-    slices = [role for role in known if role.replicated_job == slice_job(jobset)]
+        return (ProcessRole(replicated_job=jobset.trainer_job or "", slice_index=0, host=0),)
+    slices = [role for role in known if role.replicated_job == jobset.slice_job]
     wanted = [role for role in slices if slice_index in (None, role.slice_index)]
     hosts = [role for role in wanted if (every and host is None) or role.host == (host or 0)]
     if slice_index is None:
@@ -70,7 +70,7 @@ def chosen_roles(
 
 def all_roles(jobset: RunObject) -> tuple[ProcessRole, ...]:
     """Return every process that writes a log, the one that prints steps first."""
-    first = trainer_job(jobset)
+    first = jobset.trainer_job
     rows = sorted(jobset.jobs, key=lambda job: (job.name != first, job.name))
     return tuple(
         ProcessRole(replicated_job=job.name, slice_index=index, host=host)
@@ -84,13 +84,13 @@ def role_text(jobset: RunObject, role: ProcessRole) -> str:
     """Return the process as text: `head`, `server`, or `slice 1 host 37`."""
     if jobset.serves:
         return role.replicated_job
-    if role.replicated_job == slice_job(jobset):
+    if role.replicated_job == jobset.slice_job:
         return f"slice {role.slice_index} host {role.host}"
-    return "head" if role.replicated_job == trainer_job(jobset) else role.replicated_job
+    return "head" if role.replicated_job == jobset.trainer_job else role.replicated_job
 
 
 def _hosts(jobset: RunObject, job: str) -> int:
-    if jobset.serves or job != slice_job(jobset):
+    if jobset.serves or job != jobset.slice_job:
         return 1  # a server has one machine, whatever slices of its topology have
     try:
         return parse_tpu_type(jobset.tpu).hosts if jobset.tpu else 1

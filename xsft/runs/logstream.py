@@ -14,8 +14,8 @@ from xsft.cluster.answers import LostAnswer
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.http import Stream
 from xsft.cluster.logs import ContainerLogRequest, open_log
-from xsft.cluster.observation import Pod, RunObject
-from xsft.cluster.pod_fields import trainer_container
+from xsft.cluster.observation import RunObject
+from xsft.cluster.pod_fields import Pod
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER
 from xsft.machine.retries import Retries, doubling_pauses
@@ -187,7 +187,7 @@ class LogFollower:
             return  # the stream itself may still work
         if (
             there is None
-            or has_ended(there)
+            or there.ended
             or (_pod_key(there), _container_restarts(there)) != (_pod_key(pod), _container_restarts(pod))
         ):
             stream.interrupt()
@@ -200,9 +200,9 @@ class LogFollower:
         pod = newest_pod(self._cluster, self._jobset, self._role)
         if pod is not None:
             yield from self._switch_to(pod)
-            if not self._drained and (over or has_ended(pod)):
+            if not self._drained and (over or pod.ended):
                 yield from self._last_words(pod, tries=AT_THE_END)
-                self._drained = has_ended(pod)
+                self._drained = pod.ended
             elif not self._drained:
                 yield from self._yield_stream(pod)
         return over
@@ -280,7 +280,7 @@ class LogFollower:
         wanted = ContainerLogRequest(
             namespace=self._jobset.namespace,
             pod=pod.name,
-            container=trainer_container(pod),
+            container=pod.trainer_container,
             since=self._yielded.since,
             tail=tail,
             previous=previous,
@@ -298,21 +298,17 @@ class LogFollower:
 def newest_pod(cluster: Cluster, jobset: RunObject, role: ProcessRole) -> Pod | None:
     """Return the pod that has the role now; a pod that is being deleted only if there is no other."""
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset)).objects
-    return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
-
-
-def has_ended(pod: Pod) -> bool:
-    return pod.phase in ("Succeeded", "Failed")
+    return max(pods, key=lambda pod: pod.age_rank, default=None)
 
 
 def _pod_key(pod: Pod) -> tuple[str, str]:
-    return (pod.name, pod.created_at)
+    return (pod.name, pod.metadata.creation_timestamp)
 
 
 def _container_restarts(pod: Pod) -> int:
     """Return how often the container that is read restarted in place."""
-    name = trainer_container(pod)
-    return sum(container.restarts for container in pod.containers if name in (None, container.name))
+    name = pod.trainer_container
+    return sum(container.restart_count for container in pod.containers if name in (None, container.name))
 
 
 def _restart_text(before: Pod, pod: Pod, *, jobset: RunObject) -> str:

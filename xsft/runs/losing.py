@@ -90,7 +90,8 @@ def _waits_for_first_pod(seen: Observation) -> bool:
     if seen.jobset is None or seen.jobset.restarts:
         return False
     since = admitted_at(seen, seen.jobset)
-    ages = (seconds_between(since, pod.created_at) for pod in current(seen) if pod.phase == "Pending")
+    created = (pod.metadata.creation_timestamp for pod in current(seen) if pod.status.phase == "Pending")
+    ages = (seconds_between(since, time) for time in created)
     return any(age is not None and age < FIRST_POD_S for age in ages)
 
 

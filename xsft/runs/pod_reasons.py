@@ -6,13 +6,14 @@ cause is in one log; the other 127 report a lost peer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from xsft.base.moments import before, moment
 from xsft.cluster.evidence import Diagnosis, Evidence, Log
-from xsft.cluster.observation import SERVER_JOB, Container, Observation, Pod
+from xsft.cluster.observation import Observation
+from xsft.cluster.pod_fields import SERVER_JOB, Container, ContainerEnd, ContainerWait, Pod
 
 IMAGE_PULL = frozenset(
     {
@@ -47,58 +48,57 @@ def current(seen: Observation) -> tuple[Pod, ...]:
 
 def trouble(pods: Sequence[Pod]) -> str | None:
     """Return why pods are not running, as a reason of `starting`: the most serious first. None: all are running."""
-    if (found := stuck(pods)) or not any(pod.phase == "Pending" for pod in pods):
+    if (found := stuck(pods)) or not any(pod.status.phase == "Pending" for pod in pods):
         return found
-    return "containers-creating" if any(waiting_containers(pods)) else "pods-pending"
+    return "containers-creating" if any(_waits(pods)) else "pods-pending"
 
 
 def stuck(pods: Sequence[Pod]) -> str | None:
     """Return why pods cannot start, as a reason of `starting`. None: all are running or are about to."""
     if any(unscheduled(pod) for pod in pods):
         return "not-scheduled"
-    waiting = {container.reason for container in waiting_containers(pods)}
+    waiting = {wait.reason for wait in _waits(pods)}
     if waiting & IMAGE_PULL:
         return "image-pull"
     if waiting & CONTAINER_CONFIG:
         return "container-config"
     if waiting & CONTAINER_START:
         return "container-start"
-    ended_again = any(map(_ended_again, (c for pod in pods if pod.phase == "Running" for c in pod.containers)))
+    # failed, restarted and failed again: for a moment, before its pod waits to restart it
+    running = (container for pod in pods if pod.status.phase == "Running" for container in pod.containers)
+    ended_again = any(container.failed and container.restart_count > 0 for container in running)
     return "crash-loop" if "CrashLoopBackOff" in waiting or ended_again else None
 
 
-def _ended_again(container: Container) -> bool:
-    """Return whether it failed, was restarted and failed again: for a moment, before its pod waits to restart it."""
-    return container.failed and container.restarts > 0
-
-
 def unscheduled(pod: Pod) -> bool:
-    return pod.phase == "Pending" and any(
-        c.type == "PodScheduled" and c.status != "True" and c.reason == "Unschedulable" for c in pod.conditions
+    return pod.status.phase == "Pending" and any(
+        c.type == "PodScheduled" and c.status != "True" and c.reason == "Unschedulable" for c in pod.status.conditions
     )
 
 
-def waiting_containers(pods: Sequence[Pod]) -> Iterator[Container]:
-    """Yield the waiting containers of pods that have not ended."""
+def _waits(pods: Sequence[Pod]) -> Iterator[ContainerWait]:
+    """Yield why containers of pods that have not ended wait."""
     for pod in pods:
-        if pod.phase not in {"Succeeded", "Failed"}:
-            yield from (c for c in pod.containers if c.state == "waiting")
+        if not pod.ended:
+            yield from (container.state.waiting for container in pod.containers if container.state.waiting)
 
 
 def oom_killed(pods: Sequence[Pod]) -> bool:
     """Return whether a container ran out of host memory; HBM running out is an error of the trainer."""
-    return any(c.state == "terminated" and c.reason == "OOMKilled" for pod in pods for c in pod.containers)
+    ends = (container.state.terminated for pod in pods for container in pod.containers)
+    return any(end is not None and end.reason == "OOMKilled" for end in ends)
 
 
 def started_at(pods: Sequence[Pod]) -> Iterator[str]:
     """Yield when the current containers started."""
-    for pod in pods:
-        yield from (c.started_at for c in pod.containers if c.state == "running" and c.started_at)
+    starts = (container.state.running for pod in pods for container in pod.containers)
+    yield from (start.started_at for start in starts if start and start.started_at)
 
 
 def by_server_clock(time: str | None, pod: Pod) -> str | None:
     """Convert a time that the pod's node wrote: a node whose clock is behind must not make its pod look silent."""
-    return before(time, -pod.behind_s) if time and pod.behind_s and moment(time) else time
+    behind_s = pod.clock_behind_s
+    return before(time, -behind_s) if time and behind_s and moment(time) else time
 
 
 KILLED = frozenset({137, 143})
@@ -108,9 +108,12 @@ PATHWAYS_HEAD = "pathways-head"
 
 
 class Failure(Struct, frozen=True, kw_only=True):
+    """A container that terminated with a status other than 0."""
+
     pod: Pod
     container: Container
-    """Containers that terminated with a status other than 0."""
+    end: ContainerEnd
+    """Of this instance of the container, or of the one before."""
     log: Log | None = None
 
     @property
@@ -119,37 +122,27 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     @property
     def oom(self) -> bool:
-        return self.container.reason == "OOMKilled"
+        return self.end.reason == "OOMKilled"
 
     @property
     def in_place(self) -> bool:
         """Return whether its pod restarts the container, so that neither the pod nor its Job has failed."""
-        return self.pod.phase not in {"Failed", "Succeeded"} and self.restarts > 0
-
-    @property
-    def restarts(self) -> int:
-        """Return how often the pod has restarted that container."""
-        return max((one.restarts for one in self.pod.containers if one.name == self.container.name), default=0)
+        return not self.pod.ended and self.container.restart_count > 0
 
 
 def first_failure(evidence: Evidence) -> Failure | None:
     """Return the earliest failure of the latest failed attempt that is not a consequence of another one; within one
     second, by slice, then host."""
-    found = tuple(_failures(evidence))
-    latest = max((one.pod.attempt for one in found), default=0)
-    return min((one for one in found if one.pod.attempt == latest), key=_failure_rank, default=None)
-
-
-def failed_in_place(container: Container) -> bool:
-    """Return whether the container failed, and its pod has restarted it or will."""
-    return container.last is not None and container.last.failed
+    logs = {log.pod: log for log in evidence.logs or ()}
+    failures = tuple(failures_of(evidence.seen.pods or (), logs=logs))
+    latest = max((failure.pod.attempt for failure in failures), default=0)
+    return min((one for one in failures if one.pod.attempt == latest), key=_failure_rank, default=None)
 
 
 def suspects(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods with a failed container, the likeliest cause first: these logs are worth reading."""
-    found = (Failure(pod=pod, container=container) for pod in pods for container in _failed_containers(pod))
-    latest_first = sorted(found, key=lambda one: (-one.pod.attempt, *_failure_rank(one)))
-    return tuple(dict.fromkeys(one.pod for one in latest_first))
+    latest_first = sorted(failures_of(pods), key=lambda one: (-one.pod.attempt, *_failure_rank(one)))
+    return tuple({failure.pod.name: failure.pod for failure in latest_first}.values())
 
 
 def place(pod: Pod | Log) -> str:
@@ -163,19 +156,12 @@ def place(pod: Pod | Log) -> str:
     return f"slice {pod.slice_index} host {pod.host} (pod {name})"
 
 
-def _failures(evidence: Evidence) -> Iterator[Failure]:
-    logs = {log.pod: log for log in evidence.logs or ()}
-    for pod in evidence.seen.pods or ():
-        for container in _failed_containers(pod):
-            yield Failure(pod=pod, container=container, log=logs.get(pod.name))
-
-
-def _failed_containers(pod: Pod) -> Iterator[Container]:
-    """Yield failed containers, including those that their pod has restarted."""
-    for container in pod.containers:
-        for one in (container, container.last):
-            if one is not None and one.failed:
-                yield one
+def failures_of(pods: Iterable[Pod], *, logs: Mapping[str, Log] = {}) -> Iterator[Failure]:
+    """Yield the failed containers, including those that their pod has restarted. `logs`: by the pod's name."""
+    for pod in pods:
+        for container in pod.containers:
+            for end in container.failures:
+                yield Failure(pod=pod, container=container, end=end, log=logs.get(pod.name))
 
 
 def _failure_rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int, str]:
@@ -184,8 +170,8 @@ def _failure_rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int
 
     A container is never a consequence if the node killed it for memory, or if the cluster was not yet deleting it.
     """
-    ended = moment(one.container.finished_at)
-    killed = one.container.exit_code in KILLED and not one.oom
+    ended = moment(one.end.finished_at)
+    killed = one.end.exit_code in KILLED and not one.oom
     return (
         one.said is not None and one.said.lost_peer,
         ended is None,

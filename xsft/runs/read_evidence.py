@@ -23,8 +23,8 @@ from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
 from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import Condition, PendingWorkload, Workload, quotas_of
-from xsft.cluster.observation import Container, LogTail, Observation, Pod, RunObject, Status
-from xsft.cluster.pod_fields import prints_steps, selector_of, trainer_container
+from xsft.cluster.observation import LogTail, Observation, RunObject, Status
+from xsft.cluster.pod_fields import Container, Pod
 from xsft.machine import clock, kept_log
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.cause_rule import Explanation
@@ -117,14 +117,14 @@ def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> JsonO
 def _pods_of(cluster: Cluster, jobset: RunObject, *, seen: Observation | None = None) -> tuple[Pod, ...]:
     if seen is not None and seen.every_pod:
         return seen.pods or ()
-    return cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)).objects
+    return cluster.reads.pods(namespace=jobset.namespace, labels=jobset.selector).objects
 
 
 def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:
     """Return the events of the nodes that the run's pods are on. New pods are usually placed on the same nodes as the
     pods they replace.
     """
-    nodes = {f"Node/{pod.node}" for pod in seen.pods or () if pod.node}
+    nodes = {f"Node/{pod.spec.node_name}" for pod in seen.pods or () if pod.spec.node_name}
     return None if events is None else tuple(one for one in events if one.object in nodes)
 
 
@@ -247,7 +247,7 @@ TAIL = 400
 def failing_logs(cluster: Cluster, seen: Observation, jobset: RunObject) -> tuple[Log, ...]:
     """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
     pods = seen.pods or ()
-    wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
+    wanted = suspects(pods)[:LOGS] or list(filter(jobset.prints_steps, pods))[:1]
     calls = [start(partial(_log_of_pod, cluster, jobset, pod, known=seen.log)) for pod in wanted]
     return tuple(log for call in calls if (log := call.result()) is not None)
 
@@ -259,19 +259,19 @@ def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod, *, known: LogTail
     The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
     """
     container = _failed_container(pod)
-    again = container is not None and container.state != "terminated"
+    again = container is not None and not container.state.terminated
     wanted = ContainerLogRequest(
         namespace=jobset.namespace,
         pod=pod.name,
-        container=container.name if container else trainer_container(pod),
+        container=container.name if container else pod.trainer_container,
         tail=TAIL,
         previous=again,
     )
-    if known is not None and known.pod == pod.name and wanted.container == trainer_container(pod) and not again:
+    if known is not None and known.pod == pod.name and wanted.container == pod.trainer_container and not again:
         lines = known.lines[-TAIL:]
     else:
         lines = _lines_or_none(cluster, wanted)
-    end = container.last if again and container else container
+    end = container and (container.state.terminated or container.last_state.terminated)
     last = tuple(end.message.splitlines()) if end else ()
     texts = tuple(line.text for line in lines) or last
     if not texts:
@@ -298,8 +298,8 @@ def _lines_or_none(cluster: Cluster, wanted: ContainerLogRequest) -> tuple[LogLi
 
 def _failed_container(pod: Pod) -> Container | None:
     """Return the failed container of the pod, the trainer's before any other."""
-    ended = [one for one in pod.containers for end in (one, one.last) if end and end.failed]
-    return next((one for one in ended if one.name == trainer_container(pod)), ended[0] if ended else None)
+    failed = [container for container in pod.containers if container.failures]
+    return min(failed, key=lambda container: container.name != pod.trainer_container, default=None)
 
 
 def attempts_before(jobset: RunObject, attempts: Sequence[Observation]) -> tuple[RunObject, ...]:
@@ -317,9 +317,9 @@ def _attempt_end(cluster: Cluster, jobset: RunObject, read_at: str) -> AttemptEn
     pods = _pods_of(cluster, jobset)
     found = suspects(pods)[:1]
     log = _log_of_pod(cluster, jobset, found[0]) if found else None
-    printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]
+    printers = list(filter(jobset.prints_steps, pods))[:1]
     wanted = [
-        ContainerLogRequest(namespace=jobset.namespace, pod=p.name, container=trainer_container(p), tail=TAIL)
+        ContainerLogRequest(namespace=jobset.namespace, pod=p.name, container=p.trainer_container, tail=TAIL)
         for p in printers
     ]
     lines = read_log(cluster.reads.api, wanted[0]) if wanted else None

@@ -19,8 +19,8 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import ObjectList
-from xsft.cluster.observation import LogTail, Observation, Pod, Recorded, RunObject, Unread, What
-from xsft.cluster.pod_fields import prints_steps, trainer_container
+from xsft.cluster.observation import LogTail, Observation, Recorded, RunObject, Unread, What
+from xsft.cluster.pod_fields import Pod
 from xsft.launcher.encoding import XPK_START
 from xsft.machine.objects import latest_step
 from xsft.machine.parallel import StartedCall, answers
@@ -192,7 +192,7 @@ def _with_tail(seen: Observation, jobset: RunObject, pod: Pod, source: ProgressS
     """Return the observation with the end of the pod's log, or with a longer part if that has no step; unchanged if
     there is no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
     """
-    request = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
+    request = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=pod.trainer_container, tail=tail)
     lines = read_log(source.cluster.reads.api, request)
     if lines is None:
         return seen
@@ -223,7 +223,7 @@ def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) 
 
 def _find_printer(seen: Observation, jobset: RunObject, source: ProgressSource) -> Pod | None:
     pods = seen.pods or ()
-    if not any(prints_steps(pod, jobset) for pod in pods):
+    if not any(jobset.prints_steps(pod) for pod in pods):
         pods = tuple(pod for call in source.first_pods for pod in call.result().objects)
     return printer_of(jobset, pods)
 
@@ -232,8 +232,7 @@ def printer_of(jobset: RunObject, pods: Iterable[Pod]) -> Pod | None:
     """Return the pod of the current attempt that prints steps; a pod that is being deleted only if there is no
     other.
     """
-    printers = [pod for pod in pods if prints_steps(pod, jobset)]
-    return max(printers, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
+    return max(filter(jobset.prints_steps, pods), key=lambda pod: pod.age_rank, default=None)
 
 
 def _with_record(seen: Observation, source: ProgressSource) -> Observation:

@@ -19,8 +19,8 @@ from xsft.base.targets import FIRST
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.objects import JOB_UID_LABEL, BadObject, ObjectList, Workload, queues_of
-from xsft.cluster.observation import Observation, Pod, RunObject, Unread, What
-from xsft.cluster.pod_fields import first_hosts_selector, pods_selector
+from xsft.cluster.observation import Observation, RunObject, Unread, What
+from xsft.cluster.pod_fields import Pod, first_hosts_selector, pods_selector
 from xsft.cluster.reads import Reads
 from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import Deadline
@@ -43,7 +43,6 @@ from xsft.runs.local_runs import observe_local
 from xsft.runs.lookup import RunsRead
 from xsft.runs.read_progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress, unread_of
 from xsft.runs.read_scope import ReadScope, choose_reads
-from xsft.runs.server_states import serves
 
 T = TypeVar("T")
 
@@ -235,9 +234,9 @@ def _takes_every_pod(run: RunObject, scope: ReadScope) -> bool:
 
 def _shows_start(pod: Pod, row: Observation) -> bool:
     """Return whether the pod shows how far its run is: a server's always, another one while it is pending."""
-    if serves(pod):
+    if pod.serves:
         return pod.jobset == row.run_name
-    return pod.jobset == row.jobset_name and pod.phase == "Pending"
+    return pod.jobset == row.jobset_name and pod.status.phase == "Pending"
 
 
 def _gone_rows(

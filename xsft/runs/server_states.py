@@ -9,7 +9,8 @@ from msgspec import Struct
 from xsft.base.stage import StageState
 from xsft.base.state_names import State
 from xsft.cluster.objects import Condition
-from xsft.cluster.observation import SERVER_JOB, Container, Observation, Pod, RunObject, Status
+from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.pod_fields import Container, ContainerEnd, Pod
 from xsft.runs.pod_reasons import IMAGE_PULL, stuck, trouble
 from xsft.spec.serving_inputs import COPIER
 
@@ -71,7 +72,7 @@ def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
         return "starting", named
     if _is_late(server):
         return "stalled", "start-deadline"
-    if any(_copies(one) for pod in current for one in pod.containers):
+    if any(one.name == COPIER and one.state.running for pod in current for one in pod.containers):
         return "starting", "copying-weights"
     if not current or trouble(current):
         return "starting", "pods-not-ready"
@@ -81,7 +82,8 @@ def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
 def _trouble(pods: Sequence[Pod]) -> str | None:
     """Return why the server cannot start, if a pod names it."""
     containers = [one for pod in pods for one in pod.containers]
-    if any(_is_ended(one) and (one.last or one).reason == OOM for one in containers):
+    ends = (container.last_state.terminated or container.state.terminated for container in containers)
+    if any(end is not None and end.reason == OOM for end in ends):
         return "oom-killed"
     if any(_crashes(one) for one in containers):
         return "crash-loop"
@@ -89,15 +91,7 @@ def _trouble(pods: Sequence[Pod]) -> str | None:
 
 
 def _crashes(one: Container) -> bool:
-    return one.restarts >= CRASHES and one.last is not None
-
-
-def _is_ended(one: Container) -> bool:
-    return one.last is not None or one.failed
-
-
-def _copies(one: Container) -> bool:
-    return one.name == COPIER and one.state == "running"
+    return one.restart_count >= CRASHES and one.last_state.terminated is not None
 
 
 def _is_late(server: RunObject) -> bool:
@@ -111,9 +105,9 @@ def _was_ready(server: RunObject) -> bool:
 
 
 def _crash_text(one: Container) -> str:
-    last = one.last or one
-    reason = f" ({last.reason})" if last.reason else ""
-    return f"its container {one.name} ended {one.restarts} times, last with exit code {last.exit_code}{reason}"
+    end = one.last_state.terminated or ContainerEnd()
+    reason = f" ({end.reason})" if end.reason else ""
+    return f"its container {one.name} ended {one.restart_count} times, last with exit code {end.exit_code}{reason}"
 
 
 def _waiting_text(server: RunObject, pods: Sequence[Pod]) -> str:
@@ -121,25 +115,17 @@ def _waiting_text(server: RunObject, pods: Sequence[Pod]) -> str:
     if pod is None:
         failure = _condition(server.conditions, "ReplicaFailure")
         return f"its pod cannot be created: {failure.message.rstrip('.')}" if failure else "its pod is being created"
-    unscheduled = _condition(pod.conditions, "PodScheduled")
+    unscheduled = _condition(pod.status.conditions, "PodScheduled")
     if unscheduled and unscheduled.status == "False":
         return f"its pod waits for a node: {unscheduled.message.rstrip('.')}"
-    stuck = next((one for one in pod.containers if one.state == "waiting" and _is_told(one)), None)
-    if stuck:
-        return ": ".join((f"its container {stuck.name} waits", stuck.reason, *filter(None, (stuck.message,))))
-    if any(one.name == COPIER and one.state != "terminated" for one in pod.containers):
+    for container in pod.containers:
+        wait = container.state.waiting
+        if wait and (wait.message or wait.reason in IMAGE_PULL):
+            return ": ".join((f"its container {container.name} waits", wait.reason, *filter(None, (wait.message,))))
+    if any(one.name == COPIER and not one.state.terminated for one in pod.containers):
         return "the weights are being copied"
     return "/health no longer answers" if _was_ready(server) else "it is loading the model"
 
 
-def _is_told(one: Container) -> bool:
-    return bool(one.message) or one.reason in IMAGE_PULL
-
-
 def _condition(conditions: Sequence[Condition], kind: str) -> Condition | None:
     return next((one for one in conditions if one.type == kind), None)
-
-
-def serves(pod: Pod) -> bool:
-    """Return whether it is the pod of a server."""
-    return pod.replicated_job == SERVER_JOB
