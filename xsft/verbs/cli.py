@@ -1,5 +1,5 @@
-"""argv -> verb -> exit status. No logic of its own: the verbs are in verbs.cli, and all errors are reported
-here.
+"""argv -> verb -> exit status: the names of the verbs, whose work is in modules of their own, and the report of every
+error.
 """
 
 from __future__ import annotations

@@ -224,7 +224,8 @@ def _search_status(done: SearchResult) -> int:
 
 def fit_entry(answer: FitAnswer) -> FitEntryDocument:
     """Return the entry; the figures of the verdict have its names."""
-    time, known = answer.time, answer.known
+    time = answer.time
+    step = answer.known
     entry = document_of(
         FitEntryDocument,
         answer.verdict,
@@ -242,32 +243,32 @@ def fit_entry(answer: FitAnswer) -> FitEntryDocument:
         notes=tuple(fit_notes(answer)),
         not_covered=not_covered(answer),
     )
-    if known is None:
+    if step is None:
         return entry
     return replace(
         entry,
-        derived_from_tokens=known.entry.tokens if known.derived else None,
-        versions=known.entry.versions,
-        seconds=known.entry.seconds,
-        cpu_s=known.entry.cpu_s,
-        rss_gib=known.entry.rss_gib,
+        derived_from_tokens=step.entry.tokens if step.derived else None,
+        versions=step.entry.versions,
+        seconds=step.entry.seconds,
+        cpu_s=step.entry.cpu_s,
+        rss_gib=step.entry.rss_gib,
     )
 
 
 def _searched_entry(done: SearchResult) -> FitEntryDocument:
     """Return the entry of the workload as it is, with the alternatives and the result of the search."""
-    found = done.found
-    candidates = found.search.candidates
+    found_fit = done.found
+    candidates = found_fit.search.candidates
     alternatives = (
-        *(_alternative(tried.alternative, tried.verdict, tried.source, tried.why) for tried in found.search.tried),
-        *(_alternative(refused.alternative, None, "arithmetic", refused.why) for refused in found.preferred),
+        *(_alternative(tried.alternative, tried.verdict, tried.source, tried.why) for tried in found_fit.search.tried),
+        *(_alternative(refused.alternative, None, "arithmetic", refused.why) for refused in found_fit.preferred),
         *(
             _alternative(candidates[place].alternative, None, "", UNTRIED[why])
-            for place, why in found.search.untried_candidates()
+            for place, why in found_fit.search.untried_candidates()
         ),
     )
     diff = "\n".join(diff_lines(done.base.file, done.texts))
-    outcome = document_of(FitSearchDocument, found, settings=found.settings or None, diff=diff)
+    outcome = document_of(FitSearchDocument, found_fit, settings=found_fit.settings or None, diff=diff)
     return replace(fit_entry(done.base), alternatives=alternatives, search=outcome)
 
 

@@ -63,8 +63,8 @@ def fit_text(answer: FitAnswer) -> Iterator[str]:
 
 def fit_matrix(answers: Sequence[FitAnswer]) -> Iterator[str]:
     """Yield a table for each run: TPU types down, numbers of slices across."""
-    for name in dict.fromkeys(one.run.run_name for one in answers):
-        cells = {cell_place(one): _cell(one) for one in answers if one.run.run_name == name}
+    for name in dict.fromkeys(answer.run.run_name for answer in answers):
+        cells = {cell_place(answer): _cell(answer) for answer in answers if answer.run.run_name == name}
         slices = dict.fromkeys(count for _, count in cells)
         width = max(len(text) for text in cells.values()) + 2
         yield f"{name}, GiB per chip: peak / sum"
@@ -80,12 +80,12 @@ def cell_place(answer: FitAnswer) -> tuple[str, int]:
 
 def _cell(answer: FitAnswer) -> str:
     match answer.verdict:
-        case Fits() as one:
-            return f"FITS {one.peak_gib:.2f} / {one.sum_gib:.2f}"
-        case Marginal() as one:
-            return f"MARGINAL {one.peak_gib:.2f} / {one.sum_gib:.2f}"
-        case DoesNotFit() as one:
-            return f"NO {'≥ ' if one.told_by == 'bound' else ''}{one.needed_gib:.2f}"
+        case Fits() as verdict:
+            return f"FITS {verdict.peak_gib:.2f} / {verdict.sum_gib:.2f}"
+        case Marginal() as verdict:
+            return f"MARGINAL {verdict.peak_gib:.2f} / {verdict.sum_gib:.2f}"
+        case DoesNotFit() as verdict:
+            return f"NO {'≥ ' if verdict.told_by == 'bound' else ''}{verdict.needed_gib:.2f}"
         case Invalid(because=because):
             return f"INVALID ({because.where or 'keys'})"
 
@@ -94,15 +94,15 @@ def headline(answer: FitAnswer) -> str:
     """Return the verdict with its figures."""
     place = answer.place
     match answer.verdict:
-        case Fits() as one:
-            return f"FITS {place}: {figures_text(one)}"
-        case Marginal() as one:
-            return (
-                f"MARGINAL on {place}: {figures_text(one)}; the compiler accepts it, but a chip may run out of memory"
-            )
-        case DoesNotFit() as one:
-            least = "at least " if one.told_by == "bound" else ""
-            return f"NO, does not fit {place}: needs {least}{one.needed_gib:.2f} GiB of {one.limit_gib:.2f} per chip"
+        case Fits() as verdict:
+            return f"FITS {place}: {figures_text(verdict)}"
+        case Marginal() as verdict:
+            warning = "the compiler accepts it, but a chip may run out of memory"
+            return f"MARGINAL on {place}: {figures_text(verdict)}; {warning}"
+        case DoesNotFit() as verdict:
+            bound = "at least " if verdict.told_by == "bound" else ""
+            needed = f"{bound}{verdict.needed_gib:.2f} GiB"
+            return f"NO, does not fit {place}: needs {needed} of {verdict.limit_gib:.2f} per chip"
         case Invalid(because=because):
             where = f"{because.where}: " if because.where else ""
             return f"INVALID on {place}: {where}{because.message}"
@@ -121,28 +121,27 @@ def _memory_lines(by: StepMemory) -> Iterator[str]:
         yield f"  host        {by.host:8.2f} GiB of the host's memory per chip, not in the sum"
     if not by.peak_known:
         yield "  The compiler reports only the host's peak. The chip's peak, which it accepts, is at most the sum."
-    large = tuple(one for one in by.buffers if one.gib >= SMALLEST_GIB)
+    large = tuple(buffer for buffer in by.buffers if buffer.gib >= SMALLEST_GIB)
     if large:
         yield "  largest buffers that the program writes (not all exist at the same time):"
-    for one in large:
-        yield f"  {one.gib:12.2f} GiB  {one.shape} × {one.count}{f'  {one.layer}' if one.layer else ''}"
+    for buffer in large:
+        yield f"  {buffer.gib:12.2f} GiB  {buffer.shape} × {buffer.count}  {buffer.layer}".rstrip()
 
 
 def not_covered(answer: FitAnswer) -> tuple[str, ...]:
     """Return what the verdict does not cover."""
-    return tuple(one for one in NOT_COVERED if one != EVAL_STEP or answer.kind == "train")
+    return tuple(part for part in NOT_COVERED if part != EVAL_STEP or answer.kind == "train")
 
 
 def fit_notes(answer: FitAnswer) -> Iterator[str]:
     """Yield notes on the figures, one sentence each."""
-    known = answer.known
-    if known is not None and known.derived:
-        more = "more" if answer.refused else "fewer"
-        verb = "need more memory" if answer.refused else "need less memory"
-        yield f"Follows from the compiled run with {known.entry.tokens:,} tokens: {more} tokens {verb}."
+    step = answer.known
+    if step is not None and step.derived:
+        rule = "more tokens need more memory" if answer.refused else "fewer tokens need less memory"
+        yield f"Follows from the compiled run with {step.entry.tokens:,} tokens: {rule}."
     yield _origin(answer)
-    if known is not None and known.entry.versions.get("maxtext") != answer.run.release.version:
-        compiled, image = known.entry.versions.get("maxtext"), answer.run.release.version
+    image = answer.run.release.version
+    if step is not None and (compiled := step.entry.versions.get("maxtext")) != image:
         yield f"The step was compiled with MaxText {compiled}; the image has {image}, for which the result is unknown."
     if answer.run.slice and answer.run.slice.generation != COMPARED:
         yield f"Only the figures of {COMPARED} were compared with published facts; this limit is the compiler's own."
@@ -162,11 +161,11 @@ def _origin(answer: FitAnswer) -> str:
     return f"Compiled {entry.made_at[:10]} in {took} ({entry.cpu_s:.0f} CPU-s, {entry.rss_gib:.1f} GiB) with {with_}."
 
 
-def search_begins(found: FoundFit) -> str:
+def search_begins(fit: FoundFit) -> str:
     """Return what the search will do, in one line."""
     return (
-        f"Searching {len(found.search.candidates)} alternatives ({len(found.refused)} more are refused by "
-        f"arithmetic), one compilation at a time, for up to {duration_text(found.budget_s)}."
+        f"Searching {len(fit.search.candidates)} alternatives ({len(fit.refused)} more are refused by "
+        f"arithmetic), one compilation at a time, for up to {duration_text(fit.budget_s)}."
     )
 
 
@@ -177,11 +176,10 @@ def tried_line(search: FitSearch) -> str:
     return f"  {_verdict_text(last)}: {last.alternative.words}{best}"
 
 
-def _verdict_text(one: TriedAlternative) -> str:
-    if one.verdict is None:
-        return f"no verdict, {one.why}"
-    name = {"fits": "FITS", "marginal": "MARGINAL", "no": "NO", "invalid": "INVALID"}[verdict_name(one.verdict)]
-    return f"{name}, {rejection(one.verdict)}"
+def _verdict_text(tried: TriedAlternative) -> str:
+    if tried.verdict is None:
+        return f"no verdict, {tried.why}"
+    return f"{verdict_name(tried.verdict).upper()}, {rejection(tried.verdict)}"
 
 
 def verdict_name(verdict: Verdict) -> VerdictName:
@@ -189,19 +187,19 @@ def verdict_name(verdict: Verdict) -> VerdictName:
     return name
 
 
-def found_lines(found: FoundFit, base: FitAnswer) -> Iterator[str]:
+def found_lines(fit: FoundFit, base: FitAnswer) -> Iterator[str]:
     """Yield what was found, and what was rejected."""
-    best = found.search.best
+    best = fit.search.best
     if isinstance(base.verdict, Fits):
         yield "It fits as it is: nothing to search."
         return
-    yield from _ending_lines(found)
-    yield from _rejected_lines(found)
+    yield from _ending_lines(fit)
+    yield from _rejected_lines(fit)
     if best is None:
         yield "No alternative that fits was found."
         return
-    known = not any(why == "open" for _, why in found.search.untried_candidates())
-    yield f"The nearest {'' if known else 'so far '}that fits: {best.alternative.words}."
+    is_nearest = not any(why == "open" for _, why in fit.search.untried_candidates())
+    yield f"The nearest {'' if is_nearest else 'so far '}that fits: {best.alternative.words}."
     yield from _training_lines(best.alternative, base)
 
 
@@ -212,25 +210,23 @@ def _training_lines(best: Alternative, base: FitAnswer) -> Iterator[str]:
         yield f"A step trains {best.run.tokens_per_step:,.0f} tokens instead of {as_it_is.tokens_per_step:,.0f}."
 
 
-def _ending_lines(found: FoundFit) -> Iterator[str]:
-    match found.stopped:
+def _ending_lines(fit: FoundFit) -> Iterator[str]:
+    match fit.stopped:
         case "budget":
-            yield f"Stopped after {duration_text(found.budget_s)}; the same command continues (verdicts are kept)."
+            yield f"Stopped after {duration_text(fit.budget_s)}; the same command continues (verdicts are kept)."
         case "interrupted":
             yield "Interrupted; the same command continues (verdicts are kept)."
         case "done":
             return
 
 
-def _rejected_lines(found: FoundFit) -> Iterator[str]:
+def _rejected_lines(fit: FoundFit) -> Iterator[str]:
     """Yield why each alternative that would be preferred was rejected; compiled ones had their line before."""
-    yield from (f"  {one.alternative.words}: {one.why}" for one in found.preferred)
-    untried = [
-        (found.search.candidates[place].alternative.words, why) for place, why in found.search.untried_candidates()
-    ]
+    yield from (f"  {refused.alternative.words}: {refused.why}" for refused in fit.preferred)
+    untried = [(fit.search.candidates[place].alternative.words, why) for place, why in fit.search.untried_candidates()]
     yield from (f"  {words}: {UNTRIED[why]}" for words, why in untried if why != "open")
-    if left := sum(why == "open" for _, why in untried):
-        yield f"  {left} alternatives were {UNTRIED['open']}."
+    if unreached := sum(why == "open" for _, why in untried):
+        yield f"  {unreached} alternatives were {UNTRIED['open']}."
 
 
 def diff_lines(file: str, texts: tuple[str, str]) -> Iterator[str]:

@@ -49,18 +49,18 @@ def workload_text(variant: str, *, folder: Path | None, model: str | None = None
 def _with_model(text: str, name: str) -> str:
     converted = suggest(name)[:1] if "/" in name else ()
     try:
-        wanted = model(*converted or (name,))
+        catalogued = model(*converted or (name,))
     except ValueError as unknown:
         raise UsageError(f"--model: {unknown}", fix="Use MaxText's name of the model.") from None
-    own = wanted.hf_id or "my-org/my-tokenizer   # <-- the model's tokenizer on Hugging Face"
-    converts = weights_failure(wanted.name, stage="convert", version=DEFAULT, scan_layers=True) is None
+    tokenizer = catalogued.hf_id or "my-org/my-tokenizer   # <-- the model's tokenizer on Hugging Face"
+    converts = weights_failure(catalogued.name, stage="convert", version=DEFAULT, scan_layers=True) is None
     hub = [] if converts else [line for line in text.splitlines() if "hf" in line]
     for line in (line for line in hub if line.lstrip().startswith(("# hf: {repo", "# Or Hugging Face"))):
         text = text.replace(f"{line}\n", "")
     return (
-        text.replace(f"tokenizer: {HUB_ID}", f"tokenizer: {own}")
-        .replace(HUB_ID, wanted.hf_id or HUB_ID)
-        .replace(MODEL, wanted.name)
+        text.replace(f"tokenizer: {HUB_ID}", f"tokenizer: {tokenizer}")
+        .replace(HUB_ID, catalogued.hf_id or HUB_ID)
+        .replace(MODEL, catalogued.name)
     )
 
 

@@ -148,12 +148,12 @@ def _supply_fields(supply: TpuSupply) -> SliceSupply:
 def _find_source(query: PlaceQuery) -> RunSource:
     """Return the cluster to show. Raises UsageError unless exactly one is possible."""
     places, file = known_places()
-    found = sources(query, places=places, file=file, entries=())
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(sorted(places)) or "none"
+    candidates = sources(query, places=places, file=file, entries=())
+    if len(candidates) == 1:
+        return candidates[0]
+    names = ", ".join(sorted(places)) or "none"
     raise UsageError(
-        f"No place was named, and {len(found)} places without placeholders exist; known: {known} "
+        f"No place was named, and {len(candidates)} places without placeholders exist; known: {names} "
         f"({file or 'no places.yaml'}).",
         fix="Name a place of places.yaml (after you fill in its placeholders), or a kubeconfig context with --context.",
     )

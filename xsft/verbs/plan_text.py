@@ -270,9 +270,9 @@ def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _restarts_text(plan: Plan) -> str:
-    most = f"at most {plan.run.spec.restarts.max}, " if restarts_in_place(plan.run) else ""
+    limit = f"at most {plan.run.spec.restarts.max}, " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
-    return f"{most}rows again {order}"
+    return f"{limit}rows again {order}"
 
 
 def _compiled_text(plan: Plan) -> str:
@@ -340,12 +340,12 @@ def time_document(time: RunTime) -> RunTimeDocument:
 
 def time_text(time: RunTime) -> str:
     """Return the least time of the steps, what it costs, and the time at the pace of your runs or of published ones."""
-    least = "under a second"
+    duration = "under a second"
     if time.seconds >= 1:
-        least = f"at least {duration_text(time.seconds)}"
+        duration = f"at least {duration_text(time.seconds)}"
     cost = f" and {time.cost:,.2f} at {time.price:g} per chip-hour" if time.cost is not None else ""
     bound = (
-        f"{least} of arithmetic for {counted_text(time.steps, 'step')} ({time.step_s:.3g} s each), "
+        f"{duration} of arithmetic for {counted_text(time.steps, 'step')} ({time.step_s:.3g} s each), "
         f"{_amount(time.chip_hours)} chip-hours{cost}"
     )
     if not time.ratios:

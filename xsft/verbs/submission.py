@@ -120,25 +120,25 @@ def report_submission(end: SubmissionEnd, document: VerbDocument, *, as_json: bo
 def resource_lines(plan: Planned) -> Iterator[str]:
     """Yield lines on the resources that the run will take."""
     run = plan.run
-    at = f"queue {run.queue} in namespace {run.namespace}, priority {run.spec.priority}"
+    queue = f"queue {run.queue} in namespace {run.namespace}, priority {run.spec.priority}"
     match plan if isinstance(plan, Plan) else plan.job:
         case Plan() as training:
             described = run.slice.describe if run.slice else "?"
             yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
-            yield f"{at}, mode {run.mode.value}"
+            yield f"{queue}, mode {run.mode.value}"
             if training.time:
                 yield time_text(training.time)
         case SliceJob() as job:
             described = run.slice.describe if run.slice else "?"
             slices = f"{run.chips} chips, {run.num_slices} x {described}"
             yield f"{plan.run_name}: {slices}, at most {duration_text(job.limit_s)}"
-            yield at
+            yield queue
         case CpuJob() if run.slice:
             yield f"{plan.run_name}: {run.chips} chips, {run.slice.describe}; only its first host works"
-            yield at
+            yield queue
         case CpuJob() as job:
             yield f"{plan.run_name}: one CPU node, {job.cpus} CPUs and {job.memory_quantity} of memory"
-            yield at
+            yield queue
 
 
 def proposal_lines(proposal: Proposal) -> Iterator[str]:
@@ -259,14 +259,15 @@ def adapter_text(plan: Plan, result: LocalResult) -> str | None:
         return None
     saved = result.checkpoints[-1] / trainer_of(plan.run).WEIGHTS
     adapter = parameters(read_checkpoint(str(saved)).arrays)
-    whole = (weights_bytes(plan.run) or 0) // BF16_BYTES
+    parameter_count = (weights_bytes(plan.run) or 0) // BF16_BYTES
     on_disk = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file())
     text = f"{size_text(on_disk)} on disk" + (f", {adapter:,} parameters" if adapter else "")
-    if not (whole and adapter):
+    if not (parameter_count and adapter):
         return text
     width = 2 if plan.run.spec.train.weight_dtype == "bfloat16" else 4
-    share = 100 * adapter / whole
-    return f"{text}; the whole model is {whole:,} parameters, {size_text(whole * width)} ({share:.2g} %)"
+    share = 100 * adapter / parameter_count
+    model = f"{parameter_count:,} parameters, {size_text(parameter_count * width)}"
+    return f"{text}; the whole model is {model} ({share:.2g} %)"
 
 
 def _interrupted_lines(result: LocalResult) -> Iterator[str]:
