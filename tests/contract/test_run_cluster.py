@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import chdir, suppress
 from itertools import count
@@ -19,6 +21,8 @@ from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine
 from tests.documents import read_document
 from tests.exports import written_by_pod
+from tests.fakes.kubeapi import write_kubeconfig
+from tests.faults.hostile import SERVERS, hostile
 from tests.killing import Killed, dying
 from tests.servers import IMAGE
 from tests.slicejobs import measured_by_pod
@@ -204,6 +208,18 @@ def test_a_pod_that_is_killed_after_its_result_was_complete_has_done_its_job(
         stage_on(file, jobset).perform(hear_nothing)
         end_pod(here, jobset, end="Failed")
     assert said(here, file, jobset) == ("done", "succeeded", "succeeded")
+
+
+@pytest.mark.standin_only("no-request")
+@pytest.mark.parametrize("name", ["100-Continue-for-ever", "a-byte-of-the-body-now-and-then"])
+def test_run_says_what_it_waits_for_and_ends_at_its_timeout(here: Machine, name: str) -> None:
+    with hostile({name: SERVERS[name]}) as addresses:
+        here.env["KUBECONFIG"] = str(write_kubeconfig(here.folder / "config", server=addresses[name], token="t"))
+        began = time.monotonic()
+        done = here.xsft("run", here.workload(STORY, stages=None, tpu=TPU), "--timeout", "20s")
+    assert done.returncode == 7, done.stderr
+    assert time.monotonic() - began < 40  # without a limit 120 s
+    assert re.search(r"waiting for the cluster \S+, at most \d+ s", done.stderr)
 
 
 @pytest.mark.standin_only("walked")

@@ -67,6 +67,7 @@ SERVERS: dict[str, Callable[[], Any]] = {
     "TLS-alert": lambda: [b"\x15\x03\x01\x00\x02\x02\x28"],
     # the head
     "100-Continue-for-ever": lambda: chain.from_iterable(repeat((b"HTTP/1.1 100 Continue\r\n\r\n", PAUSE))),
+    "half-a-header": lambda: [OK + b"Cont"],
     "headers-for-ever": lambda: chain([OK], chain.from_iterable(repeat((b"X-More: 1\r\n", PAUSE)))),
     "a-header-without-an-end": lambda: chain([OK, b"X-More: "], repeat(MEGABYTE, 4)),
     "a-byte-of-the-head-now-and-then": lambda: dribbled(UNTIL_CLOSED + MEGABYTE),

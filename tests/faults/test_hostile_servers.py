@@ -24,14 +24,19 @@ from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.hostile import LARGE, SERVERS, SLOW, hostile
 from tests.replacing import replace
+from tests.servers import recorded, server
 from tests.submissions import planned, submitter
 from xsft.base.errors import TimedOut, XsftError
+from xsft.base.reporting import hear_nothing
 from xsft.checks.facts import CheckpointFacts
 from xsft.cluster.api import Patience
+from xsft.cluster.cluster import Cluster
 from xsft.machine.deadline import Deadline
 from xsft.machine.google_login import google_session
 from xsft.machine.storage import GcsStorage
+from xsft.stages.create_server import begin, wait_for_server
 from xsft.weights.read_checkpoint import read_checkpoint
+from xsft.world.view import view_place
 
 pytestmark = pytest.mark.loopback
 
@@ -41,6 +46,7 @@ VERBS: dict[str, tuple[tuple[str, ...], set[int]]] = {
     "why": (("why", RUN), {0}),
     "wait": (("wait", RUN, "--timeout", "3s"), {5, 7}),
     "logs": (("logs", RUN), {0, 5}),
+    "compare": (("compare", RUN), {8}),
     "doctor": (("doctor",), {0, 3}),
 }
 """Command lines, and their exit statuses."""
@@ -86,8 +92,8 @@ def world(tmp_path: Path) -> Callable[..., Starts]:
             good.kubeconfig if good else write_kubeconfig(tmp_path / "config", server="http://127.0.0.1:9", token="t")
         )
         config = yaml.safe_load(file.read_text())
-        for name, server in addresses.items():
-            config["clusters"].append({"name": name, "cluster": {"server": server}})
+        for name, address in addresses.items():
+            config["clusters"].append({"name": name, "cluster": {"server": address}})
             config["contexts"].append({"name": name, "context": {"cluster": name, "user": "u"}})
         file.write_text(yaml.safe_dump(config))
         contexts = (*([good.context] if good else []), *addresses)
@@ -126,40 +132,99 @@ def test_all_hostile_clusters_at_once_hide_no_run_of_a_good_one(
             ends = {name: one.result() for name, one in asked.items()}
         ends["cancel"] = read(start(*CANCEL))
     assert {name: end for name, end in ends.items() if end[0] not in VERBS.get(name, ((), {0, 5}))[1]} == {}
+    assert {name for name, (_, _, err) in ends.items() if "xsft: waiting for " in err} == {*ends} - {"wait", "doctor"}
     _, out, err = ends["status"]
     assert RUN in out
     assert set(SERVERS) - set(re.findall(r"^warning: ([\w.-]+): ", err, re.MULTILINE)) == READABLE
 
 
+@pytest.mark.parametrize(
+    ("verb", "line"),
+    [
+        (("place", "show"), "xsft: reading silent"),
+        (("secret", "create", "hf-token", "--from-file", "value"), "xsft: creating the Secret hf-token on silent"),
+        (("doctor",), "xsft: asking the tools and the clusters"),
+        (("wait", RUN, "--timeout", "30s"), f"waiting for an answer about {RUN}"),
+    ],
+)
+def test_a_verb_says_after_two_seconds_what_it_waits_for(
+    world: Callable[..., Starts], tmp_path: Path, verb: tuple[str, ...], line: str
+) -> None:
+    (tmp_path / "value").write_text("x")
+    with hostile({"silent": SERVERS["silent"]}) as addresses:
+        place = () if verb[0] == "doctor" else ("--context", "silent")
+        with world(addresses)(*verb, *place) as process:
+            assert process.stderr
+            assert process.stderr.readline() == f"{line}\n"
+            process.kill()
+
+
+@pytest.mark.parametrize("verb", ["status", "place show"])
 @pytest.mark.parametrize("name", LARGE)
-def test_an_answer_too_large_to_read_takes_little_memory(world: Callable[..., Starts], name: str) -> None:
+def test_an_answer_too_large_to_read_takes_little_memory(world: Callable[..., Starts], name: str, verb: str) -> None:
     with hostile({name: LARGE[name]}) as addresses:
-        status, _, err = read(world(addresses)("status", "--context", name))
+        status, _, err = read(world(addresses)(*verb.split(), "--context", name))
     assert status == 5
     assert re.search(r"The answer of the cluster .* has more than [\d,]+ (bytes|values|objects)\.", err), err
 
 
-def test_a_submission_to_a_hostile_cluster_creates_nothing_and_ends_with_a_reason(tmp_path: Path) -> None:
-    class Api(ClusterApi):
-        patience = Patience(tries=2, first_wait_s=0.05, longest_s=0.2, read_timeout_s=1.0)
+class HostileApi(ClusterApi):
+    patience = Patience(tries=2, first_wait_s=0.05, longest_s=0.2, read_timeout_s=1.0)
 
-    def submit(name: str, server: str) -> XsftError | None:
-        config = write_kubeconfig(tmp_path / f"{name}.yaml", server=server, token="t")
+    def connect(self) -> Cluster:
+        return super().connect().by(Deadline.after(LOOKS_S))
+
+
+def submit(api: ClusterApi, folder: Path, bucket_url: str) -> None:
+    made = submitter(api, bucket_url=bucket_url, state=folder)
+    replace(made, deadline=Deadline.after(LOOKS_S)).submit(planned())
+
+
+def serve(api: ClusterApi, folder: Path, _bucket_url: str) -> None:
+    begin(api.connect(), server(), record=recorded(folder), progress=hear_nothing)
+
+
+def wait_for_it(api: ClusterApi, _folder: Path, _bucket_url: str) -> None:
+    wait_for_server(api.connect(), server(), timeout_s=1.0, poll_s=0.3, say=hear_nothing)
+
+
+def show_place(api: ClusterApi, _folder: Path, _bucket_url: str) -> None:
+    view_place(api.connect(), namespace="default")
+
+
+def create_secret(api: ClusterApi, _folder: Path, _bucket_url: str) -> None:
+    api.connect().create_secret(name="token", namespace="default", data={"token": b"x"})
+
+
+@pytest.mark.parametrize(
+    ("act", "statuses"),
+    [
+        (submit, {2, 3, 4, 5, 7}),
+        (serve, {2, 4, 5}),
+        (wait_for_it, {2, 5, 6, 7}),
+        (show_place, {0, 2, 5}),
+        (create_secret, {0, 2, 5, 8}),
+    ],
+)
+def test_an_act_on_a_hostile_cluster_ends_with_a_reason(
+    act: Callable[[ClusterApi, Path, str], None], statuses: set[int], tmp_path: Path
+) -> None:
+    def do(name: str, address: str) -> XsftError | None:
+        config = write_kubeconfig(tmp_path / f"{name}.yaml", server=address, token="t")
         try:
-            made = submitter(Api(kubeconfig=config), bucket_url=bucket.url, state=tmp_path / "state")
-            replace(made, deadline=Deadline.after(LOOKS_S)).submit(planned())
+            act(HostileApi(kubeconfig=config), tmp_path / name, bucket.url)
         except XsftError as failed:
             return failed
         return None
 
     began = time.monotonic()
     with serving(Bucket({})) as bucket, hostile(SERVERS) as addresses, ThreadPoolExecutor(8) as pool:
-        ends = dict(zip(addresses, pool.map(submit, *zip(*addresses.items(), strict=True)), strict=True))
+        ends = dict(zip(addresses, pool.map(do, *zip(*addresses.items(), strict=True)), strict=True))
         assert bucket.objects == {}
     assert time.monotonic() - began < BOUND_S
-    assert {name: end for name, end in ends.items() if end is None or end.exit_status not in {2, 3, 4, 5, 7}} == {}
+    assert {name: end for name, end in ends.items() if (end.exit_status if end else 0) not in statuses} == {}
     assert {name for name, end in ends.items() if isinstance(end, TimedOut)} <= SLOW
-    assert isinstance(ends["100-Continue-for-ever"], TimedOut)
+    assert isinstance(ends["100-Continue-for-ever"], TimedOut) == (7 in statuses)
 
 
 NO_CHECKPOINT = {"unreadable", "not-a-checkpoint", "missing"}

@@ -6,6 +6,7 @@ import pytest
 
 from xsft.base.errors import TimedOut, Unreachable
 from xsft.machine.deadline import NEVER, Deadline
+from xsft.machine.parallel import if_slow
 
 
 def test_the_sooner_of_two_deadlines_counts() -> None:
@@ -25,6 +26,16 @@ def test_a_look_that_ends_in_time_says_nothing() -> None:
 
 def unreachable() -> None:
     raise Unreachable("no")
+
+
+def test_only_a_slow_block_calls_the_function_once() -> None:
+    calls: list[int] = []
+    with if_slow(lambda: calls.append(1), after_s=60.0):
+        pass
+    called = threading.Event()
+    with if_slow(called.set, after_s=0.01):
+        assert called.wait(60.0)
+    assert calls == []
 
 
 def test_a_slow_look_says_what_it_waits_for_and_ends_at_the_deadline() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import lru_cache, partial
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -72,6 +73,9 @@ class Stream:
 
 T = TypeVar("T")
 
+LARGE_BYTES = 16 * 2**20
+_ONE_LARGE = Lock()
+"""Held while more than LARGE_BYTES of an answer are read and parsed: xsft reads several lists at once."""
 JSON = "application/json"
 ANYTHING = "*/*"
 PART = 16384
@@ -214,18 +218,23 @@ class Http:
     def _read_reply(
         self, response: urllib3.BaseHTTPResponse, read: ParseBody, deadline: Deadline
     ) -> Reply | LostAnswer:
-        try:
-            content = _whole_content(response, deadline)
-        except UnusableAnswer as unusable:
-            response.close()  # the rest is not read
-            return unusable_answer(unusable, self._access, host=self._server)
-        return reply_of(content, response, read=read, access=self._access, host=self._server)
+        with ExitStack() as large:
+            try:
+                content = _whole_content(response, deadline, large=large)
+            except UnusableAnswer as unusable:
+                response.close()  # the rest is not read
+                return unusable_answer(unusable, self._access, host=self._server)
+            return reply_of(content, response, read=read, access=self._access, host=self._server)
 
 
-def _whole_content(response: urllib3.BaseHTTPResponse, deadline: Deadline) -> bytes:
-    """Return the body. Raises UnusableAnswer if it is too large, or after the deadline, when no thread waits for it."""
+def _whole_content(response: urllib3.BaseHTTPResponse, deadline: Deadline, *, large: ExitStack) -> bytes:
+    """Return the body. `large`: its owner reads a large answer while no other is read. Raises UnusableAnswer if it is
+    too large, or after the deadline, when no thread waits for it.
+    """
     whole = BoundedBytes(MAX_BYTES)
     for part in response.stream(PART, decode_content=True):
+        if whole.tell() <= LARGE_BYTES < whole.tell() + len(part):
+            large.enter_context(_ONE_LARGE)
         if not deadline.left_s:
             raise UnusableAnswer("came too late")
         whole.write(part)

@@ -161,7 +161,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
         problems = accept_late(found, plan.run.spec.checks)
         result = self._look(f"the result in {output}", lambda: self._result(plan, facts))
         world = replace(world, made=result is not None)
-        decision, passed_over = self._decide_submission(plan, world)
+        decision, passed_over = self._look(
+            f"the names on {self.cluster.context}", lambda: self._decide_submission(plan, world)
+        )
         match decision:
             case None:
                 return self.submit(plan)

@@ -12,14 +12,12 @@ from typing import TypeVar
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import TimedOut
 from xsft.machine import clock
-from xsft.machine.parallel import start
+from xsft.machine.parallel import SAY_AFTER_S, if_slow, start
 
 T = TypeVar("T")
 
 LOOKS_S = 120.0
 """Limit for all looks of a verb before it changes anything, if it has no --timeout; the login comes before."""
-SAY_AFTER_S = 2.0
-"""After this time a verb says what it waits for."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,12 @@ class Deadline:
         """Return what `look` returns, which must change nothing: it is abandoned at the deadline. `what`: named by
         `say` after `say_after_s`. Raises TimedOut, and as `look` does.
         """
-        started, began = start(look), clock.monotonic()
-        if not started.ended(min(say_after_s, self.left_s)):
-            say(f"waiting for {what}, at most {self.left_s:.0f} s")
-        if not started.ended(self.left_s):
-            message = f"Timed out: {what} did not answer within {clock.monotonic() - began:.0f} s."
-            raise TimedOut(message, fix="Check the network and the login, and run the command again.")
+        began = clock.monotonic()
+        started = start(look)
+        with if_slow(lambda: say(f"waiting for {what}, at most {self.left_s:.0f} s"), after_s=say_after_s):
+            if not started.ended(self.left_s):
+                message = f"Timed out: {what} did not answer within {clock.monotonic() - began:.0f} s."
+                raise TimedOut(message, fix="Check the network and the login, and run the command again.")
         return started.result()
 
 

@@ -21,6 +21,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+SAY_AFTER_S = 2.0
+"""After this time a verb says what it waits for."""
 LAST_S = 1.0
 """Seconds for the last call of `repeat_call`, which only updates a display."""
 
@@ -59,6 +61,18 @@ def call_within(seconds: float, look: Callable[[], T]) -> T:
     own. The thread is abandoned then; it holds nothing and ends with the process.
     """
     return start(look).result(seconds)
+
+
+@contextmanager
+def if_slow(act: Callable[[], None], *, after_s: float = SAY_AFTER_S) -> Iterator[None]:
+    """Call `act` once, from a thread of its own, unless the block ends before that."""
+    timer = threading.Timer(after_s, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from xsft.cluster.pod_fields import Pod, first_hosts_selector, pods_selector
 from xsft.cluster.reads import Reads
 from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import Deadline
-from xsft.machine.parallel import StartedCall, start
+from xsft.machine.parallel import SAY_AFTER_S, StartedCall, start
 from xsft.records.index import Index, IndexEntry
 from xsft.records.labels import FIRST_HOSTS, SERVERS
 from xsft.records.record_files import RecordStore
@@ -305,8 +305,6 @@ SEVERAL_S = 10.0
 """Seconds for one cluster, its login included, if others are shown meanwhile."""
 ALONE_S = 60.0
 """The same if only one cluster is queried."""
-SAY_AFTER_S = 1.0
-"""After this time the cluster being waited for is printed."""
 
 
 class SourceCall(Struct, frozen=True, kw_only=True):
@@ -394,7 +392,7 @@ def _awaited(
     read: StartedCall[NamespaceRead], source: RunSource, deadline: Deadline, *, limit_s: float, say: ShowLine
 ) -> NamespaceRead:
     """Return the source's runs, or raise what reading them raised. Raises Unreachable after the deadline."""
-    while not read.ended(min(SAY_AFTER_S, deadline.left_s)):
+    while not read.ended(min(SAY_AFTER_S / 2, deadline.left_s)):  # before the line is shown
         if not deadline.left_s:
             longer = " With --place or --context xsft waits longer." if limit_s < ALONE_S else ""
             raise Unreachable(

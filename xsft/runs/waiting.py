@@ -15,7 +15,7 @@ from xsft.base.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageErr
 from xsft.base.problems import Problem
 from xsft.base.state_names import ENDED, RUNNING
 from xsft.machine import clock as system_clock
-from xsft.machine.parallel import start
+from xsft.machine.parallel import if_slow, start
 from xsft.runs.lookup import RunsAnswer, missing_run, named, one_run, runs_unread, silent
 from xsft.runs.rows import Row, is_worthless, state_line, zero_loss
 
@@ -179,7 +179,8 @@ class _RunWait(Struct, kw_only=True):
 
     def look_again(self) -> WaitEnd | None:
         try:
-            found = self.look()
+            with if_slow(lambda: None if self.said else self._tell(f"waiting for an answer about {self.name}")):
+                found = self.look()
         except Unreachable as failed:
             return self._note_silence(failed)
         if not named(found.rows, self.name):

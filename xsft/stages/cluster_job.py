@@ -223,7 +223,9 @@ class StageOnCluster(Generic[P]):
                 submitter = submitter_for(workload, plan, through_xpk=False, progress=progress, confirm=confirm)
             else:
                 submitter = job_submitter(plan, progress=progress, confirm=confirm)
-            return replace(submitter, deadline=self.call.deadline)
+            # a moment more for each request, so that a look ends first, with its own words
+            cluster = submitter.cluster.by(self.call.deadline.extended(1.0))
+            return replace(submitter, cluster=cluster, deadline=self.call.deadline)
 
         return connected
 

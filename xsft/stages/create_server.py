@@ -25,6 +25,7 @@ from xsft.launcher.server_expect import audit_server
 from xsft.launcher.server_manifest import ServingPlan, owned_by
 from xsft.launcher.servers import plan_of_server
 from xsft.machine import clock
+from xsft.machine.deadline import NEVER, Deadline
 from xsft.machine.interrupts import when_interrupted
 from xsft.records.labels import RUN_LABEL
 from xsft.records.record_files import RecordRef
@@ -191,10 +192,11 @@ def wait_for_server(
     """Return when /health answers, as the readiness of its pod says. Raises RunFailed if the server cannot start or is
     deleted, TimedOut. Ctrl-C leaves the server running.
     """
-    began, last_why = clock.monotonic(), ""
+    deadline = NEVER if timeout_s is None else Deadline.after(timeout_s)
+    last_why = ""
     with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
         while True:
-            now = find_server(cluster, plan)
+            now = deadline.look(f"the server {plan.run_name}", lambda: find_server(cluster, plan), say=say)
             if now.why != last_why:
                 say(f"{plan.run_name}: {now.why}")
                 last_why = now.why
@@ -206,7 +208,7 @@ def wait_for_server(
                     raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
                 case "running":
                     pass
-            if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
+            if timeout_s is not None and deadline.left_s < poll_s:
                 fix = "The server continues to start; the same command finds it and waits again."
                 raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
             clock.pause(poll_s)

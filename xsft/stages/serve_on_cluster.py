@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 
@@ -114,9 +115,10 @@ def serve_on_cluster(
     """Create the server and wait until /health answers. Raises as `confirm_server`, `begin` and `wait_for_server`."""
     confirm_server(call.plan, ask=ask)
     cluster = connect(call.run.required_place())
+    deadline = Deadline.after(LOOKS_S).sooner(math.inf if limits.timeout_s is None else limits.timeout_s)
     with when_interrupted(NOTHING_CREATED), listener.working("serve") as say:
         record = _server_record(call.run, file=call.file)
-        begun = begin(cluster.by(Deadline.after(LOOKS_S)), call.plan, record=record, progress=say)
+        begun = begin(cluster.by(deadline), call.plan, record=record, progress=say)
         wait_for_server(cluster, call.plan, timeout_s=limits.timeout_s, poll_s=limits.poll_s, say=say)
     return AnsweringServer(cluster=cluster, begun=begun)
 

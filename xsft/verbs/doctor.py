@@ -14,7 +14,7 @@ from rich.text import Text
 from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.checks.place_needs import ModeNeed, missing_needs
 from xsft.verbs.console import console
-from xsft.verbs.document import Document, VerbDocument, print_document, show_progress
+from xsft.verbs.document import Document, VerbDocument, print_document, show_spinner
 from xsft.world import doctor
 from xsft.world.check import check_place, place_checks
 from xsft.world.tools import ToolCheck
@@ -58,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _machine_document() -> DoctorDocument:
-    with show_progress("looking around"):
+    with show_spinner("doctor", "asking the tools and the clusters"):
         here, places = doctor.examine(doctor.checked_machine()), place_checks()
     return DoctorDocument(checks=_check_fields((*here, *places)), ok=doctor.is_ok(here))
 
 
 def _place_document(name: str, *, impersonate: bool) -> DoctorDocument:
     """Return what the place has and lacks; it is ok if a mode can run there."""
-    with show_progress("place"):
+    with show_spinner("doctor", f"asking the place {name}"):
         report = check_place(name, impersonate=impersonate)
     modes = missing_needs(report.needs) if report.needs else {}
     ok = bool(modes) and not all(modes.values())

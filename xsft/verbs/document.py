@@ -18,6 +18,7 @@ from xsft.base.errors import UsageError, XsftError
 from xsft.base.problems import Problem, Severity, errors_in
 from xsft.base.reporting import AskUser, ProgressView
 from xsft.base.terminal_text import safe_text
+from xsft.machine.parallel import if_slow
 from xsft.machine.streams import has_terminal, shows_colours, with_controls
 from xsft.spec.keypath import printable
 
@@ -223,9 +224,13 @@ class _Spinner:
 
 @contextmanager
 def show_spinner(title: str, line: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows another line, for short requests: a spinner on a terminal, nothing elsewhere."""
+    """Yield a function that shows another line, for short requests: a spinner on a terminal; elsewhere the latest line
+    is printed once, if the request is slow.
+    """
     if not sys.stderr.isatty():
-        yield lambda _line: None
+        lines = [line]
+        with if_slow(lambda: print_to_stderr(f"xsft: {lines[-1]}")):
+            yield lines.append
         return
     with show_progress(title) as say:
         say(line)

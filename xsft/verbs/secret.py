@@ -6,13 +6,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from xsft.base.errors import UsageError
 from xsft.base.secrets import looks_secret
 from xsft.machine.secretvalue import read_secret_file, read_secret_stdin
-from xsft.verbs.document import VerbDocument, document_of, report_document, request_of
+from xsft.verbs.document import VerbDocument, document_of, report_document, request_of, show_spinner
 from xsft.world.new_secret import SecretRequest, create_secret
 
 
@@ -30,7 +31,11 @@ class SecretDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
 
 def run(args: argparse.Namespace) -> int:
     _refuse_values(args)
-    created = create_secret(request_of(args, SecretRequest), read=lambda: _read_value(args.from_file))
+    created = create_secret(
+        request_of(args, SecretRequest),
+        read=lambda: _read_value(args.from_file),
+        waiting=partial(show_spinner, "secret"),
+    )
     return report_document(document_of(SecretDocument, created, action="created"), _secret_lines, as_json=args.json)
 
 

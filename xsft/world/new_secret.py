@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.base.errors import Refused, UsageError
+from xsft.base.reporting import ShowWaiting, wait_silently
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.exactly_once import CreatedObject
 from xsft.cluster.places import load_places
@@ -37,16 +38,26 @@ class CreatedSecret(Struct, frozen=True, kw_only=True):
     context: str
 
 
-def create_secret(request: SecretRequest, *, read: Callable[[], bytes]) -> CreatedSecret:
+def create_secret(
+    request: SecretRequest, *, read: Callable[[], bytes], waiting: ShowWaiting = wait_silently
+) -> CreatedSecret:
     """Return the Secret that was created. `read`: reads its value, when its names and its cluster are known.
 
     Raises UsageError for an invalid name and an unknown cluster, Refused if the Secret exists.
     """
     _refuse_names(request)
     cluster, namespace = _chosen_cluster(request)
-    outcome = cluster.create_secret(name=request.name, namespace=namespace, data={request.key: read()})
+    data = {request.key: read()}
+    with waiting(f"creating the Secret {request.name} on {cluster.context}"):
+        outcome = cluster.create_secret(name=request.name, namespace=namespace, data=data)
     if not isinstance(outcome, CreatedObject):
-        raise _exists(request, namespace=namespace, context=cluster.context)
+        raise Refused(
+            f"The Secret {request.name} already exists in namespace {namespace} (context {cluster.context});"
+            " it was not overwritten.",
+            fix=f"Use another name, or delete it yourself: kubectl --context {cluster.context} "
+            f"-n {namespace} delete secret {request.name}",
+            id="secret-exists",
+        )
     return CreatedSecret(name=request.name, key=request.key, namespace=namespace, context=cluster.context)
 
 
@@ -71,17 +82,9 @@ def _chosen_cluster(request: SecretRequest) -> tuple[Cluster, str]:
     places, file = load_places(Path.cwd())
     place = places.get(request.place or "")
     if place is None:
-        known = f"Known places: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
         message = f"Place {request.place} was not found." if request.place else "No cluster given for the Secret."
-        raise UsageError(f"{message} {known}", fix="Give --place NAME, or --context NAME of your kubeconfig.")
+        raise UsageError(
+            f"{message} Known places: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'}).",
+            fix="Give --place NAME, or --context NAME of your kubeconfig.",
+        )
     return connect(place), request.namespace or place.namespace
-
-
-def _exists(request: SecretRequest, *, namespace: str, context: str) -> Exception:
-    return Refused(
-        f"The Secret {request.name} already exists in namespace {namespace} (context {context});"
-        " it was not overwritten.",
-        fix=f"Use another name, or delete it yourself: kubectl --context {context} -n {namespace} delete secret "
-        f"{request.name}",
-        id="secret-exists",
-    )
