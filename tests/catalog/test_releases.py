@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
+from tests.tools.maxtext_release import defects_in
 from xsft.catalog import releases
 from xsft.catalog.data import toml
 
@@ -122,6 +124,22 @@ def test_each_release_has_its_models() -> None:
     assert "qwen3-1.7b" not in releases.models_of("0.2.0")
     assert {"qwen3-1.7b", "default"} <= releases.models_of("0.2.1")
     assert not {"context", "offload", "remat"} & releases.models_of("0.1.0")
+
+
+def test_a_defect_ends_after_it_began() -> None:
+    for name, row in toml("release_defects.toml").items():
+        assert "fixed" not in row or VERSIONS.index(row["since"]) < VERSIONS.index(row["fixed"]), name
+        assert releases.release(row["since"]), name
+
+
+@pytest.mark.contract
+def test_the_installed_maxtext_has_the_defects_of_its_release(maxtext_python: Path) -> None:
+    folder = maxtext_python.parents[1] / "lib"
+    (package,) = folder.glob("python*/site-packages/maxtext")
+    rows = toml("release_defects.toml")
+    assert set(defects_in(package)) == {name for name, row in rows.items() if "fixed" not in row}, (
+        "make maxtext-release shows which of them a release still has"
+    )
 
 
 @pytest.mark.contract

@@ -42,6 +42,34 @@ def test_bos_and_eos_keys_have_no_effect_in_hf_and_an_effect_in_grain():
     assert half["grain-marks"].fix == "Set overrides.maxtext: {add_eos: false}."
 
 
+@pytest.mark.parametrize(
+    ("version", "keys", "model", "severity"),
+    [
+        ("0.2.3", {"ragged_buffer_factor": 2.0}, {}, "error"),
+        ("0.2.4", {"ragged_buffer_factor": 2.0}, {}, None),
+        ("0.2.4", {"num_vocab_tiling": 4}, {}, "error"),
+        ("0.2.5", {"num_vocab_tiling": 4}, {}, None),
+        ("0.2.2", {"enable_tensorboard": False}, {}, "error"),
+        ("0.2.2", {"enable_tensorboard": True}, {}, None),
+        ("0.2.2", {}, {"name": "qwen3-30b-a3b", "checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-30B-A3B"}}, "error"),
+        ("0.2.2", {}, {"name": "qwen3-30b-a3b"}, None),
+        ("0.2.3", {"attention": "flash"}, {"name": "gemma2-2b"}, "note"),
+        ("0.2.3", {"attention": "dot_product"}, {"name": "gemma2-2b"}, None),
+        ("0.2.3", {}, {"name": "qwen3.5-35b-a3b"}, "error"),
+        ("0.2.2", {}, {"name": "qwen3.5-397b-a17b"}, None),
+        ("0.2.5", {}, {"name": "qwen3.5-35b-a3b"}, None),
+    ],
+)
+def test_a_defect_of_the_images_release_is_reported_where_the_workload_meets_it(
+    version: str, keys: dict[str, object], model: dict[str, object], severity: str | None
+) -> None:
+    parallelism = {"ici": {"fsdp": 16, "expert": 16}}
+    workload = spec(image={"maxtext": version}, overrides={"maxtext": keys}, model=model, parallelism=parallelism)
+    found = [p for p in problems(check, workload) if p.id == "release-defect"]
+    assert [p.severity for p in found] == ([severity] if severity else [])
+    assert all(p.message.startswith(f"MaxText {version}: ") and "Use MaxText 0.2." in p.fix for p in found)
+
+
 def test_grain_field_adds_no_marks_and_accepts_several_workers():
     data = {
         "pipeline": "grain",

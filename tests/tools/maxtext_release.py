@@ -29,7 +29,8 @@ from typing import Any
 from packaging.requirements import Requirement
 from uv import find_uv_bin
 
-from xsft.catalog.releases import Release
+from xsft.catalog.data import toml as catalog_toml
+from xsft.catalog.releases import DEFAULT, Release
 from xsft.environments import environments
 from xsft.environments.uv import uv_environment
 
@@ -44,6 +45,8 @@ DEFAULT_PINS = {
     "xsft/locks/maxtext.in": r"^(maxtext==)\S+()$",
 }
 """File -> the line that names the default release, around its number."""
+Pins = Mapping[str, Mapping[str, Any]]
+"""Model -> the keys that its own configuration sets."""
 LINES = 8
 """Of a failed process's standard error."""
 DUMPED = ("nested", "requires")
@@ -172,7 +175,58 @@ def installed(version: str) -> Iterator[Mapping[str, str]]:
 def dump(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return what the installed release says of itself."""
     found: dict[str, Any] = printed("maxtext_facts.py", environment)
-    return {**found, "requires": required(Path(environment["PYTHONPATH"]))}
+    folder = Path(environment["PYTHONPATH"])
+    return {**found, "requires": required(folder), "defects": defects_in(folder / "maxtext")}
+
+
+def defects_in(package: Path) -> list[str]:
+    """Return the known defects whose code is in the package: release_defects.toml names a text of one of its files."""
+    present = []
+    for name, row in catalog_toml("release_defects.toml").items():
+        file, text = row["code"]
+        path = package / file
+        has_text = path.is_file() and text in path.read_text()
+        if has_text != row.get("repaired", False):
+            present.append(name)
+    return present
+
+
+def earlier_pins(catalog: Path, known: Mapping[str, Pins], *, default: Pins) -> str:
+    """Return earlier_pins.jsonl: what the models of each release set otherwise than those of the default release.
+    `known`: the models of releases that the file does not have, or has otherwise."""
+    before = _model_pins(catalog)
+    rows = {row.pop("release"): row for row in map(json.loads, _lines(catalog / "earlier_pins.jsonl"))}
+    changed = {
+        version: {name: {**before[name], **row.get(name, {})} for name in before} for version, row in rows.items()
+    }
+    every = {**changed, **known}
+    order = read_masks((catalog / "release_keys.txt").read_text()).releases
+    for version in known:
+        others = tuple(release for release in order if release != version)
+        at = place_of(version, order)
+        order = (*others[:at], version, *others[at:])
+    documents = [{"release": version, **_changes(every[version], default)} for version in order if version in every]
+    return "".join(json.dumps(document, separators=(",", ":")) + "\n" for document in documents if len(document) > 1)
+
+
+def _changes(models: Pins, default: Pins) -> dict[str, dict[str, Any]]:
+    changes = {}
+    for name in sorted(models.keys() & default.keys()):
+        ours, theirs = models[name], default[name]
+        keys = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        values = {key: ours.get(key) for key in keys if not isinstance(ours.get(key, theirs.get(key)), list | dict)}
+        values.pop("model_name", None)
+        if values:
+            changes[name] = values
+    return changes
+
+
+def _model_pins(catalog: Path) -> dict[str, dict[str, Any]]:
+    return {row.pop("model"): row for row in map(json.loads, _lines(catalog / "model_pins.jsonl"))}
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
 
 
 def dump_default(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -241,7 +295,10 @@ def written_as_default(version: str, found: Mapping[str, Any], root: Path) -> di
     pins = (
         json.dumps({"model": name, **yml}, separators=(",", ":")) for name, yml in sorted(found["model_ymls"].items())
     )
+    catalog = root / "xsft" / "catalog"
     texts = {"xsft/catalog/model_pins.jsonl": "".join(f"{line}\n" for line in pins)}
+    before = {DEFAULT: _model_pins(catalog)} if version != DEFAULT else {}
+    texts["xsft/catalog/earlier_pins.jsonl"] = earlier_pins(catalog, before, default=found["model_ymls"])
     for name in ("key_types", "unread_keys"):
         head = [line for line in (root / f"xsft/catalog/{name}.txt").read_text().splitlines() if line[0] == "#"]
         head = [re.sub(r"(MaxText |maxtext@)[0-9.]*[0-9]", rf"\g<1>{version}", line) for line in head]
@@ -269,6 +326,11 @@ def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str
             "what differs as FACTS (releases.toml explains each)",
             _facts_of(version, tomllib.loads((catalog / "releases.toml").read_text())),
         ),
+        _listed(
+            f"defects of release_defects.toml whose code {version} has; `fixed` must agree, and its changelog and the "
+            "fixes since the release before must be read for new ones",
+            found["defects"],
+        ),
     ]
 
 
@@ -285,6 +347,9 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     texts = {f"xsft/catalog/{name}": text for name, text in written(version, found, facts, catalog).items()}
     if as_default:
         texts |= written_as_default(version, found, root)
+    else:
+        known = {version: found["model_ymls"]}
+        texts["xsft/catalog/earlier_pins.jsonl"] = earlier_pins(catalog, known, default=_model_pins(catalog))
     for path, text in texts.items():
         print(f"{path}: {'unchanged' if (root / path).read_text() == text else 'written'}")
         (root / path).write_text(text)

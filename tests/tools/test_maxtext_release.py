@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tomllib
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.tools import maxtext_release as tool
+from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, versions
 
 VERSIONS = versions()
-FILES = ("release_keys.txt", "release_models.txt", "release_weights.txt", "releases.toml")
+FILES = ("release_keys.txt", "release_models.txt", "release_weights.txt", "releases.toml", "earlier_pins.jsonl")
 TOML = (tool.CATALOG / "releases.toml").read_text()
 
 
@@ -32,6 +34,8 @@ def remove(version: str, catalog: Path) -> None:
         masks = tool.read_masks((catalog / name).read_text())
         (catalog / name).write_text(tool.masks_text(tool.without_release(masks, version)))
     (catalog / "releases.toml").write_text(tool.drop_section(TOML, version))
+    rows = (catalog / "earlier_pins.jsonl").read_text().splitlines(keepends=True)
+    (catalog / "earlier_pins.jsonl").write_text("".join(row for row in rows if f'"release":"{version}"' not in row))
     assert version not in tool.read_masks((catalog / FILES[0]).read_text()).releases
 
 
@@ -63,15 +67,25 @@ def test_the_command_restores_a_removed_release_byte_for_byte(
 def test_writing_the_default_release_again_changes_no_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tool.main([DEFAULT, "DEFAULT=yes"], root)
     printed = capsys.readouterr().out
-    assert [line.endswith(": unchanged") for line in printed.splitlines()[:10]] == [True] * 10, printed
+    assert [line.endswith(": unchanged") for line in printed.splitlines()[:11]] == [True] * 11, printed
     assert "decide: other pins of xsft/locks/maxtext.in" in printed
 
 
 def test_files_of_the_default_release_name_the_new_default(root: Path) -> None:
     found = {"model_ymls": {}, "key_types": [], "unread_keys": ["alone"]}
     texts = tool.written_as_default("7.8.9", found, root)
-    assert [path for path, text in texts.items() if "7.8.9" not in text] == ["xsft/catalog/model_pins.jsonl"]
+    pins = ["xsft/catalog/model_pins.jsonl", "xsft/catalog/earlier_pins.jsonl"]
+    assert [path for path, text in texts.items() if "7.8.9" not in text] == pins
     assert texts["xsft/catalog/unread_keys.txt"].splitlines()[2:] == ["alone"]
+
+
+def test_the_settings_of_earlier_releases_are_kept_when_another_becomes_the_default(root: Path) -> None:
+    theirs = {"qwen3-30b-a3b-base": {**pins("qwen3-30b-a3b-base"), "rope_max_timescale": 5}}
+    ours = {DEFAULT: {"qwen3-30b-a3b-base": pins("qwen3-30b-a3b-base")}}
+    text = tool.earlier_pins(tool.CATALOG, ours, default=theirs)
+    rows = [json.loads(line) for line in text.splitlines()]
+    timescales = {row["release"]: row["qwen3-30b-a3b-base"]["rope_max_timescale"] for row in rows}
+    assert (timescales["0.2.3"], timescales["0.2.4"], timescales[DEFAULT]) == (10_000_000, 1_000_000, 1_000_000)
 
 
 @pytest.mark.parametrize("name", FILES[:3])

@@ -54,12 +54,12 @@ def required(
     name: str, given: Mapping[str, object], *, layout: ArrayLayout, release: str = releases.DEFAULT
 ) -> RequiredArrays | None:
     """Return the arrays of the model `name` with the MaxText keys `given`; None if no array is certain."""
-    size = sizes(name, given)
+    size = sizes(name, given, release=release)
     if size is None:
         return None
     block = decoder_block(name, given)
     embedding = {EMBEDDING: (size["vocab_size"], size["base_emb_dim"])}
-    decoder = None if is_rebuilt(name, given) else _decoder(block, size, layout)
+    decoder = None if is_rebuilt(name, given, release=release) else _decoder(block, size, layout)
     if decoder is None or not at_least(release, NAMED_SINCE.get(block, "0.2.0")):
         return RequiredArrays(arrays=embedding, complete=False)
     return RequiredArrays(arrays={**embedding, **with_prefix("decoder", {**_ends(size), **decoder})}, complete=True)

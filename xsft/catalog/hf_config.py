@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from xsft.catalog.models import pins
-from xsft.catalog.releases import DEFAULT, at_least
+from xsft.catalog.releases import DEFAULT
 
 FIELDS: Mapping[str, tuple[str, object]] = MappingProxyType(
     {
@@ -76,7 +76,7 @@ ACTIVATIONS = {"silu": "silu", "gelu": "gelu_pytorch_tanh", "sigmoid": "silu"}
 def computed_fields(name: str, keys: Mapping[str, object], *, version: str = DEFAULT) -> dict[str, Any]:
     """Return the fields as this release of MaxText computes the model `name` with these keys of the workload, as far as
     they are known. RoPE's own fields are named `rope.factor`."""
-    settings: dict[str, Any] = {**pins(name), **_earlier_pins(name, version), **keys}
+    settings: dict[str, Any] = {**pins(name, version=version), **keys}
     all_fields = {field: settings.get(key, default) for field, (key, default) in FIELDS.items()}
     fields = {field: value for field, value in all_fields.items() if value is not None}
     fields |= {**_of_family(name, settings, fields), **_rope(name, settings)}
@@ -87,14 +87,6 @@ def written_fields(name: str, keys: Mapping[str, object], *, version: str) -> di
     """Return the fields that an export writes into the source's config.json where they differ from it."""
     fields = computed_fields(name, keys, version=version)
     return {field: fields[field] for field in WRITTEN if field == TIED or fields.get(field)}
-
-
-def _earlier_pins(name: str, version: str) -> dict[str, object]:
-    """Return the keys that releases before the default one set to other values, of those that are compared. source:
-    maxtext@0.2.1 to 0.2.3 configs/models/qwen3-30b-a3b-base.yml."""
-    if name == "qwen3-30b-a3b-base" and not at_least(version, "0.2.4"):
-        return {"rope_max_timescale": 10_000_000}
-    return {}
 
 
 def _of_family(name: str, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import cast
 from msgspec import Struct
 
 from xsft.catalog.data import catalog_text, toml
+from xsft.catalog.releases import DEFAULT
 
 LORA_VERIFIED = ("llama3.1", "qwen3", "mistral", "deepseek2", "gemma2", "gemma3", "gemma4", "olmo3", "gpt3", "gpt-oss")
 """Prefixes of models with their own LoRA pattern; source: maxtext@0.2.5
@@ -94,8 +95,8 @@ def suggest(name: str) -> tuple[str, ...]:
 
 
 @cache
-def pins(name: str) -> Mapping[str, object]:
-    """Return the keys that the model's own configuration sets, with values; empty if it has none.
+def pins(name: str, *, version: str = DEFAULT) -> Mapping[str, object]:
+    """Return the keys that the model's own configuration sets in this release, with values; empty if it has none.
 
     MaxText refuses another value for such a key unless override_model_config=True. source: maxtext@0.2.5
     maxtext/configs/pyconfig.py validate_no_keys_overridden_twice.
@@ -106,7 +107,16 @@ def pins(name: str) -> Mapping[str, object]:
         return {}
     pinned: dict[str, object] = json.loads(lines[start : lines.index("\n", start)])
     del pinned["model"]
-    return pinned
+    changes = _earlier_pins().get(version, {}).get(name, {})
+    return {key: setting for key, setting in {**pinned, **changes}.items() if setting is not None}
+
+
+@cache
+def _earlier_pins() -> Mapping[str, Mapping[str, Mapping[str, object]]]:
+    """Return release -> model -> the keys that it sets otherwise than in the default release; None: it does not set the
+    key. Lists are left out. `make maxtext-release` writes them from each release's configs/models/*.yml."""
+    rows = map(json.loads, catalog_text("earlier_pins.jsonl").splitlines())
+    return {row.pop("release"): row for row in rows}
 
 
 def context_length(name: str) -> int | None:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from xsft.catalog.data import catalog_text, toml
 
@@ -92,6 +92,32 @@ def weights_models(version: str, *, stage: WeightsStage) -> frozenset[str]:
     masks = _masks("release_weights.txt")
     column = ("convert", "export").index(stage)
     return frozenset(name for name, row in masks.items() if row[column] & _bit(version))
+
+
+class Defect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A known defect of one or more releases; release_defects.toml explains each field."""
+
+    what: str
+    severity: Literal["error", "warning", "note"]
+    since: str
+    fixed: str = ""
+    models: tuple[str, ...] = ("",)
+    converts: bool = False
+    when: Mapping[str, tuple[str, ...]] = {}
+    way_round: str = ""
+    source: str
+    code: tuple[str, str]
+    repaired: bool = False
+
+
+def defects(version: str) -> tuple[Defect, ...]:
+    """Return the known defects that this release has."""
+    known = convert(toml("release_defects.toml"), dict[str, Defect]).values()
+    return tuple(
+        defect
+        for defect in known
+        if at_least(version, defect.since) and not (defect.fixed and at_least(version, defect.fixed))
+    )
 
 
 def nested_key_ok(key: str, *, version: str = DEFAULT) -> bool:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from xsft.catalog.layers import Sizes
 from xsft.catalog.models import pins
+from xsft.catalog.releases import DEFAULT
 
 DEFAULTS: Mapping[str, int] = MappingProxyType(
     {
@@ -83,13 +84,12 @@ has no mesh.
 """
 
 
-def sizes(name: str, given: Mapping[str, object]) -> Sizes | None:
-    """Return `DEFAULTS` updated by the keys `given`; None if a value is not an integer, or a scale changes all
-    sizes.
-    """
+def sizes(name: str, given: Mapping[str, object], *, release: str = DEFAULT) -> Sizes | None:
+    """Return `DEFAULTS` updated by the model's own configuration in the release, then by the keys `given`; None if a
+    value is not an integer, or a scale changes all sizes."""
     if "global_parameter_scale" in given:
         return None
-    pinned = pins(name)
+    pinned = pins(name, version=release)
     numbers = {key: _as_integer(given.get(key, pinned.get(key, default))) for key, default in DEFAULTS.items()}
     certain = {key: value for key, value in numbers.items() if value is not None}
     return certain if len(certain) == len(numbers) else None
@@ -99,9 +99,9 @@ def decoder_block(name: str, given: Mapping[str, object]) -> str:
     return str(given.get("decoder_block", pins(name).get("decoder_block", "llama2")))
 
 
-def is_rebuilt(name: str, given: Mapping[str, object]) -> bool:
+def is_rebuilt(name: str, given: Mapping[str, object], *, release: str) -> bool:
     """Return whether the model has arrays that do not follow from its sizes and kind of decoder."""
-    defaults = {**OTHER_KEYS, **pins(name)}
+    defaults = {**OTHER_KEYS, **pins(name, version=release)}
     is_changed = any(key in given and str(given[key]).lower() != str(defaults[key]).lower() for key in OTHER_KEYS)
     return is_changed or defaults["mhc_expansion_rate"] != 1
 
@@ -123,15 +123,15 @@ WITH_VISION = ("qwen3-vl-", "qwen3-omni-")
 """Starts of models among them whose conversion takes sizes, too."""
 
 
-def changed_sizes(name: str, keys: Mapping[str, object]) -> tuple[str, ...]:
+def changed_sizes(name: str, keys: Mapping[str, object], *, release: str = DEFAULT) -> tuple[str, ...]:
     """Return the keys that give the model other sizes than its configuration."""
-    defaults = {**DEFAULTS, **pins(name)}
+    defaults = {**DEFAULTS, **pins(name, version=release)}
     return tuple(key for key in DEFAULTS if key in keys and keys[key] != defaults[key])
 
 
-def misread_by_converter(name: str, keys: Mapping[str, object]) -> tuple[str, ...]:
+def misread_by_converter(name: str, keys: Mapping[str, object], *, release: str) -> tuple[str, ...]:
     """Return the changed sizes that `to_maxtext` takes from the named model all the same."""
-    changed = changed_sizes(name, keys)
+    changed = changed_sizes(name, keys, release=release)
     if name.startswith(ONLY_COUNTS) and not name.startswith(WITH_VISION):
         return tuple(key for key in changed if key in COUNTS)
     return changed

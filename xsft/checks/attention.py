@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from xsft.base.problems import Problem, error, warning
-from xsft.catalog.models import context_length, pins
+from xsft.catalog.models import context_length
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
@@ -81,7 +81,7 @@ def _uses_flash(run: Run, keys: Mapping[str, Value], length: float) -> bool:
     up."""
     attention = keys.get("attention", "autoselected")
     split = any((number(keys.get(axis)) or 1) != 1 for axis in SEQUENCE_AXES)
-    model = pins(run.spec.model.name)
+    model = run.pins
     other = model.get("attention_type") in OTHER_KERNELS or model.get("use_indexer") or "attention_type" in keys
     return not split and not other and (attention == "flash" or (attention == "autoselected" and length >= LANES))
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, error, warning
-from xsft.catalog.models import pins
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
@@ -124,7 +123,7 @@ def _dropout(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for a dropout rate of 1 in a model that uses dropout; most models disable it."""
     rate, on = (
         number(keys.get("dropout_rate")),
-        keys.get("enable_dropout", pins(run.spec.model.name).get("enable_dropout")),
+        keys.get("enable_dropout", run.pins.get("enable_dropout")),
     )
     if rate is not None and rate >= 1 and on is not False:
         message = f"dropout_rate is {rate:g}: every activation is dropped, and nothing is trained."

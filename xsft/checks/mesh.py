@@ -46,7 +46,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if wrong:
         return
     yield from _ring(run, keys)
-    if any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
+    if any(keys.get(key) or run.pins.get(key) for key in OWN_RULES):
         return
     ici, dcn = mesh_axes(keys, "ici", total=run.slice.devices), mesh_axes(keys, "dcn", total=run.num_slices)
     axes = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from xsft.base.problems import Problem, error, note, warning
-from xsft.catalog.models import context_length, pins, suggest
+from xsft.catalog.models import context_length, suggest
 from xsft.catalog.releases import at_least, models_of
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.catalog.weights import WeightsFailure, weights_failure
@@ -212,7 +212,7 @@ def _chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | N
 
 
 def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    default = pins(run.spec.model.name).get("scan_layers", True) is True
+    default = run.pins.get("scan_layers", True) is True
     if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
         message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
         yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")
@@ -223,7 +223,8 @@ def _indexer(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     "DeepSeek4 is only supported with"."""
     attention = keys.get("attention", "autoselected")
     splash = attention == "flash" and is_on(keys.get("use_tokamax_splash", False))
-    if pins(run.spec.model.name).get("use_indexer") and attention != "dot_product" and not splash:
+    has_indexer = run.pins.get("use_indexer") or run.pins.get("use_sparse_indexer")  # its name in 0.2.0
+    if has_indexer and attention != "dot_product" and not splash:
         message = f"{run.spec.model.name} has a sparse indexer, for which MaxText refuses attention={attention}."
         fix = "Set in overrides.maxtext attention: flash and use_tokamax_splash: true, or attention: dot_product."
         yield error("indexer-attention", where_of("attention", run) or "model.name", message, fix)
@@ -276,17 +277,17 @@ def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     position embeddings."""
     weights = run.spec.model.checkpoint or run.spec.model.hf
     longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
-    pinned = pins(run.spec.model.name)
     for key in run.spec.overrides.maxtext if weights and run.model else ():
-        trained, value = pinned.get(key, BUILT_WITH.get(key)), keys.get(key)
+        trained = run.pins.get(key, BUILT_WITH.get(key))
+        setting = keys.get(key)
         lengthens = key.startswith("rope_") and longest is not None and length > longest
-        is_pinned = key in pinned and not is_on(
+        is_pinned = key in run.pins and not is_on(
             keys.get("override_model_config", False)
         )  # override-model-key, trainer_keys
-        if None in (trained, value) or key not in BUILT_BY_MODEL or is_pinned or same(value, trained) or lengthens:
+        if None in (trained, setting) or key not in BUILT_BY_MODEL or is_pinned or same(setting, trained) or lengthens:
             continue
         message = (
-            f"{run.spec.model.name} was trained with {key} {trained!r}, but {value!r} is given: the weights load, and "
-            "the model computes other results without an error."
+            f"{run.spec.model.name} was trained with {key} {trained!r}, but {setting!r} is given: the weights load, "
+            "and the model computes other results without an error."
         )
         yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")

@@ -10,10 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from string import Formatter
-from typing import cast
 
 from xsft.base.problems import Problem, error, warning
-from xsft.catalog.models import pins
 from xsft.catalog.releases import at_least, key_ok
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
@@ -69,8 +67,7 @@ def _check_template_pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check that the input pipeline reads the template's key."""
     pipeline = str(keys.get("dataset_type") or "hf")
     grain = ("grain",) if at_least(run.release.version, "0.2.2") else ()
-    own = cast("Keys", pins(run.spec.model.name))
-    multimodal = is_on(keys.get("use_multimodal", own.get("use_multimodal", False)))
+    multimodal = is_on(keys.get("use_multimodal", run.pins.get("use_multimodal", False)))
     readers = {"chat_template": ("hf", *grain), "chat_template_path": ("hf",), "formatting_func_path": ("hf",)}
     for key, reading in readers.items():
         if not keys.get(key):

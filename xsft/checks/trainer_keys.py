@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.base.secrets import looks_secret
-from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, at_least, key_hint, new_name
 from xsft.checks.facts import Facts
 from xsft.checks.values import is_on, same, texts
@@ -167,10 +166,9 @@ def _check_pinned_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]
     both model config and CLI"."""
     if is_on(keys.get("override_model_config", False)):
         return
-    pinned = pins(run.spec.model.name)
-    for key, value in keys.items():
-        if key in pinned and not same(value, pinned[key]):
-            message = f"{run.spec.model.name} sets {key} to {pinned[key]!r} itself; MaxText refuses {value!r}."
+    for key, setting in keys.items():
+        if key in run.pins and not same(setting, run.pins[key]):
+            message = f"{run.spec.model.name} sets {key} to {run.pins[key]!r} itself; MaxText refuses {setting!r}."
             fix = "Remove it, or add override_model_config: true to overrides.maxtext if you mean another architecture."
             yield error("override-model-key", where_of(key, run), message, fix)
 

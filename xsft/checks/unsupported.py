@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import cast
 
 from msgspec import Struct
 
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.data import catalog_text
-from xsft.catalog.models import pins
-from xsft.catalog.releases import DEFAULT, at_least
+from xsft.catalog.releases import DEFAULT, at_least, defects
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
@@ -88,6 +87,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _for_tests(run, keys)
     yield from _marks(run, keys)
     yield from _check_refused_values(run, keys)
+    yield from _check_release_defects(run, keys)
     yield from _dataset_type(run, keys)
     if is_on(keys.get("convert_checkpoint_if_possible", False)):
         message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
@@ -165,12 +165,41 @@ def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 def _check_refused_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for refused values; the model's own configuration counts too: vision models switch use_multimodal on."""
-    own = cast("Mapping[str, Value]", pins(run.spec.model.name))
     for refusal in REFUSALS:
-        value = keys.get(refusal.key, own.get(refusal.key))
-        if value is not None and refusal.applies(value, run):
-            message = f"{refusal.key}={value}: {refusal.why}"
+        setting = keys.get(refusal.key, run.pins.get(refusal.key))
+        if setting is not None and refusal.applies(setting, run):
+            message = f"{refusal.key}={setting}: {refusal.why}"
             yield error(refusal.id, where_of(refusal.key, run) or "model.name", message, refusal.fix)
+
+
+def _check_release_defects(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check for known defects of the image's release that this workload would meet."""
+    settings = {**run.pins, **keys}
+    for defect in defects(run.release.version):
+        converts = run.conversion is not None or not defect.converts
+        met = all(any(_meets(settings.get(key), case) for case in cases) for key, cases in defect.when.items())
+        if converts and met and run.spec.model.name.startswith(defect.models):
+            ways = [f"Use MaxText {defect.fixed} or newer (image.maxtext)"] if defect.fixed else []
+            fix = f"{'; or '.join([*ways, defect.way_round] if defect.way_round else ways)}."
+            where = next((place for key in defect.when if (place := where_of(key, run))), None)
+            message = f"MaxText {run.release.version}: {defect.what}."
+            problem = error("release-defect", where or "image.maxtext", message, fix, kind="disputable")
+            yield replace(problem, severity=defect.severity)
+
+
+def _meets(setting: Value, case: str) -> bool:
+    """Return whether a key's value is `on`, `off` (given, and off), `unset`, `> N`, or the text itself."""
+    match case:
+        case "on":
+            return is_on(setting)
+        case "off":
+            return setting is not None and not is_on(setting)
+        case "unset":
+            return setting is None
+        case _ if case.startswith("> "):
+            return (number(setting) or 0) > float(case[2:])
+        case _:
+            return same(setting, case)
 
 
 def _is_switched_on(value: Value, _run: Run) -> bool:

@@ -101,7 +101,7 @@ def _check_model_arrays(
     difference = _mismatch(run, keys, held, ways)
     if difference is None:
         return
-    changed = changed_sizes(run.spec.model.name, keys)
+    changed = changed_sizes(run.spec.model.name, keys, release=run.release.version)
     if changed and _mismatch(run, {}, held, ways) is None:
         yield _overridden(run, changed, difference)
     else:

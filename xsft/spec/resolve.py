@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec import Struct, field
 
@@ -101,6 +101,11 @@ class Run(Struct, frozen=True, kw_only=True):
         if self.release.needs_tokenizer_path or self.model is None:
             return None
         return self.model.hf_id
+
+    @property
+    def pins(self) -> Mapping[str, Value]:
+        """Return the keys that the model's own configuration sets in the image's release, with values."""
+        return cast("Mapping[str, Value]", models.pins(self.spec.model.name, version=self.release.version))
 
     def located(self, path: str) -> str:
         """Return the absolute path of a relative one, and of `xsft://…`; any other text unchanged."""
@@ -361,7 +366,7 @@ def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Rele
         param_scan_axis=_parse_axis(overrides.get("param_scan_axis")),
         dtype="float32" if release.layout == "legacy" else "bfloat16",
         keys={key: value for key, value in overrides.items() if key in CHANGES_ARRAYS},
-        sized=bool(misread_by_converter(spec.model.name, overrides)),
+        sized=bool(misread_by_converter(spec.model.name, overrides, release=release.version)),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsft.catalog.models import pins
 from xsft.catalog.releases import at_least
 from xsft.spec.conversion_inputs import ConversionInputs
 from xsft.spec.resolve import Run
@@ -71,7 +70,7 @@ def _is_multimodal(run: Run) -> bool:
 
     source: maxtext@0.2.5 configs/pyconfig.py validate_no_keys_overridden_twice, checkpoint_conversion/to_maxtext.py
     """
-    return pins(run.spec.model.name).get("use_multimodal") is True
+    return run.pins.get("use_multimodal") is True
 
 
 def _names_other_weights(run: Run, inputs: ConversionInputs) -> bool:
