@@ -72,3 +72,10 @@ def test_suggested_name_is_valid_and_fits(name: str, limit: int):
 def test_suggested_name_keeps_every_word():
     assert shorten_name("deepseek-ultrachat-mcjax", 20) == "deepse-ultrach-mcjax"
     assert shorten_name("qwen3-gsm8k", 20) == "qwen3-gsm8k"
+
+
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+def test_a_label_that_xsft_sets_is_refused_by_name(kind: str) -> None:
+    (found,) = problems(check, spec(pods={kind: {"xsft.dev/run": "mine", "cost-centre": "nlp"}}))
+    assert (found.id, found.where) == ("pods-reserved", "pods")
+    assert "xsft.dev/run" in found.message

@@ -70,6 +70,15 @@ def test_a_defect_of_the_images_release_is_reported_where_the_workload_meets_it(
     assert all(p.message.startswith(f"MaxText {version}: ") and "Use MaxText 0.2." in p.fix for p in found)
 
 
+def test_images_are_not_trained_on_after_a_conversion_for_text_alone() -> None:
+    data = {"packing": False}
+    converted = {"name": "gemma3-4b", "checkpoint": DROP, "hf": {"repo": "google/gemma-3-4b-it"}}
+    overrides = {"maxtext": {"use_multimodal": True}}
+    assert "multimodal-converted" in ids(check, spec(model=converted, data=data, overrides=overrides))
+    own = {"name": "gemma3-4b"}
+    assert "multimodal-converted" not in ids(check, spec(model=own, data=data, overrides=overrides))
+
+
 def test_grain_field_adds_no_marks_and_accepts_several_workers():
     data = {
         "pipeline": "grain",

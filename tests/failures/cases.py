@@ -335,7 +335,20 @@ def hosts_with_fewer_chips(_folder: Path) -> Raised:
     return printed(tuple(nodes_said(tuple({**node, "status": few} if node in chips else node for node in found))))
 
 
+OLD_IMAGE = {"maxtext": "0.2.3"}
+SPLIT_EXPERTS = {"ici": {"fsdp": 4, "expert": 4}}
+BASE_MODEL = {"name": "qwen3-30b-a3b-base", "checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-30B-A3B-Base"}}
+
 CASES: Mapping[str, Case] = {
+    "releases.buffer": workload(
+        FLAGSHIP, image=OLD_IMAGE, parallelism=SPLIT_EXPERTS, overrides={"maxtext": {"ragged_buffer_factor": 2.0}}
+    ),
+    "releases.vocabulary-tiling": workload(image={"maxtext": "0.2.4"}, overrides={"maxtext": {"num_vocab_tiling": 4}}),
+    "releases.experts-bias": workload(model={"name": "gpt-oss-20b"}, image=OLD_IMAGE, parallelism=SPLIT_EXPERTS),
+    "releases.rope": workload(
+        model=BASE_MODEL, image=OLD_IMAGE, facts=Facts(source=SourceFacts(fields={"rope_theta": 1e6}))
+    ),
+    "restarts.spot": workload(tpu={"type": "v6e-16", "capacity": "spot"}, restarts=DROP),
     "attention.context": workload(parallelism={"ici": {"context": 4}}),
     "keys.positions": keys(override_model_config=True, rope_max_timescale=1000),
     "keys.dtype": keys(dtype="float16"),

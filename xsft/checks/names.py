@@ -11,6 +11,9 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import later_stages
 
+SET_BY_XSFT = ("xsft.dev/", "xpk.google.com/", "cluster-autoscaler.kubernetes.io/")
+"""Starts of labels and annotations of pods by which xsft and xpk find a run's pods, and an autoscaler leaves them."""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check `name-misread` everywhere; on a cluster also `name-too-long`, `name-attempts` and `stage-name-…`."""
@@ -21,6 +24,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.on_cluster:
         yield from _check_name_length(run, facts)
         yield from _check_stage_names(run, facts)
+    pods = run.spec.pods
+    for name in (*pods.labels, *pods.annotations):
+        if name.startswith(SET_BY_XSFT):
+            message = f"xsft sets {name} on the pods itself: `status`, `cancel` and the cluster read it."
+            yield error("pods-reserved", "pods", message, "Remove it, or use a name of your own.")
 
 
 def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:

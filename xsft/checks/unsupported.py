@@ -300,6 +300,15 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         fix="Set data.packing: false and keep data.completion_only true; or use_multimodal: false for text alone.",
     ),
     UnsupportedKey(
+        id="multimodal-converted",
+        key="use_multimodal",
+        applies=lambda setting, run: (
+            is_on(setting) and run.conversion is not None and run.pins.get("use_multimodal") is not True
+        ),
+        why="model.hf is converted for text alone (use_multimodal=False), without the weights of the vision encoder.",
+        fix="Remove it to train on text; or convert with use_multimodal=True, and name the result in model.checkpoint.",
+    ),
+    UnsupportedKey(
         id="hardware-not-tpu",
         key="hardware",
         applies=lambda value, run: run.spec.on_cluster and value != "tpu",
