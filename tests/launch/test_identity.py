@@ -15,19 +15,18 @@ from tests.replacing import replace
 from tests.stories import facts_for, spec_of, varied
 from xsft.base.errors import Refused
 from xsft.base.names import PATHWAYS_NAME_LIMIT, attempt_number
+from xsft.cluster.jobset_fields import JOBSET, JobSet, JobSetStatus
+from xsft.cluster.objects import ObjectMetadata, typed
 from xsft.launch.identity import (
     AdoptJobSet,
     Decision,
     KeepFinished,
-    LiveJobSet,
     RunHistory,
     StartAttempt,
-    attempt_of,
     decide,
     decide_job,
     pass_over,
     recognise_jobset,
-    seen_of,
 )
 from xsft.records.document import unreadable
 from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL
@@ -55,14 +54,24 @@ ELSEWHERE = run_of({"place": {"context": "other"}, "output": RUN.output})
 OTHER_BATCH = run_of({"train.learning_rate": 1e-3, "train.per_device_batch_size": 2})
 
 
+TERMINAL = {"live": None, "completed": "Completed", "failed": "Failed"}
+
+
 def decided(world: RunHistory, run: Run = RUN) -> Decision:
     return decide(run, world=world)
 
 
-def seen(state: Any = "live", *, attempt: int = 1, run: Run | None = RUN, name: str = NAME) -> LiveJobSet:
+def seen(state: Any = "live", *, attempt: int = 1, run: Run | None = RUN, name: str = NAME) -> JobSet:
     jobset = name if attempt == 1 else f"{name}-{attempt}"
     digest = spec_digest(run) if run else None
-    return LiveJobSet(name=jobset, uid=f"uid-{jobset}", run_name=name if run else None, digest=digest, state=state)
+    return live_jobset(jobset, run_name=name if run else None, digest=digest, state=state)
+
+
+def live_jobset(name: str, *, run_name: str | None, digest: str | None = None, state: str = "live") -> JobSet:
+    labels = {RUN_LABEL: run_name} if run_name is not None else {}
+    annotations = {DIGEST_ANNOTATION: digest} if digest else {}
+    metadata = ObjectMetadata(name=name, uid=f"uid-{name}", labels=labels, annotations=annotations)
+    return JobSet(metadata=metadata, status=JobSetStatus(terminal_state=TERMINAL[state]))
 
 
 def record(outcome: Any = "created", *, number: int = 1, run: Run = RUN, uid: str | None = None) -> Record:
@@ -308,21 +317,16 @@ def test_the_limit_of_a_name_counts_the_hosts_of_its_pods() -> None:
     ],
 )
 def test_a_jobsets_state_is_read_from_its_status(status: Mapping[str, Any], state: str) -> None:
-    metadata = {
-        "name": f"{NAME}-3",
-        "uid": "u",
-        "labels": {RUN_LABEL: NAME},
-        "annotations": {DIGEST_ANNOTATION: DIGEST},
-    }
-    found = seen_of({"metadata": metadata, "status": status})
-    assert found == LiveJobSet(name=f"{NAME}-3", uid="u", run_name=NAME, digest=DIGEST, state=found.state)
-    assert found.state == state
-    assert attempt_of(found) == 3
+    labels, annotations = {RUN_LABEL: NAME}, {DIGEST_ANNOTATION: DIGEST}
+    metadata = {"name": f"{NAME}-3", "uid": "u", "labels": labels, "annotations": annotations}
+    found = typed({"metadata": metadata, "status": status}, JOBSET)
+    assert (found.labelled_run, found.spec_digest, found.attempt) == (NAME, DIGEST, 3)
+    assert (found.live, found.status.terminal) == (state == "live", TERMINAL[state])
 
 
 def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
-    assert attempt_of(LiveJobSet(name="a-2", uid="u", run_name="a-2", digest=None, state="live")) == 1
-    assert attempt_of(LiveJobSet(name="a-2-2", uid="u", run_name="a-2", digest=None, state="live")) == 2
+    assert live_jobset("a-2", run_name="a-2").attempt == 1
+    assert live_jobset("a-2-2", run_name="a-2").attempt == 2
 
 
 @pytest.mark.parametrize(
@@ -349,12 +353,12 @@ def test_a_run_begun_elsewhere_is_refused_unless_it_was_not_created(elsewhere: d
 def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -> None:
     gone = {"deletionTimestamp": "2026-11-21T10:00:00Z"}
     held = {"metadata": {"name": NAME, "uid": "u", "labels": {RUN_LABEL: NAME}, **gone}}
-    leaving = replace(seen_of(held), digest=DIGEST)
+    leaving = typed(held, JOBSET)
     with pytest.raises(Refused) as caught:
         decided(RunHistory(jobsets=(leaving,), records=(record(),)), run)
     assert caught.value.problem_id == "jobset-deleting"
     assert NAME in caught.value.fix
-    ended = replace(leaving, state="failed")
+    ended = replace(leaving, status=JobSetStatus(terminal_state="Failed"))
     if run is RUN:
         assert decided(RunHistory(jobsets=(ended,), records=(record(),))) == StartAttempt(attempt=2)
 
@@ -387,23 +391,23 @@ def test_the_decision_in_any_world_makes_no_second_run(world: RunHistory, run: R
     match outcome(world, run):
         case AdoptJobSet(jobset=found):
             assert found in world.jobsets
-            assert (found.state, found.digest) == ("live", spec_digest(run))
+            assert (found.live, found.spec_digest) == (True, spec_digest(run))
         case KeepFinished(steps=steps):
             assert steps == world.latest_step == run.spec.train.steps
         case StartAttempt(attempt=attempt):
-            assert all(s.state != "live" for s in world.jobsets)
-            assert attempt not in {attempt_of(s) for s in world.jobsets}  # never a name that is taken
+            assert not any(s.live for s in world.jobsets)
+            assert attempt not in {s.attempt for s in world.jobsets}  # never a name that is taken
             assert attempt not in world.passed_over
         case None:
             assert world != RunHistory()
 
 
 @given(world=WORLDS, more=SEEN, run=RUNS)
-def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: LiveJobSet, run: Run) -> None:
+def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: JobSet, run: Run) -> None:
     fuller = replace(world, jobsets=(*world.jobsets, more))
     if isinstance(outcome(world, run), AdoptJobSet):
         assert not isinstance(outcome(fuller, run), StartAttempt)
-    if more.state == "live":
+    if more.live:
         assert not isinstance(outcome(fuller, run), StartAttempt | KeepFinished)
 
 
@@ -431,16 +435,17 @@ def test_an_attempt_only_begun_leaves_its_number_to_the_next_call(world: RunHist
 @pytest.mark.parametrize("name", ["a-02", "a-²", "a-x", "a-0", "a-1", "another"])
 def test_a_name_that_xsft_never_gives_is_no_attempt(name: str) -> None:
     """As `status` and `why` count: one parser tells both."""
-    assert attempt_of(LiveJobSet(name=name, uid="u", run_name="a", digest=None, state="failed")) == 1
+    assert live_jobset(name, run_name="a").attempt == 1
     assert attempt_number(name, first="a") is None
 
 
 @given(st.text("a-0123456789", max_size=8), st.text("a-", min_size=1, max_size=3))
 def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
-    counted = attempt_of(LiveJobSet(name=name, uid="u", run_name=run_name, digest=None, state="failed"))
+    counted = live_jobset(name, run_name=run_name).attempt
     assert counted == (attempt_number(name, first=run_name) or 1)
 
 
+LEAVING = replace(seen(), metadata=replace(seen().metadata, deletion_timestamp="2026-11-21T10:00:00Z"))
 JOB = RunHistory(jobsets=(seen(),), records=(record("created"),))
 JOBS: dict[str, tuple[RunHistory, Decision | str]] = {
     "nothing exists": (NOTHING, StartAttempt(attempt=1)),
@@ -451,7 +456,7 @@ JOBS: dict[str, tuple[RunHistory, Decision | str]] = {
         AdoptJobSet(jobset=seen(attempt=10)),
     ),
     "live with other inputs": (RunHistory(jobsets=(seen(run=LONGER),)), "job-differs"),
-    "being deleted": (RunHistory(jobsets=(replace(seen(), deleting=True),)), "jobset-deleting"),
+    "being deleted": (RunHistory(jobsets=(LEAVING,)), "jobset-deleting"),
     "result exists": (RunHistory(jobsets=(seen("completed"),), made=True), KeepFinished(steps=0)),
     "ended without a result": (RunHistory(jobsets=(seen("failed"),)), StartAttempt(attempt=2)),
     "next name taken": (RunHistory(jobsets=(seen("failed"),), passed_over=frozenset({2})), StartAttempt(attempt=3)),
@@ -486,8 +491,8 @@ def test_a_job_without_a_slice_has_one_host() -> None:
     assert decide_job(replace(RUN, slice=None), digest=DIGEST, world=NOTHING) == StartAttempt(attempt=1)
 
 
-OTHER = LiveJobSet(name=f"{NAME}-2", uid="u", run_name=f"{NAME}-2", digest=None, state="live")
-BARE = replace(OTHER, run_name=None)
+OTHER = live_jobset(f"{NAME}-2", run_name=f"{NAME}-2")
+BARE = live_jobset(OTHER.name, run_name=None)
 
 
 def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
@@ -503,13 +508,15 @@ def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
     ids=["no record", "record of another uid", "interrupted submission", "not created"],
 )
 def test_a_jobset_of_unclear_origin_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
-    assert recognise_jobset(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
+    assert recognise_jobset(seen(run=None), run_name=NAME, records=records, as_told=as_told).labelled_run is None
 
 
 @pytest.mark.parametrize(
-    "there", [OTHER, replace(OTHER, state="failed"), BARE], ids=["live", "failed", "without labels"]
+    "there",
+    [OTHER, live_jobset(f"{NAME}-2", run_name=f"{NAME}-2", state="failed"), BARE],
+    ids=["live", "failed", "without labels"],
 )
-def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: LiveJobSet) -> None:
+def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: JobSet) -> None:
     world = RunHistory(records=(record(),), latest_step=100)
     assert pass_over(there, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
 
@@ -518,7 +525,7 @@ def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: LiveJob
 @pytest.mark.parametrize("saved", [None, 100])
 def test_a_foreign_jobset_with_the_name_of_the_run_is_refused(owner: str | None, saved: int | None) -> None:
     """What it names as the way out loses no step."""
-    there = replace(OTHER, name=NAME, run_name=owner)
+    there = live_jobset(NAME, run_name=owner)
     with pytest.raises(Refused, match=f"the name {NAME} is taken by a JobSet") as caught:
         pass_over(there, attempt=1, world=RunHistory(latest_step=saved))
     assert (f"of the run {owner}" if owner else "xsft did not create it") in caught.value.message
@@ -548,7 +555,7 @@ def test_passing_over_adds_one_number_and_nothing_else(world: RunHistory, more: 
     assert after in (None, replace(world, passed_over=world.passed_over | {attempt}))
 
 
-def passed(there: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistory | None:
+def passed(there: JobSet, *, attempt: int, world: RunHistory) -> RunHistory | None:
     """None: refused."""
     try:
         return pass_over(there, attempt=attempt, world=world)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.launch.test_identity import live_jobset
 from tests.submissions import NAME, planned
-from xsft.launch.identity import LiveJobSet
 from xsft.launch.notes import adopted_notes, held_by, passed_over_note, read_back_notes, resume_notes
 from xsft.records.record import ReadBack
 
@@ -46,10 +46,10 @@ def test_the_jobset_of_a_uid_is_found_among_those_of_the_run_and_of_its_name() -
 
 @pytest.mark.parametrize(
     ("owner", "words"),
-    [("b", "belongs to run b (uid u)"), (None, "belongs to a JobSet that xsft did not create (uid u)")],
+    [("b", "belongs to run b (uid uid-a-2)"), (None, "belongs to a JobSet that xsft did not create (uid uid-a-2)")],
 )
 def test_the_owner_of_a_name_that_is_passed_over_is_named(owner: str | None, words: str) -> None:
-    jobset = LiveJobSet(name="a-2", uid="u", run_name=owner, digest=None, state="live")
+    jobset = live_jobset("a-2", run_name=owner)
     note = passed_over_note(jobset, run_name="a")
     assert (note.id, note.message) == (
         "name-passed-over",

@@ -21,6 +21,7 @@ from xsft.cluster.objects import (
     ConditionsStatus,
     ContainerSpec,
     JobSpec,
+    KubernetesObject,
     KubernetesStruct,
     ObjectMetadata,
     PodSpec,
@@ -90,8 +91,7 @@ class JobSetStatus(ConditionsStatus, frozen=True, kw_only=True):
         return self.terminal_state or next(ends, None)
 
 
-class JobSet(KubernetesStruct, frozen=True, kw_only=True):
-    metadata: ObjectMetadata
+class JobSet(KubernetesObject, frozen=True, kw_only=True):
     spec: JobSetSpec = JobSetSpec()
     status: JobSetStatus = JobSetStatus()
 
@@ -101,6 +101,24 @@ class JobSet(KubernetesStruct, frozen=True, kw_only=True):
         if RUN_LABEL in self.metadata.labels or XPK_LABEL in self.metadata.labels:
             return True
         return any(ACCELERATOR in job.pod.node_selector for job in self.spec.replicated_jobs)
+
+    @property
+    def labelled_run(self) -> str | None:
+        """Return the run of its label; None: xsft did not create it."""
+        return self.metadata.labels.get(RUN_LABEL)
+
+    @property
+    def spec_digest(self) -> str | None:
+        return self.metadata.annotations.get(DIGEST_ANNOTATION)
+
+    @property
+    def attempt(self) -> int:
+        """Return the attempt's number: `run` is 1, `run-3` is 3; a JobSet of another name counts as the first."""
+        return attempt_number(self.name, first=self.labelled_run or self.name) or 1
+
+    @property
+    def live(self) -> bool:
+        return self.status.terminal not in ("Completed", "Failed")
 
 
 class DeploymentStatus(ConditionsStatus, frozen=True, kw_only=True):

@@ -6,16 +6,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import count
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.aliases import JsonMapping
 from xsft.base.errors import Refused
-from xsft.base.lenient import mapping, rows
-from xsft.base.names import attempt_name, attempt_number, jobset_limit
+from xsft.base.names import attempt_name, jobset_limit
 from xsft.base.problems import Problem
+from xsft.cluster.jobset_fields import JobSet
 from xsft.planning.steps import Planned
 from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.records.record import Record
@@ -23,20 +22,6 @@ from xsft.records.resumption import MAY_CHANGE_WORDS, all_differences, changed_k
 from xsft.runs.rows import is_worthless
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.resolve import Run
-
-
-class LiveJobSet(Struct, frozen=True, kw_only=True):
-    """A JobSet on the cluster, with the fields that identify it."""
-
-    name: str
-    uid: str
-    run_name: str | None
-    """Its run; None: xsft did not create it."""
-    digest: str | None
-    state: Literal["live", "completed", "failed"]
-    deleting: bool = False
-    """Whether it is being deleted."""
-    suspended: bool = False
 
 
 class LastEnd(Struct, frozen=True, kw_only=True):
@@ -57,7 +42,7 @@ class LastEnd(Struct, frozen=True, kw_only=True):
 class RunHistory(Struct, frozen=True, kw_only=True):
     """The facts known about a run before it is submitted."""
 
-    jobsets: tuple[LiveJobSet, ...] = ()
+    jobsets: tuple[JobSet, ...] = ()
     """JobSets of this run's name, every attempt."""
     records: tuple[Record, ...] = ()
     latest_step: int | None = None
@@ -76,7 +61,7 @@ class RunHistory(Struct, frozen=True, kw_only=True):
 class AdoptJobSet(Struct, frozen=True, kw_only=True):
     """Decision: the same run is live, so nothing is created."""
 
-    jobset: LiveJobSet
+    jobset: JobSet
 
 
 class KeepFinished(Struct, frozen=True, kw_only=True):
@@ -104,13 +89,13 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
     """
     digest = spec_digest(run)
     spec = json.loads(canonical(run))
-    live = [seen for seen in world.jobsets if seen.state == "live"]
+    live = [seen for seen in world.jobsets if seen.live]
     _refuse_deleting(live)
     for seen in live:
-        if seen.digest != digest:
+        if seen.spec_digest != digest:
             raise _refuse_active(run, seen, spec=spec, world=world)
     if live:
-        return AdoptJobSet(jobset=max(live, key=attempt_of))
+        return AdoptJobSet(jobset=max(live, key=lambda jobset: jobset.attempt))
     _refuse_elsewhere(
         run,
         spec=spec,
@@ -129,17 +114,17 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
 def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
     """Return the decision as `decide` does, for a CPU job (`launcher.cpujob`): no step is saved, and its inputs alone
     make its identity."""
-    live = [seen for seen in world.jobsets if seen.state == "live"]
+    live = [seen for seen in world.jobsets if seen.live]
     _refuse_deleting(live)
     for seen in live:
-        if seen.digest != digest:
+        if seen.spec_digest != digest:
             raise Refused(
                 f"JobSet {seen.name} (uid {seen.uid}) is active with other inputs.",
                 fix=f"Wait until it ends (xsft wait {run.run_name}), or cancel it: xsft cancel {run.run_name}.",
                 id="job-differs",
             )
     if live:
-        return AdoptJobSet(jobset=max(live, key=attempt_of))
+        return AdoptJobSet(jobset=max(live, key=lambda jobset: jobset.attempt))
     if world.made:
         return KeepFinished(steps=0)
     _refuse_elsewhere(
@@ -154,19 +139,6 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
     return _plan_start(run, world)
 
 
-def seen_of(jobset: JsonMapping) -> LiveJobSet:
-    metadata = mapping(jobset, "metadata")
-    return LiveJobSet(
-        name=str(metadata.get("name")),
-        uid=str(metadata.get("uid")),
-        run_name=mapping(metadata, "labels").get(RUN_LABEL),
-        digest=mapping(metadata, "annotations").get(DIGEST_ANNOTATION),
-        state=_state(mapping(jobset, "status")),
-        deleting=bool(metadata.get("deletionTimestamp")),
-        suspended=mapping(jobset, "spec").get("suspend") is True,
-    )
-
-
 def recorded_end(record: Record) -> LastEnd:
     """Return what the record says of an attempt whose JobSet is gone."""
     last = record.last
@@ -176,25 +148,10 @@ def recorded_end(record: Record) -> LastEnd:
     return LastEnd(attempt=last.number, digest=record.spec_digest, message=message)
 
 
-def attempt_of(seen: LiveJobSet) -> int:
-    """Return the attempt's number: `run` is 1, `run-3` is 3; a JobSet of another name counts as the first."""
-    return attempt_number(seen.name, first=seen.run_name or seen.name) or 1
-
-
-def _state(status: JsonMapping) -> Literal["live", "completed", "failed"]:
-    """Return the JobSet's state by terminalState, else by conditions that are True: they stay when they turn False
-    (jobset@v0.10.1)."""
-    true = {c.get("type") for c in rows(status.get("conditions")) if c.get("status") == "True"}
-    terminal = status.get("terminalState")
-    if terminal == "Failed" or "Failed" in true:
-        return "failed"
-    return "completed" if terminal == "Completed" or "Completed" in true else "live"
-
-
-def _refuse_deleting(live: Sequence[LiveJobSet]) -> None:
+def _refuse_deleting(live: Sequence[JobSet]) -> None:
     """Raise Refused if a JobSet is being deleted: a new attempt must wait, because its pods may still save."""
     for seen in live:
-        if seen.deleting:
+        if seen.metadata.deletion_timestamp:
             raise Refused(
                 f"JobSet {seen.name} (uid {seen.uid}) of this run is being deleted, and its pods may still exist.",
                 fix=f"Run the same command again when it is gone (kubectl wait --for=delete jobset/{seen.name}): the"
@@ -244,7 +201,7 @@ def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: Run
     where = f"{run.output}/{run.run_name} belongs to another workload"
     if before is None:
         known = {digest, *(r.spec_digest for r in world.records)}
-        unexplained = any(seen.digest not in known for seen in world.jobsets)
+        unexplained = any(seen.spec_digest not in known for seen in world.jobsets)
         if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
             raise _refuse_other_run(run, where, before=None, spec=spec)
     elif before.spec_digest != digest and (not before.spec or changed_keys(before.spec, spec)):
@@ -254,13 +211,13 @@ def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: Run
 def _took_place(record: Record, world: RunHistory) -> bool:
     """Return whether the recorded attempt took place. One that was about to be created did if its JobSet or checkpoints
     exist."""
-    created = world.latest_step is not None or any(seen.digest == record.spec_digest for seen in world.jobsets)
+    created = world.latest_step is not None or any(seen.spec_digest == record.spec_digest for seen in world.jobsets)
     return has_started(record) or (record.last.outcome == "submitting" and created)
 
 
-def _refuse_active(run: Run, jobset: LiveJobSet, *, spec: JsonMapping, world: RunHistory) -> Refused:
+def _refuse_active(run: Run, jobset: JobSet, *, spec: JsonMapping, world: RunHistory) -> Refused:
     """Return the refusal of a workload whose name an active JobSet of another workload has."""
-    before = next((record for record in reversed(world.records) if record.spec_digest == jobset.digest), None)
+    before = next((record for record in reversed(world.records) if record.spec_digest == jobset.spec_digest), None)
     what = f"JobSet {jobset.name} is active with another workload"
     refused = _refuse_other_run(run, what, before=before, spec=spec)
     if before and before.spec and not changed_keys(before.spec, spec):
@@ -304,7 +261,7 @@ def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
     """Return the start of the next attempt. The number of a JobSet that was never created is reused: the unique name of
     the JobSet decides between two submitters."""
     taken = (
-        *(attempt_of(seen) for seen in world.jobsets),
+        *(seen.attempt for seen in world.jobsets),
         *(record.last.number for record in world.records if has_started(record)),
     )
     attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
@@ -331,18 +288,22 @@ def has_started(record: Record) -> bool:
     return record.last.outcome not in ("submitting", "not-created", "unknown")
 
 
-def recognise_jobset(seen: LiveJobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> LiveJobSet:
+def recognise_jobset(seen: JobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> JobSet:
     """Return the JobSet with its run. One without labels belongs to this run if a record names its UID, or if a
     submission through xpk was begun and the JobSet equals xpk's command line (`as_told`): its submitter was killed
     before it could write more."""
-    if seen.run_name is not None:
+    if seen.labelled_run is not None:
         return seen
     ours = [r.last for r in records if r.last.jobset == seen.name]
     known = [one for one in ours if one.uid == seen.uid or (one.outcome == "submitting" and as_told)]
-    return replace(seen, run_name=run_name, digest=known[-1].spec_digest) if known else seen
+    if not known:
+        return seen
+    labels = {**seen.metadata.labels, RUN_LABEL: run_name}
+    annotations = {**seen.metadata.annotations, DIGEST_ANNOTATION: known[-1].spec_digest}
+    return replace(seen, metadata=replace(seen.metadata, labels=labels, annotations=annotations))
 
 
-def pass_over(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistory:
+def pass_over(seen: JobSet, *, attempt: int, world: RunHistory) -> RunHistory:
     """Return the history after `seen` proved to be another run's with the name of this attempt, e.g. of a run that is
     itself named `run-2`. It is left alone, and the attempt takes the next name.
 
@@ -356,11 +317,11 @@ def pass_over(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistor
     return replace(world, passed_over=world.passed_over | {attempt})
 
 
-def _refuse_unclear(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> None:
+def _refuse_unclear(seen: JobSet, *, attempt: int, world: RunHistory) -> None:
     """Raise Refused if the JobSet may be this run's: skipping it would make a second run, which saves into the same
     folder."""
     begun = (r for r in world.records if r.last.number == attempt and r.last.outcome in ("submitting", "unknown"))
-    if seen.run_name is None and any(begun):
+    if seen.labelled_run is None and any(begun):
         raise Refused(
             f"attempt {attempt} was submitted without a recorded result, and the JobSet {seen.name} (uid "
             f"{seen.uid}) has no label: it may be that attempt, or another user's.",
@@ -369,11 +330,11 @@ def _refuse_unclear(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> Non
         )
 
 
-def _owner_text(seen: LiveJobSet) -> str:
-    return f"the run {seen.run_name}" if seen.run_name else "another user; xsft did not create it"
+def _owner_text(seen: JobSet) -> str:
+    return f"the run {seen.labelled_run}" if seen.labelled_run else "another user; xsft did not create it"
 
 
-def _fix(seen: LiveJobSet, world: RunHistory) -> str:
+def _fix(seen: JobSet, world: RunHistory) -> str:
     if world.latest_step is None:
         return "Use another name: --set name=…, or run_name_suffix: date."
     return (

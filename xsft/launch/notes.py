@@ -18,11 +18,11 @@ from xsft.checks.image_contents import image_problems, unread_with_secret
 from xsft.checks.node_pools import HEAD_NODE_MISSING, SLICES_MISSING
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
-from xsft.cluster.jobset_fields import parse_jobset
+from xsft.cluster.jobset_fields import JobSet, parse_jobset
 from xsft.cluster.objects import JOB_UID_LABEL, true_condition
 from xsft.cluster.observation import Observation, RunObject
 from xsft.image.contents import ImageLook
-from xsft.launch.identity import LastEnd, LiveJobSet
+from xsft.launch.identity import LastEnd
 from xsft.machine import clock
 from xsft.machine.objects import Objects, begun_steps
 from xsft.planning.steps import JobPlan, Plan, Planned
@@ -95,16 +95,16 @@ def _has_running_pod(evidence: Evidence) -> bool:
     return any(pod.status.phase == "Running" for pod in evidence.seen.pods or ())
 
 
-def with_workload_end(jobset: LiveJobSet, cluster: Cluster, *, namespace: str) -> LiveJobSet:
+def with_workload_end(jobset: JobSet, cluster: Cluster, *, namespace: str) -> JobSet:
     """Return the JobSet as failed if it is suspended and Kueue has finished its Workload: nothing resumes it."""
-    if jobset.state != "live" or not jobset.suspended:
+    if not (jobset.live and jobset.spec.suspend):
         return jobset
     try:
         workloads = cluster.reads.workloads(namespace=namespace, labels=f"{JOB_UID_LABEL}={jobset.uid}")
     except XsftError:
         return jobset  # it counts as live, so nothing is created beside it
     if any(true_condition(workload.conditions, "Finished") for workload in workloads.objects):
-        return replace(jobset, state="failed")
+        return replace(jobset, status=replace(jobset.status, terminal_state="Failed"))
     return jobset
 
 
@@ -131,11 +131,11 @@ def finished_for_nothing(run_name: str, why: str) -> RunFailed:
     )
 
 
-def passed_over_note(jobset: LiveJobSet, *, run_name: str) -> Problem:
+def passed_over_note(jobset: JobSet, *, run_name: str) -> Problem:
     """Return the note that the JobSet `jobset`, which has the name of an attempt of `run_name`, belongs to another run
     and is left alone.
     """
-    owner = f"run {jobset.run_name}" if jobset.run_name else "a JobSet that xsft did not create"
+    owner = f"run {jobset.labelled_run}" if jobset.labelled_run else "a JobSet that xsft did not create"
     message = (
         f"The name {jobset.name} belongs to {owner} (uid {jobset.uid}); this attempt of {run_name} takes the next name."
     )

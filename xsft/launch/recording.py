@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.base.targets import registered_launcher
+from xsft.cluster.jobset_fields import JobSet
 from xsft.environments import environments
-from xsft.launch.identity import LiveJobSet, attempt_of
 from xsft.launcher.cpujob import CpuJob
 from xsft.launcher.slicejob import SliceJob
 from xsft.machine import clock
@@ -99,9 +99,9 @@ def record_of(
     )
 
 
-def record_of_found(plan: Planned, provenance: Provenance, found: LiveJobSet) -> Record:
+def record_of_found(plan: Planned, provenance: Provenance, found: JobSet) -> Record:
     """Return the record of a JobSet that an earlier call created, as far as the plan and the cluster show it."""
-    record = record_of(plan, provenance, number=attempt_of(found))
+    record = record_of(plan, provenance, number=found.attempt)
     last = replace(record.last, outcome="created", jobset=found.name, uid=found.uid)
     return replace(record, attempts=(last,))
 

@@ -21,6 +21,8 @@ from xsft.checks.controllers import unmanaged_problems
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
+from xsft.cluster.jobset_fields import JOBSET, JobSet
+from xsft.cluster.objects import typed
 from xsft.image.contents import ImageLook
 from xsft.image.look import look_at_image
 from xsft.launch import notes
@@ -30,18 +32,15 @@ from xsft.launch.identity import (
     Decision,
     KeepFinished,
     LastEnd,
-    LiveJobSet,
     Proposal,
     RunHistory,
     StartAttempt,
-    attempt_of,
     decide,
     decide_job,
     has_started,
     pass_over,
     recognise_jobset,
     recorded_end,
-    seen_of,
 )
 from xsft.launch.notes import read_end
 from xsft.launch.recording import Provenance, manifest_digest, record_of, record_of_found
@@ -189,17 +188,17 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _read_cluster(
         self, plan: Planned, records: tuple[Record, ...]
-    ) -> tuple[ClusterFacts, tuple[Problem, ...], tuple[LiveJobSet, ...]]:
+    ) -> tuple[ClusterFacts, tuple[Problem, ...], tuple[JobSet, ...]]:
         """Return the cluster's facts, the problems that they show, and the JobSets of this run."""
         facts, problems = examine(self.cluster, plan, rights=self.rights)
-        listed = (*map(seen_of, facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
+        listed = (*(typed(json, JOBSET) for json in facts.jobsets), *self._unlabelled_jobsets(plan, facts, records))
         jobsets = tuple(
             notes.with_workload_end(jobset, self.cluster, namespace=plan.run.namespace) for jobset in listed
         )
         return facts, problems, jobsets
 
     def _history(
-        self, plan: Planned, facts: ClusterFacts, *, jobsets: tuple[LiveJobSet, ...], records: tuple[Record, ...]
+        self, plan: Planned, facts: ClusterFacts, *, jobsets: tuple[JobSet, ...], records: tuple[Record, ...]
     ) -> RunHistory:
         """Return what is known about the run, with the saved steps. A CPU job saves none."""
         world = RunHistory(jobsets=jobsets, records=records)
@@ -208,7 +207,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         output = str(plan.run.output)
         objects = self.store.objects_at(output)
         latest = latest_step(objects, output=output, run_name=plan.run_name)
-        if latest is not None or any(jobset.state == "live" for jobset in jobsets):
+        if latest is not None or any(jobset.live for jobset in jobsets):
             return replace(world, latest_step=latest)
         end = self._last_end(facts, world)
         nothing = notes.is_nothing_saved(end, objects, output=output, run_name=plan.run_name)
@@ -216,11 +215,11 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _last_end(self, facts: ClusterFacts, world: RunHistory) -> LastEnd | None:
         """Return how the run's last attempt ended, from its JobSet, or from its record if the JobSet is gone."""
-        jobset = max(world.jobsets, key=attempt_of, default=None)
+        jobset = max(world.jobsets, key=lambda jobset: jobset.attempt, default=None)
         started = [record for record in world.records if has_started(record)]
-        if jobset is not None and (not started or started[-1].last.number <= attempt_of(jobset)):
+        if jobset is not None and (not started or started[-1].last.number <= jobset.attempt):
             on_cluster = notes.held_by(facts, jobset.uid)
-            return self.read_end(self.cluster, on_cluster, attempt=attempt_of(jobset)) if on_cluster else None
+            return self.read_end(self.cluster, on_cluster, attempt=jobset.attempt) if on_cluster else None
         return recorded_end(started[-1]) if started else None
 
     def _settle(self, plan: Planned, world: RunHistory) -> None:
@@ -232,7 +231,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 for record in world.records:
                     ended = next((seen for seen in world.jobsets if seen.uid == record.last.uid), None)
                     if ended is not None and record.last.outcome == "created":
-                        reason = f"its JobSet {ended.state}, and its result is incomplete"
+                        reason = f"its JobSet {str(ended.status.terminal).lower()}, and its result is incomplete"
                         self._finish(ref_of(record), self._facts("failed", reason=reason))
 
     def _result(self, plan: Planned, facts: ClusterFacts) -> Planned | None:
@@ -243,8 +242,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
             case Plan():
                 return None
             case JobPlan():
-                ended = (one for one in facts.jobsets if seen_of(one).state == "completed")
-                same = (one for one in ended if seen_of(one).digest == plan.spec_digest)
+                jobsets = [(json, typed(json, JOBSET)) for json in facts.jobsets]
+                ended = [(json, jobset) for json, jobset in jobsets if jobset.status.terminal == "Completed"]
+                same = (json for json, jobset in ended if jobset.spec_digest == plan.spec_digest)
                 paths = dict.fromkeys((plan.job.writes, *filter(None, map(notes.written_by, same))))
                 path = next(filter(self.made, paths), None)
                 return replace(plan, job=replace(plan.job, writes=path)) if path else None
@@ -261,10 +261,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return decision, ()
             name = attempt_name(plan.run_name, decision.attempt)
             held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
-            other = seen_of(held) if held is not None else None
-            if other is None or other.run_name == plan.run_name:  # this run's, created since: the create will find it
+            other = typed(held, JOBSET) if held is not None else None
+            if other is None or other.labelled_run == plan.run_name:  # its own, created since: the create will find it
                 return decision, tuple(passed_over)
-            if other.run_name is None and self._has_changed(plan, world):
+            if other.labelled_run is None and self._has_changed(plan, world):
                 return None, ()
             world = pass_over(other, attempt=decision.attempt, world=world)
             passed_over.append(notes.passed_over_note(other, run_name=plan.run_name))
@@ -273,9 +273,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Return whether the records have changed since they were read."""
         return self.store.read_run(str(plan.run.output), plan.run_name) != world.records
 
-    def _unlabelled_jobsets(
-        self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]
-    ) -> Iterator[LiveJobSet]:
+    def _unlabelled_jobsets(self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[JobSet]:
         """Yield the JobSets of this run that have no label of xsft, because xpk created them from the xpk line: the
         first attempt's, and the last recorded one's.
         """
@@ -286,8 +284,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         for held in (facts.same_name, jobset):
             if held and held["metadata"]["name"] not in listed:
                 as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
-                seen = recognise_jobset(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
-                if seen.run_name == plan.run_name:
+                seen = recognise_jobset(typed(held, JOBSET), run_name=plan.run_name, records=records, as_told=as_told)
+                if seen.labelled_run == plan.run_name:
                     yield seen
 
     def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
@@ -324,12 +322,12 @@ class Submitter(Struct, frozen=True, kw_only=True):
     ) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):
             outcome = self._create(plan, ref)
-            seen = seen_of(outcome.object)
+            seen = typed(outcome.object, JOBSET)
             if not isinstance(outcome, ExistingObject):
                 with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
                     return self._record_outcome(plan, ref, seen, action=action, problems=problems)
-        if seen.run_name not in (None, plan.run_name):
-            self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.run_name}"))
+        if seen.labelled_run not in (None, plan.run_name):
+            self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.labelled_run}"))
         return self.submit(plan)  # another submitter was first: decide again from the start
 
     def _create(self, plan: Planned, ref: RecordRef) -> CreatedObject | ExistingObject:
@@ -345,7 +343,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         self,
         plan: Planned,
         ref: RecordRef,
-        seen: LiveJobSet,
+        seen: JobSet,
         *,
         action: SubmissionAction,
         problems: tuple[Problem, ...],
@@ -393,9 +391,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
             )
         return (*problems, *notes.read_back_notes(facts.read_back))
 
-    def _adopt_jobset(self, plan: Planned, seen: LiveJobSet, facts: ClusterFacts) -> Submission:
-        attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
-        path = _record_path(plan, attempt_of(seen))
+    def _adopt_jobset(self, plan: Planned, seen: JobSet, facts: ClusterFacts) -> Submission:
+        attempt = self.replan(seen.attempt) if seen.name != plan.jobset else plan
+        path = _record_path(plan, seen.attempt)
         held = notes.held_by(facts, seen.uid)
         # Another machine may have created it, or a submitter that was killed before it wrote the index.
         unindexed = self.store.index_found(record_of_found(attempt, self.provenance, seen), path)
@@ -409,7 +407,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         )
 
     def _keep_finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
-        last = max(world.jobsets, key=attempt_of, default=None)
+        last = max(world.jobsets, key=lambda jobset: jobset.attempt, default=None)
         record = max(world.records, key=lambda record: record.last.number, default=None)
         if last and not (record and record.output):
             record = record_of_found(plan, self.provenance, last)
