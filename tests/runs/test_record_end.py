@@ -58,9 +58,11 @@ def test_the_end_of_another_jobset_is_not_recorded(tmp_path: Path, uid: str, end
 def test_the_first_recorded_end_of_a_job_stays(tmp_path: Path, uid: str | None) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     records.finish(begun(records, intent(output)), CREATED)
-    for outcome in ("completed", "failed"):
-        record_job_end(records, output=output, run_name="a-run", outcome=outcome, uid=uid)  # type: ignore[arg-type]
+    record_job_end(records, output=output, run_name="a-run", outcome="completed", uid=uid)
+    files = sorted(Path(output).rglob("*"))
+    record_job_end(records, output=output, run_name="a-run", outcome="failed", uid=uid)
     assert [one.outcome for one in records.read_run(output, "a-run")] == ["completed"]
+    assert sorted(Path(output).rglob("*")) == files
 
 
 def test_the_end_of_a_job_whose_submitter_died_is_recorded_with_its_last_attempt(tmp_path: Path) -> None:
