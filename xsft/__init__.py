@@ -38,3 +38,6 @@ else:
         if name not in __all__:
             raise AttributeError(f"module 'xsft' has no attribute {name!r}")
         return getattr(import_module(f"xsft.{_MODULES.get(name, 'runs.verbs')}"), name)
+
+    def __dir__() -> list[str]:
+        return __all__

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import io
+import re
+from contextlib import redirect_stderr, redirect_stdout
+
 from tests.submissions import planned
+from tests.verbs.test_console_evaluation import REPORT
 from xsft.base.problems import warning
 from xsft.base.reporting import Reporter
 from xsft.launch.submit import SubmissionBegins
+from xsft.verbs.document import print_lines
 from xsft.verbs.terminal import terminal
 
 
@@ -24,3 +30,31 @@ def test_the_default_reporter_prints_nothing(capfd) -> None:
 def test_the_terminal_replaces_every_function_of_the_default() -> None:
     shown, silent = terminal(), Reporter()
     assert [name for name in silent.__struct_fields__ if getattr(shown, name) is getattr(silent, name)] == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_no_spinner_shares_a_line_with_a_table() -> None:
+    screen = Terminal()
+    with redirect_stderr(screen):
+        shown = terminal()
+        with shown.working("run") as say:
+            say("looking")
+            shown.tell(REPORT)
+            say("looking again")
+            shown.say("a line")
+    lines = re.split(r"\n|\x1b\[2K", re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()))
+    assert {"looking", "┏", "a line"} <= {word for line in lines for word in ("looking", "┏", "a line") if word in line}
+    assert [line for line in lines if "looking" in line and ("┏" in line or "a line" in line)] == []
+
+
+def test_a_spinner_leaves_a_standard_output_that_is_a_file_alone() -> None:
+    screen, file = Terminal(), io.StringIO()
+    with redirect_stderr(screen), redirect_stdout(file), terminal().working("run") as say:
+        say("looking")
+        print_lines(("convert  done",))
+    assert file.getvalue() == "convert  done\n"
+    assert "convert  done" not in screen.getvalue()

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import TimedOut, UsageError
-from xsft.base.reporting import AskUser, Reporter
+from xsft.base.reporting import AskUser, ProgressView, Reporter
 from xsft.base.stage import STAGES, Stage, StageFound, StageName
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
 from xsft.machine.signals import interrupted_after
@@ -83,11 +82,13 @@ def run_stages(
     return walked
 
 
-def _find_stage(stage: Stage, workload: api.LoadedWorkload, deadline: Deadline, progress: ShowLine) -> StageFound:
+def _find_stage(stage: Stage, workload: api.LoadedWorkload, deadline: Deadline, progress: ProgressView) -> StageFound:
     """Return what the stage has done so far; on a cluster and in a bucket, by the deadline. Raises TimedOut."""
     if workload.spec.on_this_machine:
         return stage.find()
-    return deadline.sooner(LOOKS_S).look(f"the state of {stage.run_name}", stage.find, say=progress)
+    state = deadline.sooner(LOOKS_S).look(f"the state of {stage.run_name}", stage.find, say=progress)
+    progress.pause()  # a line on the stage follows
+    return state
 
 
 def _refuse_unplanned(stages: tuple[Stage, ...], request: PipelineRequest, *, file: str) -> None:

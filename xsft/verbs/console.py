@@ -3,11 +3,12 @@ draws reach the terminal; the texts in it are screened."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -37,13 +38,17 @@ class _ScreenedConsole(Console):
 
 def spinner(stream: TextIO) -> Progress:
     """Return a spinner with a description and the seconds."""
-    return Progress(SpinnerColumn(), _description(), TimeElapsedColumn(), console=console(stream), transient=True)
+    return _progress(SpinnerColumn(), _description(), TimeElapsedColumn(), stream=stream)
 
 
 def training_bar(stream: TextIO) -> Progress:
     """Return a bar of steps, followed by a description."""
-    columns = (SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn())
-    return Progress(*columns, console=console(stream), transient=True)
+    return _progress(SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn(), stream=stream)
+
+
+def _progress(*columns: ProgressColumn, stream: TextIO) -> Progress:
+    # rich would write what is printed to a standard output that is a file on the terminal, too
+    return Progress(*columns, console=console(stream), transient=True, redirect_stdout=sys.stdout.isatty())
 
 
 def _description() -> TextColumn:

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from xsft.base.amounts import counted_text
 from xsft.base.errors import UsageError, XsftError
 from xsft.base.problems import Problem, Severity, errors_in
-from xsft.base.reporting import AskUser, ProgressView
+from xsft.base.reporting import AskUser, PlainView, ProgressView
 from xsft.base.terminal_text import safe_text
 from xsft.machine.parallel import if_slow
 from xsft.machine.streams import has_terminal, shows_colours, with_controls
@@ -186,18 +186,10 @@ def problem_lines(p: Problem | ProblemFields) -> tuple[str, ...]:
 def show_progress(title: str) -> Iterator[ProgressView]:
     """Yield the display of progress lines; rich is imported only once there is a line to show."""
     if not sys.stderr.isatty():
-        yield _ProgressLines()
+        yield PlainView(show=lambda line: print_to_stderr(f"xsft: {line}"))
         return
     with ExitStack() as stack:
         yield _Spinner(title, stack)
-
-
-class _ProgressLines:
-    def __call__(self, line: str, /) -> None:
-        print(f"xsft: {line}", file=sys.stderr, flush=True)
-
-    def pause(self) -> None:
-        """Do nothing: plain lines need no clearing."""
 
 
 class _Spinner:
@@ -219,7 +211,7 @@ class _Spinner:
 
         display = self._stack.enter_context(spinner(sys.stderr))
         task = display.add_task(self._title, total=None)
-        return lambda text: display.update(task, description=text)
+        return lambda text: display.update(task, description=text, refresh=True)
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TextIO
+from typing import Any, TextIO
 
 from msgspec import Struct, field
 
 from xsft.base.amounts import size_text
-from xsft.base.reporting import Reporter, TakeEvent
+from xsft.base.reporting import ProgressView, Reporter, TakeEvent
 from xsft.cluster.evidence import Evidence
 from xsft.evaluation.report import EvaluationReport
 from xsft.launch.identity import Proposal
@@ -60,13 +60,35 @@ def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> Reporter
     """Return what shows everything on stderr, or trainings on another stream. Submissions are printed on stdout, which
     `as_json` keeps for the document."""
     stream = stream or sys.stderr
+    spinners: list[ProgressView] = []
+
+    @contextmanager
+    def working(title: str) -> Iterator[ProgressView]:
+        clear()
+        with show_progress(title) as view:
+            spinners.append(view)
+            yield view
+            spinners.remove(view)
+
+    def clear() -> None:
+        """Clear the spinners, before anything else is shown, which would share their line."""
+        for view in spinners:
+            view.pause()
+
+    def below(show: Callable[..., Any]) -> Callable[..., Any]:
+        def show_below(*shown: Any) -> Any:
+            clear()
+            return show(*shown)
+
+        return show_below
+
     return Reporter(
-        working=show_progress,
-        waiting=show_spinner,
-        say=print_to_stderr,
-        warn=print_problems,
-        tell=partial(_show_event, stream=stream, as_json=as_json),
-        display=partial(_show_activity, stream=stream),
+        working=working,
+        waiting=below(show_spinner),
+        say=below(print_to_stderr),
+        warn=below(print_problems),
+        tell=below(partial(_show_event, stream=stream, as_json=as_json)),
+        display=below(partial(_show_activity, stream=stream)),
     )
 
 
