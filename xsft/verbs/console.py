@@ -38,21 +38,19 @@ class _ScreenedConsole(Console):
 
 def spinner(stream: TextIO) -> Progress:
     """Return a spinner with a description and the seconds."""
-    return _progress(SpinnerColumn(), _description(), TimeElapsedColumn(), stream=stream)
+    return _progress(stream)
 
 
 def training_bar(stream: TextIO) -> Progress:
     """Return a bar of steps, followed by a description."""
-    return _progress(SpinnerColumn(), BarColumn(bar_width=14), _description(), TimeElapsedColumn(), stream=stream)
+    return _progress(stream, BarColumn(bar_width=14))
 
 
-def _progress(*columns: ProgressColumn, stream: TextIO) -> Progress:
+def _progress(stream: TextIO, *bar: ProgressColumn) -> Progress:
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), *bar, text, TimeElapsedColumn())
     # rich would write what is printed to a standard output that is a file on the terminal, too
     return Progress(*columns, console=console(stream), transient=True, redirect_stdout=sys.stdout.isatty())
-
-
-def _description() -> TextColumn:
-    return TextColumn("{task.description}", markup=False)
 
 
 def draw_messages(messages: Iterable[Sequence[str]], stream: TextIO) -> None:
