@@ -31,8 +31,8 @@ GUIDE = ROOT / "docs" / "guides" / "nightly.md"
 NAME = "qwen3-gsm8k-20261121"
 SETUP = f"setup:\n\tmkdir -p .venv/bin && ln -sf {XSFT} {sys.executable} .venv/bin/\n"
 """In place of the real one, which tests/test_make.py runs."""
-GUIDE_LINES = 3
-"""The run, the wait and the crontab's; lines of gcloud need Google Cloud."""
+GUIDE_LINES = 4
+"""The run, the comparison, the wait and the crontab's; lines of gcloud need Google Cloud."""
 
 
 @dataclass

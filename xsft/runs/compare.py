@@ -20,6 +20,7 @@ from xsft.cluster.observation import Observation
 from xsft.machine.files import write_atomic
 from xsft.machine.new_file import refuse_unless_free
 from xsft.machine.regular import read_bytes
+from xsft.records.record import Record
 from xsft.records.record_files import RecordStore
 from xsft.records.resumption import all_differences
 from xsft.runs.lookup import FoldedRun, one_run, require_names
@@ -40,6 +41,8 @@ ReadLines = Callable[[Observation], Iterable[str]]
 
 class LossCurve(Struct, frozen=True, kw_only=True):
     run_name: str
+    output: str | None = None
+    """Its base_output_directory; None if unknown."""
     points: Mapping[int, float] = {}
     """Loss by step."""
     resumed: Mapping[int, RowOrder | None] = {}
@@ -61,7 +64,7 @@ def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lin
     if seen.on_cluster:
         readers["metrics"] = lambda: LossCurve(run_name=run_name, points=_losses_in_metrics(store, output, run_name))
         readers["log"] = lambda: _logged_losses(lines(seen), run_name=run_name, order=order_of(seen.jobset))
-    curve = LossCurve(run_name=run_name)
+    curve = LossCurve(run_name=run_name, output=output)
     for source, read in readers.items():
         try:
             curve = _with_source(curve, source, read())
@@ -94,6 +97,14 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
         points |= later_losses(Path(output or "") / run_name, after=max(points, default=0))
     return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=last.spec)
+
+
+def recorded_curve(store: RecordStore, output: str, record: Record) -> LossCurve:
+    """Return the losses of a run that has ended, from its record, and for a cluster's run from its metrics. Raises
+    Unreachable if they cannot be read."""
+    points = record.losses or _losses_in_metrics(store, output, record.run_name)
+    source = "record" if record.losses else "metrics"
+    return LossCurve(run_name=record.run_name, output=output, points=points, sources=(source,), spec=record.spec)
 
 
 def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:

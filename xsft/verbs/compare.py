@@ -8,16 +8,21 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from xsft.base.errors import UsageError
 from xsft.base.names import RowOrder
 from xsft.cluster.sources import PlaceQuery
+from xsft.records.record_files import RecordStore
 from xsft.runs.compare import LossCurve, ReadCurves, RunComparison, compare_runs, differing_keys, resumptions
+from xsft.runs.compare_baseline import Measure, curve_in_folder, earlier_curves, judge_run
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.spec.keypath import printable
 from xsft.verbs.document import (
     Document,
     VerbDocument,
+    print_lines,
     problem_documents,
     report_document,
     request_of,
@@ -65,13 +70,37 @@ class CompareDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema
     """Curves of the runs, in the order given."""
     plot: str | None
     """Path of the picture; null without `-o`."""
+    measures: tuple[Measure, ...] = ()
+    """With `--baseline`: the first run against the others, which are its last successful runs; empty with too few."""
 
 
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     runs = runs_for(request_of(args, PlaceQuery), names=args.runs, everything=True)
-    names, read = tuple(dict.fromkeys(args.runs)), RunLogs(runs=runs).curves
-    return compare(names, runs=runs, read=read, target=target, json=args.json)
+    names = tuple(dict.fromkeys(args.runs))
+    read = RunLogs(runs=runs).curves
+    if args.last is None:
+        return compare(names, runs=runs, read=read, target=target, json=args.json)
+    if len(names) > 1 or target:
+        raise UsageError("--baseline judges one run, and draws no picture.", fix="Give one RUN, without -o.")
+    if "/" in names[0]:
+        comparison = RunComparison(curves=(curve_in_folder(runs.store, names[0]),), problems=())
+    else:
+        comparison = compare_runs(names, runs=runs, read=read, target=None, listener=terminal())
+    return judge(comparison, store=runs.store, count=args.last, json=args.json)
+
+
+def judge(comparison: RunComparison, *, store: RecordStore, count: int, json: bool) -> int:
+    """Plot the losses of the run and its earlier ones, and return 0. Raises RunFailed if it is worse."""
+    (run,) = comparison.curves
+    earlier = earlier_curves(run, store=store, count=count)
+    judgement = judge_run(run, earlier)
+    problems = (*comparison.problems, *judgement.problems)
+    whole = RunComparison(curves=(run, *earlier), problems=problems)
+    document = replace(_compare_document(whole, target=None), measures=judgement.measures)
+    if judgement.failed and not json:
+        print_lines(_comparison_lines(document))
+    return report_document(document, _comparison_lines, as_json=json, failed=judgement.failed)
 
 
 def compare(names: Sequence[str], *, runs: RunAccess, read: ReadCurves, target: Path | None, json: bool) -> int:
@@ -115,6 +144,7 @@ def _comparison_lines(document: CompareDocument) -> Iterator[str]:
         if curve.differs is None:
             differences = ("no record, so differences are unknown",)
         yield from (f"{letter} against a: {printable(line)}" for line in differences)
+    yield from (measure.text for measure in document.measures)
     if document.plot:
         yield f"picture  {document.plot}"
 

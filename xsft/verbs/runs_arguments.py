@@ -139,14 +139,29 @@ def compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "For a local run, the losses come from its record; otherwise from the metrics in the run's output and from its "
         "log. For each run it prints the source, the number of points, and the differences from the first run's "
-        "workload. Exit status 8 if no run has a loss."
+        "workload. --baseline finds the last successful runs with the same model, data and training by the records in "
+        "RUN's output; fewer than 3 are a note. Exit status: 6 RUN is worse than its baseline · 8 no run has a loss."
     )
     parser.add_argument("runs", nargs="+", type=a_run, metavar="RUN", help="exact run names")
+    parser.add_argument(
+        "--baseline",
+        dest="last",
+        type=_last_runs,
+        metavar="LAST:N",
+        help="compare one RUN with the last N successful runs of its workload, N from 3 to 25",
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="also write a picture, .png or .svg; existing files are not overwritten"
     )
     add_where(parser)
     add_json(parser)
+
+
+def _last_runs(text: str) -> int:
+    """Return N of LAST:N; xsft.runs.compare_baseline has the limits."""
+    if not text.startswith("LAST:"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not LAST:N, e.g. LAST:7")
+    return whole_number(3, 25)(text.removeprefix("LAST:"))
 
 
 def sample_arguments(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +207,9 @@ def add_attempt(parser: argparse.ArgumentParser) -> None:
 
 
 def a_run(text: str) -> str:
-    """Return the run's name, or the absolute path of a local run's folder. Only a path contains a slash."""
+    """Return the run's name, or the absolute path of a run's folder. Only a path contains a slash."""
+    if text.startswith("gs://"):
+        return text
     return os.path.abspath(os.path.expanduser(text)) if "/" in text else text
 
 
