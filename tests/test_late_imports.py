@@ -42,7 +42,7 @@ def test_late_imports_are_few() -> None:
 
 def _runs_elsewhere(path: Path) -> bool:
     """Return whether another environment's interpreter runs the module, with libraries that ours lacks."""
-    return path.parent.name == "workers" or path.stem == "xpk_worker"
+    return path.parent.name == "workers"
 
 
 def test_no_line_of_xsft_suppresses_the_rule_of_imports() -> None:

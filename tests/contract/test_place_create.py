@@ -99,9 +99,10 @@ PYTHON = """\
 #!{python}
 import os, sys
 argv = sys.argv[1:]
-if "-c" in argv:
-    main = argv.index("-c") + 1
-    argv[main] = "import time; time.sleep = lambda _s, sleep=time.sleep: sleep(0.01); exec(" + repr(argv[main]) + ")"
+if "xpk.main" in argv:
+    main = argv.index("xpk.main")
+    quick = "import time; time.sleep = lambda _s, sleep=time.sleep: sleep(0.01)"
+    argv[main - 1 : main + 1] = ["-c", quick + "; from xpk.main import main; main()"]
 os.execv("{real}", ["{real}", *argv])
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import pytest
 
 from xsft.base.errors import SpecError
 from xsft.environments import render
+from xsft.environments.ask import PROGRAMS
+from xsft.workers.delivery import text_of
 
 pytestmark = pytest.mark.contract
 
@@ -195,13 +198,20 @@ def test_the_users_environment_does_not_reach_xpk(
     assert _lean(MATRIX[:1], xpk_python) == {MATRIX[0]: lean[MATRIX[0]]}
 
 
+def programs_with(folder: Path, renderer: str) -> Path:
+    """xsft's programs, with another text of the renderer."""
+    programs = folder / "programs"
+    shutil.copytree(PROGRAMS, programs)
+    (programs / "xpk_renderer.py").write_text(renderer)
+    return programs
+
+
 @pytest.mark.parametrize("argv", [MATRIX[2], MATRIX[-1]])
 def test_xpks_command_line_gives_the_same_manifest_without_the_worker(
     lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, argv: Argv
 ) -> None:
-    broken = tmp_path / "worker.py"
-    broken.write_text("raise SystemExit(3)\n")
-    found = render.render((argv,), python=xpk_python, lock_digest="x", cache=tmp_path, worker=broken)
+    broken = programs_with(tmp_path, "raise SystemExit(3)\n")
+    found = render.render((argv,), python=xpk_python, lock_digest="x", cache=tmp_path, programs=broken)
     assert found == (lean[argv],)
 
 
@@ -209,11 +219,10 @@ def test_the_worker_gives_up_when_rendering_needs_a_replaced_library(
     lean: dict[Argv, str], xpk_python: Path, tmp_path: Path
 ) -> None:
     """A stand-in in the place of Jinja, which Pathways needs: the worker gives up, and the result is still right."""
-    source = render.WORKER.read_text().replace("UNUSED if pathways else", "(*UNUSED, PATHWAYS_ONLY) if pathways else")
-    greedy = tmp_path / "worker.py"
-    greedy.write_text(source.replace("if PATHWAYS_ONLY not in packages:", "if False:"))
+    source = text_of(render.RENDERER).replace("UNUSED if pathways else", "(*UNUSED, PATHWAYS_ONLY) if pathways else")
+    greedy = programs_with(tmp_path, source.replace("if PATHWAYS_ONLY not in packages:", "if False:"))
     line = next(argv for argv in MATRIX if argv[2] == "create-pathways")
-    with render.scratch_for(xpk_python, worker=greedy) as xpk:
+    with render.scratch_for(xpk_python, programs=greedy) as xpk:
         assert render.render_lean((line,), xpk) == {}
-    found = render.render((line,), python=xpk_python, lock_digest="x", cache=tmp_path, worker=greedy)
+    found = render.render((line,), python=xpk_python, lock_digest="x", cache=tmp_path, programs=greedy)
     assert found == (lean[line],)

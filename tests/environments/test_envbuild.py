@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,9 +15,9 @@ from tests.replacing import replace
 from tests.wheels import Shop
 from xsft.base.errors import EnvironmentMissing
 from xsft.environments import envbuild
+from xsft.environments.ask import PROGRAMS
 from xsft.environments.envbuild import BuildPlace
 from xsft.environments.installed import MARKER, BuiltEnvironment, EnvironmentSpec, find_in, folder_for
-from xsft.workers.delivery import text_of
 
 pytestmark = pytest.mark.contract
 
@@ -157,10 +158,13 @@ def test_files_missing_are_found_by_every_python(tmp_path: Path, minor: tuple[in
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n")
     (info / "RECORD").write_text("tinything-1.0.dist-info/METADATA,,\ntinything/__init__.py,,\n")
-    script = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path]; exec(sys.argv[1])"
-    argv = (python, "-I", "-c", script, text_of("xsft.workers.missing_files"))
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert "tinything: tinything/__init__.py is gone" in said.splitlines()
+    script = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path]; from runpy import run_path; run_path"
+    script += f"({str(PROGRAMS / 'entry.py')!r}, run_name='__main__')"
+    question, reply = tmp_path / "question.json", tmp_path / "reply.json"
+    question.write_text('{"imports": []}')
+    argv = (python, "-I", "-c", script, "xsft.workers.installed_packages", question, reply)
+    subprocess.run(argv, check=True)
+    assert "tinything: tinything/__init__.py is gone" in json.loads(reply.read_text())
 
 
 def test_the_settings_of_a_project_around_the_current_folder_are_not_read(

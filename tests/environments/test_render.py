@@ -26,27 +26,27 @@ pytestmark = pytest.mark.loopback
 Argv = tuple[str, ...]
 Interpreter = Callable[..., Path]
 
-# Plays `python -I -X utf8 WORKER JOBS RESULTS` and `python -I -X utf8 -c CODE workload …`; logs what it saw.
+# Plays `python -X utf8 -I ENTRY PROGRAM QUESTION ANSWER` and `… -I -m xpk.main workload …`; logs what it saw.
 FAKE = """\
 #!{python}
 import json, os, stat, sys
-args = sys.argv[4:]
-plain = args[0] == "-c"
+args = sys.argv[5:]
+plain = args[0] == "xpk.main"
 scratch = os.environ["TMPDIR"]
 with open({log!r}, "a") as log:
     print(json.dumps(dict(
         kind="plain" if plain else "lean", flags=sys.argv[1:4], env=dict(os.environ), cwd=os.getcwd(),
-        mode=stat.S_IMODE(os.stat(scratch).st_mode), jobs=len(json.load(open(args[1]))) if not plain else 1,
-        stdin=sys.stdin.read(), argv=args[2:],
+        mode=stat.S_IMODE(os.stat(scratch).st_mode), jobs=len(json.load(open(args[1]))["jobs"]) if not plain else 1,
+        stdin=sys.stdin.read(), argv=args[1:],
     )), file=log)
 def manifest(argv):
     return "manifest of " + " ".join(argv) + " é\\n"
 if plain:
-    argv = [a for a in args[2:] if not a.startswith(("--dry-run", "--output-manifest-file="))]
+    argv = [a for a in args[1:] if not a.startswith(("--dry-run", "--output-manifest-file="))]
     path = args[-1].partition("=")[2]
     {plain}
 else:
-    jobs = json.load(open(args[1]))
+    jobs = json.load(open(args[1]))["jobs"]
     {lean}
 """
 LEAN = (
@@ -177,7 +177,7 @@ def test_xpk_runs_in_a_private_environment_and_folder(
     _render(_line("a"), python=interpreter(lean=lean), cache=tmp_path / "cache")
     for seen in _log(tmp_path):
         scratch = seen["cwd"]
-        assert seen["flags"] == ["-I", "-X", "utf8"]
+        assert seen["flags"] == ["-X", "utf8", "-I"]
         assert seen["mode"] == 0o700
         assert seen["stdin"] == ""
         expected = {
@@ -259,7 +259,7 @@ def test_an_environment_that_cannot_run_xpk_is_named(interpreter: Interpreter, t
 
 
 def test_a_missing_interpreter_is_a_missing_environment(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentMissing, match="was not found"):
+    with pytest.raises(EnvironmentMissing, match="could not be started"):
         _render(_line("a"), python=tmp_path / "gone", cache=tmp_path / "cache")
 
 

@@ -28,7 +28,7 @@ NO_MEMORY = {"error": "MemoryError: ", "phase": "compiling", "seconds": {}, "cpu
 
 
 def shop(folder: Path, script: str) -> CompileShop:
-    """A shop whose interpreter is a shell script: $4 is where the answer belongs."""
+    """A shop whose interpreter is a shell script: $5 is where the answer belongs."""
     python = folder / "bin" / "python"
     python.parent.mkdir(exist_ok=True)
     python.write_text(f"#!/bin/sh\n{script}\n")
@@ -46,7 +46,7 @@ def shop(folder: Path, script: str) -> CompileShop:
 def test_the_compilers_answer_becomes_a_cached_verdict(tmp_path: Path) -> None:
     sizes = {"needed": 40 * 2**30, "limit": 33543704576}
     answer = json.dumps({**sizes, "seconds": {"compiling": 9.5}, "cpu_s": 11.0, "rss_kib": 1048576})
-    own = shop(tmp_path, f"echo 'xsft fit: compiling'\nprintf '%s' '{answer}' > $4")
+    own = shop(tmp_path, f"echo 'xsft fit: compiling'\nprintf '%s' '{answer}' > $5")
     said: list[str] = []
     found = compile_step(STEP, needed_gib=4.0, shop=replace(own, say=said.append))
     assert found.verdict == DoesNotFit(needed_gib=40.0, limit_gib=31.24, told_by="compiler")
@@ -63,7 +63,7 @@ def test_the_compilers_answer_becomes_a_cached_verdict(tmp_path: Path) -> None:
     [
         ("kill -9 $$", "it was killed"),
         ("exit 3", "exit status 3"),
-        (f"echo '{json.dumps(NO_MEMORY)}' > $4", "while compiling: MemoryError"),
+        (f"echo '{json.dumps(NO_MEMORY)}' > $5", "while compiling: MemoryError"),
     ],
 )  # fmt: skip
 def test_a_failed_compiler_gives_no_verdict(tmp_path: Path, script: str, words: str) -> None:

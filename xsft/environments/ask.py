@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,19 @@ class Interpreter(Struct, frozen=True, kw_only=True):
 class ProgramFailed(XsftError):
     """A program answered with an error, or ended without an answer.
 
-    `error`: its own, `Type: message`; None without an answer. `status`: its exit status, 128 + n for signal n. `tail`:
-    the last lines of its output; `printed`: the last one with a word in it.
+    `reply`: its answer, with the `error`, `Type: message`; None without one. `status`: its exit status, 128 + n for
+    signal n. `tail`: the last lines of its output; `printed`: the last one with a word in it.
     """
 
-    def __init__(self, program: str, *, error: str | None, status: int, tail: tuple[str, ...]) -> None:
-        self.error = error
+    def __init__(self, program: str, *, reply: dict[str, Any] | None, status: int, tail: tuple[str, ...]) -> None:
+        self.reply = reply
+        self.error: str | None = None
+        if reply is not None:
+            self.error = reply["error"]
         self.status = status
         self.tail = tail
         self.printed = next((line for line in reversed(tail) if line.strip()), "it printed no message")
-        super().__init__(f"{program}: {error or f'it ended with status {status}: {self.printed}'}")
+        super().__init__(f"{program}: {self.error or f'it ended with status {status}: {self.printed}'}")
 
 
 def ask(
@@ -91,9 +95,8 @@ def ask(
             timeout_s=interpreter.timeout_s,
         )
         reply: Any = None
-        if answer_file.is_file():
+        with suppress(FileNotFoundError, ValueError):  # ended without an answer, or while it wrote one
             reply = json.loads(answer_file.read_text(encoding="utf-8"))
-    error = reply.get("error") if isinstance(reply, dict) else None
-    if reply is None or error is not None:
-        raise ProgramFailed(program.rpartition(".")[2], error=error, status=status, tail=tuple(tail))
+    if reply is None or (isinstance(reply, dict) and reply.get("error") is not None):
+        raise ProgramFailed(program.rpartition(".")[2], reply=reply, status=status, tail=tuple(tail))
     return reply

@@ -14,11 +14,11 @@ from uv import find_uv_bin
 
 from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing
+from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, PythonMinor, find_in, finish, folder_for
 from xsft.environments.uv import uv_environment
 from xsft.machine.filelock import exclusive
 from xsft.machine.process import ProcessResult, follow, run
-from xsft.workers.delivery import text_of
 
 OUTSIDE = Path("/")
 """Where uv runs: it would read the settings of a project around the current folder."""
@@ -91,26 +91,30 @@ def faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPla
 
 def file_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
     """Return versions that differ from the lock, and missing files; takes under a second, imports nothing."""
-    python = str(environment.python)
     try:
-        files = run((python, "-I", "-c", text_of("xsft.workers.missing_files")), env=place.env)
-    except EnvironmentMissing as problem:  # its Python does not start
-        return (problem.message,)
-    if not files.ok:
-        return (f"its Python fails: {_last_words(files.stderr)}",)
+        incomplete = _ask_packages(environment.python, (), place)
+    except (EnvironmentMissing, ProgramFailed) as problem:  # its Python does not start
+        return (f"its Python fails: {problem.message}",)
     # uv asks no index if nothing is missing.
     packages = _uv(place.env, "pip", "sync", "--dry-run", "--offline", *_from_lock(spec, environment.python))
     if packages.ok and "Would make no changes" in packages.stderr:
-        return tuple(files.stdout.splitlines()[:5])
+        return tuple(incomplete[:5])
     return (f"its packages are not those of the lock: {_last_words(packages.stderr)}",)
 
 
 def import_faults(python: Path, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
-    statement = "; ".join(f"import {module}" for module in spec.imports)
-    done = run((str(python), "-I", "-c", statement), env={**place.env, "JAX_PLATFORMS": "cpu"})
-    if done.ok:
-        return ()
-    return (f"`{statement}` fails: {_last_words(done.stderr)}",)
+    try:
+        _ask_packages(python, spec.imports, place)
+    except ProgramFailed as failed:
+        return (f"`import {', '.join(spec.imports)}` fails: {_last_words(failed.message)}",)
+    return ()
+
+
+def _ask_packages(python: Path, imports: tuple[str, ...], place: BuildPlace) -> list[str]:
+    """Return a line for each package that lacks a file. Raises ProgramFailed if one of `imports` fails."""
+    interpreter = Interpreter(python=python, env={**place.env, "JAX_PLATFORMS": "cpu"})
+    incomplete: list[str] = ask(interpreter, "xsft.workers.installed_packages", {"imports": imports})
+    return incomplete
 
 
 def find_python(minor: PythonMinor, env: Mapping[str, str]) -> Path | None:

@@ -1,7 +1,7 @@
 """Renders manifests with xpk: `xpk workload create …` lines in, manifests out, exactly as xpk writes them.
 
 Rendering is a pure function of the line and of xpk's lock, so the result is cached under a key made of both. What is
-not cached is sent to one process in xpk's environment (`xpk_worker`). What that process cannot render with certainty is
+not cached is sent to one process in xpk's environment (`xpk_renderer`). What that process is not certain of is
 rendered by xpk's plain command line, which is slower and authoritative. xpk runs as a dry run, with an environment
 built from scratch.
 """
@@ -19,22 +19,24 @@ from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, SpecError, XsftError
 from xsft.base.problems import Problem, error
-from xsft.environments import xpk_worker
+from xsft.environments.ask import PROGRAMS, Interpreter, ProgramFailed, ask
 from xsft.machine import clock, process
 from xsft.machine.files import write_private
 from xsft.machine.process import own_environment
 from xsft.machine.scratch import scratch_folder
-from xsft.workers.delivery import text_of
-from xsft.workers.xpk_command import BROKEN
 
 Argv = tuple[str, ...]
 
 _REVISION = "1"
 """Version of the cache; increase it if this module or the worker writes another manifest for the same line and lock."""
-WORKER = Path(xpk_worker.__file__)
-XPK = "xsft.workers.xpk_command"
-"""Program that runs xpk's command line."""
+RENDERER = "xsft.workers.xpk_renderer"
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
+UTF8 = ("-X", "utf8")
+# -I: no PYTHON* variable, no user site, no current directory.
+COMMAND_LINE = (*UTF8, "-I", "-m", "xpk.main")
+"""Arguments of xpk's Python, before xpk's own."""
+LIMIT_S = 120.0
+"""Seconds for one line; more lines get a second each."""
 KEPT_S = 90 * 86400.0
 """Seconds for which a cache entry is kept."""
 _CLUSTER_FIX = "Change the value that xpk names in the workload or its place."
@@ -42,23 +44,23 @@ _FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
 
 class XpkCall(Struct, frozen=True, kw_only=True):
-    """xpk's interpreter, the worker and the private directory of one call."""
+    """xpk's interpreter, xsft's programs for it, and the private directory of one call."""
 
     python: Path
-    worker: Path
+    programs: Path
     scratch: Path
 
-    def run(self, *arguments: str, jobs: int) -> process.ProcessResult:
-        # -I: no PYTHON* variable, no user site, no current directory.
-        argv = (str(self.python), "-I", "-X", "utf8", *arguments)
-        return process.run(argv, env=_xpk_environment(self.scratch), cwd=self.scratch, timeout_s=120 + jobs)
+    def run(self, *arguments: str) -> process.ProcessResult:
+        """Run xpk's command line."""
+        argv = (str(self.python), *COMMAND_LINE, *arguments)
+        return process.run(argv, env=_xpk_environment(self.scratch), cwd=self.scratch, timeout_s=LIMIT_S)
 
     def manifest(self, index: int) -> Path:
         return self.scratch / f"{index}.yaml"
 
 
 def render(
-    argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path, worker: Path = WORKER
+    argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path, programs: Path = PROGRAMS
 ) -> tuple[str, ...]:
     """Return the manifest of each `("xpk", "workload", "create" or "create-pathways", "--flag=value", …)`, in order.
 
@@ -72,7 +74,7 @@ def render(
     manifests = {argv: manifest for argv, path in entries.items() if (manifest := _read_cached(path)) is not None}
     missing = tuple(argv for argv in entries if argv not in manifests)
     if missing:
-        for argv, manifest in _render_all(missing, python=python, worker=worker).items():
+        for argv, manifest in _render_all(missing, python=python, programs=programs).items():
             _write_cached(entries[argv], manifest)
             manifests[argv] = manifest
     return tuple(manifests[argv] for argv in argvs)
@@ -85,7 +87,7 @@ def dry_run(argv: Argv, *, python: Path) -> str:
     if argv[:2] != ("xpk", "cluster") or argv[-1] != "--dry-run":
         raise XsftError(f"not a dry run of a cluster: {argv}")
     with scratch_for(python) as xpk:
-        done = xpk.run("-c", text_of(XPK), *argv[1:], jobs=1)
+        done = xpk.run(*argv[1:])
     output = done.stdout + done.stderr
     if done.ok:
         return output
@@ -107,15 +109,15 @@ def _require_renderable(argv: Argv) -> None:
 
 
 @contextlib.contextmanager
-def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[XpkCall]:
+def scratch_for(python: Path, *, programs: Path = PROGRAMS) -> Iterator[XpkCall]:
     """Yield xpk with a private directory (0700) that is always removed: xpk leaves manifests behind in TMPDIR."""
     with scratch_folder("xpk") as scratch:
-        yield XpkCall(python=python, worker=worker, scratch=scratch)
+        yield XpkCall(python=python, programs=programs, scratch=scratch)
 
 
-def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[Argv, str]:
+def _render_all(argvs: tuple[Argv, ...], *, python: Path, programs: Path) -> dict[Argv, str]:
     try:
-        with scratch_for(python, worker=worker) as xpk:
+        with scratch_for(python, programs=programs) as xpk:
             lean = render_lean(argvs, xpk)
             return lean | _plain_all(tuple(argv for argv in argvs if argv not in lean), xpk)
     except OSError as problem:
@@ -127,24 +129,22 @@ def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[
 
 def render_lean(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
     """Return what one worker process could render with certainty; possibly nothing."""
-    jobs = xpk.scratch / "jobs.json"
-    results = xpk.scratch / "results.json"
-    work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
-    jobs.write_text(json.dumps(work), encoding="utf-8")
-    xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
-    codes = _read_exit_codes(results)
+    jobs = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
+    interpreter = Interpreter(
+        python=xpk.python,
+        options=UTF8,
+        env=_xpk_environment(xpk.scratch),
+        cwd=xpk.scratch,
+        timeout_s=LIMIT_S + len(argvs),
+    )
+    try:
+        codes = ask(interpreter, RENDERER, {"jobs": jobs, "folder": str(xpk.scratch)}, folder=xpk.programs)
+    except ProgramFailed:  # xpk's command line decides
+        return {}
     sure = {
         argv: xpk.manifest(index) for index, (argv, code) in enumerate(zip(argvs, codes, strict=False)) if code == 0
     }
     return {argv: _read_utf8(manifest) for argv, manifest in sure.items() if manifest.exists()}
-
-
-def _read_exit_codes(results: Path) -> list[object]:
-    try:
-        codes = json.loads(_read_utf8(results))
-    except (FileNotFoundError, ValueError):
-        return []
-    return codes if isinstance(codes, list) else []
 
 
 def _plain_all(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
@@ -162,12 +162,13 @@ def _render_plain(argv: Argv, xpk: XpkCall) -> str | Problem:
     """
     manifest = xpk.scratch / "plain.yaml"
     manifest.unlink(missing_ok=True)
-    done = xpk.run("-c", text_of(XPK), *argv[1:], "--dry-run", f"--output-manifest-file={manifest}", jobs=1)
+    done = xpk.run(*argv[1:], "--dry-run", f"--output-manifest-file={manifest}")
     if done.ok and manifest.exists():
         return _read_utf8(manifest)
     output = done.stdout + done.stderr
     spoke = "[XPK]" in output or "usage: xpk" in output
-    if not spoke or done.status == BROKEN or done.status < 0:
+    # An xpk that cannot be imported ends with a traceback, before it prints a line of its own.
+    if not spoke or done.status < 0:
         raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {last_words(output)}", fix=_FIX)
     written = _read_utf8(manifest) if manifest.exists() else ""
     return _refusal(argv, last_words(output.replace(written, "") if written else output))

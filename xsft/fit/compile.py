@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,8 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, RunFailed, TimedOut
+from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.environments.installed import BuiltEnvironment
-from xsft.fit.cache import WORKER, FitCache, compiler_versions
+from xsft.fit.cache import FitCache, compiler_versions
 from xsft.fit.program import largest_buffers
 from xsft.fit.reserved_memory import reserved_memory
 from xsft.fit.step import StepToCompile
@@ -25,13 +24,14 @@ from xsft.machine.pid_namespace import Containment, detect
 from xsft.machine.process import run
 from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import interrupted_after
-from xsft.machine.watched_process import GRACE_S, follow
+from xsft.machine.watched_process import GRACE_S
 from xsft.trainer.kernel_kills import KILLED, kernel_said, true_status
 
 MARK = "xsft fit: "
 """Start of the program's own lines."""
 CONFIG = "post_train/sft.yml"
 """MaxText's yml of SFT, relative to its folder of configurations. source: maxtext@0.2.5"""
+COMPILER = "xsft.workers.compile_step"
 PROGRAM = "program.txt"
 """File in the scratch folder for the text of the compiled program."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
@@ -95,31 +95,37 @@ def _reserve_memory(shop: CompileShop, needed_gib: float) -> Any:
 def _ask_compiler(step: StepToCompile, shop: CompileShop) -> dict[str, Any]:
     """Run the program to its end. Raises RunFailed if it ended without an answer."""
     began = clock.monotonic()
-    last: deque[str] = deque(maxlen=1)
 
     def on_line(line: str) -> None:
-        last.append(line)
         if line.startswith(MARK):
             shop.say(f"{line.removeprefix(MARK)} ({clock.monotonic() - began:.0f} s)")
 
     log = private_folder(shop.cache.folder / "logs") / f"{step.family[:16]}-{step.tokens}.log"
     with scratch_folder("fit", parent=private_folder(shop.cache.folder / "scratch")) as scratch:
-        question, answer = scratch / "job.json", scratch / "answer.json"
-        question.write_text(json.dumps(compile_job(step, scratch=scratch)), encoding="utf-8")
-        argv = (*prefix(shop.contain()), str(shop.environment.python), "-I", str(WORKER), str(question), str(answer))
-        status = follow(
-            argv, env=_compiler_environment(shop, scratch), log=log, on_line=on_line, grace_s=min(GRACE_S, 2.0)
+        interpreter = Interpreter(
+            python=shop.environment.python,
+            env=_compiler_environment(shop, scratch),
+            prefix=prefix(shop.contain()),
+            log=log,
+            grace_s=min(GRACE_S, 2.0),
         )
-        if answer.is_file():
-            document: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-            program = scratch / PROGRAM
-            text = program.read_text(encoding="utf-8") if program.is_file() else ""
-            return {**document, "log": str(log), "program": text}
-    raise RunFailed(
-        f"The compiler ended without a verdict: {_why_ended(true_status(status, tuple(last)), since=began)}.",
-        fix=f"Its whole output: {log}.",
-        id="fit-compiler",
-    )
+        try:
+            answer = ask(interpreter, COMPILER, compile_job(step, scratch=scratch), on_line)
+        except ProgramFailed as failed:
+            # An error of the compiler is an answer too, from which the verdict is made.
+            if failed.reply is None:
+                status = true_status(failed.status, failed.tail[-1:])
+                raise RunFailed(
+                    f"The compiler ended without a verdict: {_why_ended(status, since=began)}.",
+                    fix=f"Its whole output: {log}.",
+                    id="fit-compiler",
+                ) from failed
+            answer = failed.reply
+        program = scratch / PROGRAM
+        text = ""
+        if program.is_file():
+            text = program.read_text(encoding="utf-8")
+    return {**answer, "log": str(log), "program": text}
 
 
 def _why_ended(status: int, *, since: float) -> str:

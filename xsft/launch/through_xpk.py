@@ -21,7 +21,7 @@ from xsft.base.secrets import is_secret_variable, redact
 from xsft.cluster.access import load_kubeconfig
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.exactly_once import CreatedObject, ExistingObject
-from xsft.environments.render import last_words
+from xsft.environments.render import COMMAND_LINE, last_words
 from xsft.launcher.readback import lacking_of_xpk, lost_by_xpk
 from xsft.machine import process
 from xsft.machine.process import ProcessResult
@@ -103,7 +103,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         """Run xpk. Return the end of its output, and whether it exited by itself with an error."""
         with scratch_folder("through-xpk") as scratch:
             _copy_kubeconfig(cluster, scratch / "kubeconfig")
-            argv = (str(self.python), *XPK, *(plan.xpk_argv or ())[1:], *ADDED)
+            argv = (str(self.python), *COMMAND_LINE, *(plan.xpk_argv or ())[1:], *ADDED)
             env = environment(self.env, scratch=scratch)
             project = plan.run.place.project if plan.run.place else None
             number = project_number(project, env=env, run=self.run)
@@ -128,10 +128,6 @@ def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     config = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud"), **kept}
     private = {"HOME": str(scratch), "TMPDIR": str(scratch), "KUBECONFIG": str(scratch / "kubeconfig")}
     return {**config, **private, **OFF}
-
-
-XPK = ("-I", "-X", "utf8", "-c", "import sys; from xpk.main import main; sys.exit(main())")
-"""Arguments of xpk's Python, before xpk's own."""
 
 
 def _is_passed_on(name: str, value: str) -> bool:

@@ -13,7 +13,8 @@ from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, Unknown, Unreachable, UsageError
 from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.checks.admission import UnreadFact
-from xsft.launch.through_xpk import XPK, environment, project_number, require_tools, words_of
+from xsft.environments.render import COMMAND_LINE
+from xsft.launch.through_xpk import environment, project_number, require_tools, words_of
 from xsft.launcher.xpkcluster import ClusterLine
 from xsft.machine.interrupts import when_interrupted
 from xsft.machine.process import follow, own_environment
@@ -44,17 +45,16 @@ def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCl
         f"xpk was stopped; operations that it requested may continue. `{looking}` shows what exists."
     ):
         _run_xpk(line, python=python, on_line=on_line, looking=looking)
-    made = _find_cluster(line)
-    if made is None:
-        raise Unknown(f"xpk ended without an error, but {line.place.cluster} is not listed.", fix=f"Run {looking}.")
-    return made
+    if cluster := _find_cluster(line):
+        return cluster
+    raise Unknown(f"xpk ended without an error, but {line.place.cluster} is not listed.", fix=f"Run {looking}.")
 
 
 def _run_xpk(line: ClusterLine, *, python: Path, on_line: ShowLine, looking: str) -> None:
     with scratch_folder("place-create") as scratch:
         env = environment(own_environment(), scratch=scratch)
         done = follow(
-            (str(python), "-u", *XPK, *line.argv[1:], *project_number(line.place.project, env=env)),
+            (str(python), "-u", *COMMAND_LINE, *line.argv[1:], *project_number(line.place.project, env=env)),
             env=env,
             cwd=scratch,
             on_line=on_line,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from xsft.environments.xpk_worker import (
+from xsft.workers.xpk_renderer import (
     PATHWAYS_ONLY,
     Seal,
     StandIn,
