@@ -34,17 +34,19 @@ def check_answers(sample: PassRead, *, special: Sequence[str]) -> Iterator[Probl
     yield from _check_unread_columns(sample)
     pairs = [
         AnswerDifference(row=row, answer=answer, trained=trained)
-        for row, given in enumerate(sample.given)
-        for answer, trained in given.answers
+        for row, given_row in enumerate(sample.given)
+        for answer, trained in given_row.answers
     ]
     dropped = [pair for pair in pairs if _squeezed(pair.answer) not in _squeezed(pair.trained)]
     if dropped:
-        message = f"The template drops text of the answer {_share(_rows_of(dropped), count)}. {_beside(dropped[0])}"
+        share = _share({pair.row for pair in dropped}, count)
+        message = f"The template drops text of the answer {share}. {_beside(dropped[0])}"
         fix = "Let data.chat_template write the whole content, so that the model is trained on it."
         yield warning("data-text-dropped", "data.chat_template", message, fix)
     added = [pair for pair in pairs if pair not in dropped and added_text(pair.answer, pair.trained, special)]
     if added:
-        message = f"The template adds text to the trained answer {_share(_rows_of(added), count)}. {_beside(added[0])}"
+        share = _share({pair.row for pair in added}, count)
+        message = f"The template adds text to the trained answer {share}. {_beside(added[0])}"
         fix = (
             "If the model shall answer in this form, accept this under `checks:`; else set a data.chat_template that "
             "writes the content alone."
@@ -65,17 +67,19 @@ def added_text(answer: str, trained: str, special: Sequence[str]) -> str:
 
 def _check_unread_keys(sample: PassRead) -> Iterator[Problem]:
     rows: dict[str, dict[int, str]] = {}
-    for row, given in enumerate(sample.given):
-        for message in given.messages:
+    for row, given_row in enumerate(sample.given):
+        for message in given_row.messages:
             for key, text in message.unread.items():
                 if _is_prose(text):
                     rows.setdefault(key, {}).setdefault(row, text)
     for key, texts in rows.items():
         row, text = next(iter(texts.items()))
         share = _share(texts, len(sample.given))
-        said = f"Nothing reads the key {key} of messages {share}: it is not trained. Row {row} has {_short(text)}."
+        message_text = (
+            f"Nothing reads the key {key} of messages {share}: it is not trained. Row {row} has {_short(text)}."
+        )
         fix = f"Let data.chat_template write message.{key}, or write its text into the content."
-        yield warning("data-key-unread", "data.chat_template", said, fix)
+        yield warning("data-key-unread", "data.chat_template", message_text, fix)
 
 
 def _check_unread_columns(sample: PassRead) -> Iterator[Problem]:
@@ -89,10 +93,6 @@ def _check_unread_columns(sample: PassRead) -> Iterator[Problem]:
 def _is_prose(text: str) -> bool:
     """Return whether a key's value is text or a structure; a single word (`gpt-4`, an id) describes the message."""
     return " " in text.strip() or text.startswith(("[", "{"))
-
-
-def _rows_of(pairs: Sequence[AnswerDifference]) -> set[int]:
-    return {pair.row for pair in pairs}
 
 
 def _share(rows: Sized, count: int) -> str:

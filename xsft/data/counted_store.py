@@ -29,10 +29,10 @@ _COUNTED = msgspec.json.Decoder(_CountedFile)
 def counts_kept(address: str) -> CountedData | None:
     """Return the saved counts; None if nothing was counted, or another version of xsft wrote it."""
     try:
-        found = _COUNTED.decode(_counts_file(address).read_bytes()[:MAX_BYTES])
+        stored = _COUNTED.decode(_counts_file(address).read_bytes()[:MAX_BYTES])
     except (OSError, msgspec.MsgspecError):
         return None
-    return CountedData(problems=found.problems, rows=found.rows, on=found.on)
+    return CountedData(problems=stored.problems, rows=stored.rows, on=stored.on)
 
 
 def keep_counts(address: str, counted: CountedData) -> None:

@@ -56,7 +56,7 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> Iterator[tuple[int, TokenRole]]:
         """Yield every token with whether its prediction is trained; the first token is not predicted."""
-        parts: tuple[TokenRole, ...] = tuple("trained" if one else "masked" for one in self.trained)
+        parts: tuple[TokenRole, ...] = tuple("trained" if is_trained else "masked" for is_trained in self.trained)
         yield from zip(self.inputs, ("masked", *parts), strict=False)
         if self.last is not None:
             yield self.last, "trained"
@@ -97,7 +97,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 def pieces(sequence: TokenSequence, vocabulary: Vocabulary) -> tuple[Piece, ...]:
     segments = (*sequence.segments, *sequence.segments[-1:])
     numbered = zip(sequence.tokens, segments, strict=False)
-    runs = groupby(numbered, key=lambda one: (one[0][1], one[1]))
+    runs = groupby(numbered, key=lambda numbered_token: (numbered_token[0][1], numbered_token[1]))
     return tuple(_piece(part, segment, [token for (token, _), _ in run], vocabulary) for (part, segment), run in runs)
 
 
@@ -112,11 +112,13 @@ def _piece(part: TokenRole, segment: int, ids: Sequence[int], vocabulary: Vocabu
 
 def spans(piece: Piece, vocabulary: Vocabulary) -> Iterator[tuple[str, TokenKind | None]]:
     """Yield the text of the piece; every special token separately, with its kind."""
-    for (kind, _alone), run in groupby(enumerate(piece.ids), key=lambda one: _span(one, vocabulary)):
+    for (kind, _alone), run in groupby(
+        enumerate(piece.ids), key=lambda numbered_token: _span(numbered_token, vocabulary)
+    ):
         yield vocabulary.text(token for _at, token in run), kind
 
 
 def _span(numbered: tuple[int, int], vocabulary: Vocabulary) -> tuple[TokenKind | None, int]:
-    at, token = numbered
+    place, token = numbered
     kind = vocabulary.kinds.get(token)
-    return kind, at if kind else -1
+    return kind, place if kind else -1

@@ -65,8 +65,8 @@ class GivenRow(Struct, frozen=True, kw_only=True):
     @property
     def answers(self) -> Iterator[tuple[str, str]]:
         """Yield each answer of the row with the text that is trained for it."""
-        said = (message.text for message in self.messages if message.role == "assistant")
-        yield from zip(said, self.texts[1::2], strict=False)
+        answers = (message.text for message in self.messages if message.role == "assistant")
+        yield from zip(answers, self.texts[1::2], strict=False)
 
     @property
     def content(self) -> tuple[tuple[str, str], ...]:
@@ -103,7 +103,7 @@ class PassRead(Struct, frozen=True, kw_only=True):
     @property
     def good(self) -> tuple[tuple[int, TokenSequence], ...]:
         """Return (row, sequence) of every row that MaxText can format."""
-        bad = {row for row, given in enumerate(self.given) if given.fault}
+        bad = {row for row, given_row in enumerate(self.given) if given_row.fault}
         return tuple((row, sequence) for row, sequence in enumerate(self.rows) if row not in bad)
 
 

@@ -209,7 +209,7 @@ def _column_problems(source: RowSource, format: ShardFormat) -> list[Problem]:
         message = f"Several columns would be {', '.join(names)}: only texts can be joined, into question or answer."
         return [error("columns", "data.columns", message, "Give each --rename another name.")]
     if not columns_ok(names):
-        allowed = " or ".join(f"[{', '.join(one)}]" for one in COLUMN_SETS)
+        allowed = " or ".join(f"[{', '.join(columns)}]" for columns in COLUMN_SETS)
         message = f"MaxText's SFT supports {allowed}; given: [{', '.join(names)}]."
         return [
             error("columns", "data.columns", message, "Select them with --columns, name them with --rename OLD=NEW.")
@@ -254,32 +254,36 @@ def shard_count(*, rows: int, size: int, hosts: int, asked: int | None) -> int:
 
 def preparation_problems(counted: Mapping[SplitName, SplitCount], wanted: Preparation) -> tuple[Problem, ...]:
     """Return the problems that prevent writing."""
-    return tuple(problem for name, one in counted.items() for problem in _split_problems(name, one, wanted))
+    return tuple(
+        problem for name, split_count in counted.items() for problem in _split_problems(name, split_count, wanted)
+    )
 
 
-def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator[Problem]:
-    if one.refused and not wanted.skip_bad:
-        shown = "; ".join(f"row {fault.row} {fault.fault}" for fault in one.faults)
-        more = f"; and {one.refused - len(one.faults):,} more" if one.refused > len(one.faults) else ""
-        message = f"{name}: {one.refused:,} rows cannot be trained on: {shown}{more}."
+def _split_problems(name: str, split_count: SplitCount, wanted: Preparation) -> Iterator[Problem]:
+    if split_count.refused and not wanted.skip_bad:
+        shown = "; ".join(f"row {fault.row} {fault.fault}" for fault in split_count.faults)
+        hidden = split_count.refused - len(split_count.faults)
+        if hidden:
+            shown = f"{shown}; and {hidden:,} more"
+        message = f"{name}: {split_count.refused:,} rows cannot be trained on: {shown}."
         sharegpt = " For messages with from and value, use --from-sharegpt." if "from and value" in shown else ""
         yield error("data-rows-refused", "data", message, f"Correct them, or leave them out with --skip-bad.{sharegpt}")
-    elif not one.rows and name == "eval" and wanted.eval_share is not None:
+    elif not split_count.rows and name == "eval" and wanted.eval_share is not None:
         message = f"--eval-share {wanted.eval_share:g} gives the evaluation no row."
         yield error("data-empty", "data", message, "Use a larger share, or name files for evaluation.")
-    elif not one.rows:
-        message = f"{name}: no rows found{' that can be trained on' if one.refused else ''}."
+    elif not split_count.rows:
+        message = f"{name}: no rows found{' that can be trained on' if split_count.refused else ''}."
         yield error("data-empty", "data", message, "Check the files and the name of the split.")
 
 
 def shard_problems(prepared: PreparedDataset, wanted: Preparation) -> Iterator[Problem]:
     """Yield warnings on splits with too few rows for the shards that their hosts need; no shard is empty."""
-    least: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * wanted.hosts, "eval": wanted.hosts}
+    fewest: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * wanted.hosts, "eval": wanted.hosts}
     for split, rows in prepared.rows.items():
         shards = sum(shard.split == split for shard in prepared.shards)
-        if shards >= least[split]:
+        if shards >= fewest[split]:
             continue
-        message = f"{split}: {rows:,} rows make {shards} shards; {wanted.hosts} hosts need {least[split]} or more."
+        message = f"{split}: {rows:,} rows make {shards} shards; {wanted.hosts} hosts need {fewest[split]} or more."
         why = (
             "Every host then reads all files to find its rows."
             if shards < wanted.hosts
@@ -299,7 +303,7 @@ def data_section(run: Run, prepared: PreparedDataset, *, to: str) -> dict[str, A
     """Return the workload's `data` section changed to read the prepared files."""
     replaced = {"hf_path", "hf_name", "hf_data_dir", "hf_train_files", "hf_eval_files", "train_split", "hf_eval_split",
                 "columns", "eval_columns", "rows"}  # fmt: skip
-    kept = run.spec.data.model_dump(exclude_unset=True, exclude=replaced)
+    unchanged = run.spec.data.model_dump(exclude_unset=True, exclude=replaced)
     evaluated = "eval" in prepared.rows
     other = prepared.eval_columns and prepared.eval_columns != prepared.columns
     return {
@@ -310,5 +314,5 @@ def data_section(run: Run, prepared: PreparedDataset, *, to: str) -> dict[str, A
         "columns": list(prepared.columns),
         **({"eval_columns": list(prepared.eval_columns)} if other else {}),
         "rows": prepared.rows["train"],
-        **kept,
+        **unchanged,
     }

@@ -64,9 +64,9 @@ def refused_rows(sample: PassRead) -> tuple[FaultyRow, ...]:
         return sample.faults
     shapes = {fault.row: fault for fault in sample.faults}
     formatted = (
-        shapes.pop(row, FaultyRow(row=row, id="data-template", fault=given.fault))
-        for row, given in enumerate(sample.given)
-        if given.fault
+        shapes.pop(row, FaultyRow(row=row, id="data-template", fault=given_row.fault))
+        for row, given_row in enumerate(sample.given)
+        if given_row.fault
     )
     return (*formatted, *(fault for row, fault in shapes.items() if row >= len(sample.given)))
 

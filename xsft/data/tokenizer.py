@@ -85,7 +85,7 @@ def read_tokenizer(
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
         return None
     special = tuple(token.content for token in vocabulary.added_tokens)
-    known = {*special, *(entry if isinstance(entry, str) else entry[0] for entry in vocabulary.model.vocab)}
+    entries = {*special, *(entry if isinstance(entry, str) else entry[0] for entry in vocabulary.model.vocab)}
     bos, eos, pad, unk = (_token_of_role(config, role) for role in _ROLES)
     return TokenizerFacts(
         folder=str(folder),
@@ -96,7 +96,7 @@ def read_tokenizer(
         special=special,
         vocabulary=_vocabulary_size(vocabulary),
         template=template,
-        missing=tuple(token for token in wanted if known and token not in known),
+        missing=tuple(token for token in wanted if entries and token not in entries),
     )
 
 
@@ -123,11 +123,12 @@ def tokenizer_problem(name: str) -> Problem | None:
 
 def _own_code(config: object) -> str:
     """Return the class that only the folder's own program defines; empty if transformers has it, or a base of it."""
-    named = config.get("auto_map") if isinstance(config, dict) else None
-    slow_and_fast = named.get("AutoTokenizer") if isinstance(named, dict) else None
-    classes = {str(one).rpartition(".")[2] for one in (slow_and_fast if isinstance(slow_and_fast, list) else ())}
-    own = config.get("tokenizer_class") if isinstance(config, dict) else None
-    return str(own) if own in classes else ""
+    match config:
+        case {"auto_map": {"AutoTokenizer": [*slow_and_fast]}, "tokenizer_class": tokenizer_class}:
+            classes = {str(class_name).rpartition(".")[2] for class_name in slow_and_fast}
+            return str(tokenizer_class) if tokenizer_class in classes else ""
+        case _:
+            return ""
 
 
 def _unloadable(message: str) -> Problem:
@@ -193,7 +194,7 @@ def _template(folder: Path, config: _TokenizerConfig) -> str | None:
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")
-    found = config.chat_template
-    if isinstance(found, list):
-        return next((one.template for one in found if one.name == "default"), None)
-    return found
+    template = config.chat_template
+    if isinstance(template, list):
+        return next((named.template for named in template if named.name == "default"), None)
+    return template

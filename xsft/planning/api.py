@@ -189,7 +189,8 @@ def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], 
 
 
 def check(workload: LoadedWorkload) -> tuple[Problem, ...]:
-    """Return every problem of the workload, errors first, as `xsft check` finds them; nothing is rendered."""
+    """Return the problems of the workload, errors first; nothing is rendered. `xsft check` also asks MaxText's own
+    pipeline about the first rows: here `inspect_data` does."""
     return tuple(p.in_file(workload.file) for p in intend((workload,))[0].problems)
 
 

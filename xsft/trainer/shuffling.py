@@ -106,7 +106,7 @@ def order_at_first(run: Run) -> RowOrder:
 def order_of(argv: Iterable[str], *, earlier: Iterable[Iterable[str]]) -> RowOrder:
     """Return the order in which a trainer with this command line reads the rows that those with the `earlier` command
     lines have trained."""
-    read = {_seed_in(one) for one in earlier}
+    read = {_seed_in(words_earlier) for words_earlier in earlier}
     return "repeated" if UNSHUFFLED in (words := tuple(argv)) or _seed_in(words) in read else "reshuffled"
 
 

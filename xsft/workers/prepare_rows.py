@@ -46,9 +46,9 @@ def rule_of(rule: str, columns: Sequence[str]) -> Callable[[DatasetRow], str]:
 
 def row_fault(row: DatasetRow, *, columns: Sequence[str], texts: bool) -> str:
     """Return why MaxText fails on the row, or would train only a part of it; empty if neither."""
-    found = shape_fault(row, columns, texts=texts)
-    if found:
-        return found.why
+    fault = shape_fault(row, columns, texts=texts)
+    if fault:
+        return fault.why
     if is_question(columns, texts=texts):
         question, answer = sorted(columns, key=("question", "prompt", "answer", "completion").index)
         messages = [{"role": "user", "content": row[question]}, {"role": "assistant", "content": row[answer]}]
@@ -99,8 +99,8 @@ def renamed_rows(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
         if not columns.keys() <= batch.keys():
             first = {column: values[0] for column, values in batch.items()}
             raise MissingColumns(shape_fault(first, tuple(columns)))
-        taken = (batch[column] for column in columns)
-        yield from (joined_row(columns.values(), values) for values in zip(*taken, strict=True))
+        selected = (batch[column] for column in columns)
+        yield from (joined_row(columns.values(), values) for values in zip(*selected, strict=True))
 
 
 def joined_row(names: Iterable[str], values: Sequence[Any]) -> DatasetRow:
@@ -213,8 +213,8 @@ class SplitCounter:
         import pyarrow as pa  # type: ignore[import-not-found]
 
         table = pa.Table.from_pylist(self._batch)
-        known = [schema for schema in (self.schema, table.schema if self._batch else None) if schema]
-        self.schema = pa.unify_schemas(known, promote_options="permissive") if known else None
+        schemas = [schema for schema in (self.schema, table.schema if self._batch else None) if schema]
+        self.schema = pa.unify_schemas(schemas, promote_options="permissive") if schemas else None
         self.bytes += table.nbytes
         self._batch = []
 
@@ -232,17 +232,17 @@ def count(job: Mapping[str, Any]) -> DatasetRow:
 
     for split, row in rows_to_keep(job, refused):
         splits[split].add(row)
-    for one in splits.values():
-        one.flush()
+    for counter in splits.values():
+        counter.flush()
     return {
         name: {
-            "rows": one.rows,
-            "bytes": one.bytes,
+            "rows": counter.rows,
+            "bytes": counter.bytes,
             "refused": counts[name],
             "faults": faults[name],
-            "schema": base64.b64encode(one.schema.serialize().to_pybytes()).decode() if one.schema else "",
+            "schema": base64.b64encode(counter.schema.serialize().to_pybytes()).decode() if counter.schema else "",
         }
-        for name, one in splits.items()
+        for name, counter in splits.items()
     }
 
 
@@ -322,9 +322,9 @@ class Shards:
 
     def _finish(self) -> None:
         self._file.close()
-        found = {"split": self._split, "name": self._path.name, "rows": self._in_shard, **_sealed(self._path)}
+        shard = {"split": self._split, "name": self._path.name, "rows": self._in_shard, **_sealed(self._path)}
         self._number, self._in_shard, self._file = self._number + 1, 0, None
-        tell({"shard": found})
+        tell({"shard": shard})
 
 
 def _schema(text: str) -> Any:
@@ -344,10 +344,12 @@ def _sealed(path: Path) -> DatasetRow:
 def write_shards(job: Mapping[str, Any]) -> DatasetRow:
     """Return the number of rows written, by split; each finished shard is reported on stdout."""
     folder = Path(job["folder"])
-    splits = {name: Shards(folder=folder, split=name, format=job["format"], **one) for name, one in job["out"].items()}
+    splits = {
+        name: Shards(folder=folder, split=name, format=job["format"], **shards) for name, shards in job["out"].items()
+    }
     for split, row in rows_to_keep(job, lambda *_: None):
         splits[split].add(row)
-    if short := [name for name, one in splits.items() if not one.whole]:
+    if short := [name for name, shards in splits.items() if not shards.whole]:
         raise ValueError(f"{', '.join(short)}: other rows than were counted before")
     return {}
 

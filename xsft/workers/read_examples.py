@@ -34,12 +34,12 @@ NOTHING: tuple[Any, ...] = (None, "", [], {})
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     for file in job["footed"]:
         keep_first_group(file)
-    configs = [configured(one.pop("argv")) for one in job["passes"]]
-    passes = [read_batches(config, **one) for config, one in zip(configs, job["passes"], strict=True)]
+    configs = [configured(data_pass.pop("argv")) for data_pass in job["passes"]]
+    passes = [read_batches(config, **data_pass) for config, data_pass in zip(configs, job["passes"], strict=True)]
     ids = {
         token
-        for one in passes
-        for row in one["rows"]
+        for data_pass in passes
+        for row in data_pass["rows"]
         for token in (*row["inputs"], row["last"])
         if token is not None and token >= 0
     }
@@ -86,14 +86,14 @@ class TokenBytes:
         if name.startswith("<0x"):
             return bytes((int(name[3:-1], 16),))
         table = stand_ins()
-        return bytes(table[one] for one in name) if all(one in table for one in name) else b""
+        return bytes(table[character] for character in name) if all(character in table for character in name) else b""
 
 
 def stand_ins() -> dict[str, int]:
     """Return character -> byte. source: openai/gpt-2 src/encoder.py bytes_to_unicode."""
     same = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in same]
-    return {**{chr(byte): byte for byte in same}, **{chr(256 + at): byte for at, byte in enumerate(others)}}
+    return {**{chr(byte): byte for byte in same}, **{chr(256 + number): byte for number, byte in enumerate(others)}}
 
 
 def tokenizer_of(config: Any) -> Any:
@@ -104,8 +104,8 @@ def tokenizer_of(config: Any) -> Any:
 
 def pad_of(tokenizer: Any) -> int:
     """Return the padding id. As maxtext@0.2.5 input_pipeline/hf_data_processing.py [_get_pad_id]."""
-    found = (tokenizer.pad_token_id, tokenizer.unk_token_id, -1)
-    return next(token for token in found if token is not None)
+    candidates = (tokenizer.pad_token_id, tokenizer.unk_token_id, -1)
+    return next(token for token in candidates if token is not None)
 
 
 def read_batches(config: Any, *, rows: int, split: str, expected: int | None) -> dict[str, Any]:
@@ -115,19 +115,19 @@ def read_batches(config: Any, *, rows: int, split: str, expected: int | None) ->
     # MaxText ends every orphaned multiprocessing process of the machine when an iterator closes; here are no workers.
     setattr(multihost_dataloading, "_cleanup_orphaned_multiprocessing_processes", lambda: None)  # noqa: B010 - private
     tokenizer = tokenizer_of(config)
-    found: list[Any] = []
+    sequences: list[Any] = []
     error = ""
-    with watched(tokenizer) as given:
+    with watched(tokenizer) as formatted_rows:
         try:
             batches = islice(until_the_end(iterator_of(config, split)), rows)
-            found.extend(sequence(batch, pad=pad_of(tokenizer)) for batch in counted(batches, expected=expected))
+            sequences.extend(sequence(batch, pad=pad_of(tokenizer)) for batch in counted(batches, expected=expected))
         except (Exception, SystemExit) as failed:
             error = f"{type(failed).__name__}: {failed}"
-    answer = {"rows": found, "ended": len(found) < rows and not error, "error": error}
+    answer = {"rows": sequences, "ended": len(sequences) < rows and not error, "error": error}
     if config.packing:
         return answer
     files = rows_of_files(config, rows=rows, split=split)
-    return {**answer, "given": given[: len(found)], **files, "error": error or files["error"]}
+    return {**answer, "given": formatted_rows[: len(sequences)], **files, "error": error or files["error"]}
 
 
 def iterator_of(config: Any, split: str) -> Any:
@@ -186,12 +186,12 @@ def stream_of(config: Any, split: str) -> Any:
 
 def counted(batches: Iterable[Any], *, expected: int | None) -> Iterator[Any]:
     """Yield the batches, and print `{"rows": n, "seconds": s, "total": expected}` every two seconds."""
-    began = said = time.monotonic()
+    began = reported = time.monotonic()
     for number, batch in enumerate(batches, 1):
         yield batch
         now = time.monotonic()
-        if now >= said + EVERY_S:
-            said = now
+        if now >= reported + EVERY_S:
+            reported = now
             sys.stdout.write(f"{json.dumps({'rows': number, 'seconds': now - began, 'total': expected})}\n")
             sys.stdout.flush()
 
@@ -249,28 +249,30 @@ def texts_or_fault(again: Callable[[list[Any]], list[str]], messages: list[Any])
         return [], f"stops MaxText: {failed}"
     if texts:
         return texts, ""
-    roles = ", ".join(dict.fromkeys(str(one["role"]) for one in messages)) or "none"
+    roles = ", ".join(dict.fromkeys(str(message["role"]) for message in messages)) or "none"
     return [], f"has no message of the role assistant; its roles are {roles}"
 
 
 def chat_texts(chat: Any, example: Any, tokenizer: Any, column: str, messages: list[Any]) -> list[str]:
     """Return the texts that MaxText makes of other messages in place of the row's."""
-    made = chat({**example, column: messages}, tokenizer_model=tokenizer, data_column_name=column)
-    return list(made[column])
+    rendered = chat({**example, column: messages}, tokenizer_model=tokenizer, data_column_name=column)
+    return list(rendered[column])
 
 
 def given_messages(messages: list[Any], texts: list[str], tokenizer: Any, again: Any) -> list[dict[str, Any]]:
     """Return the messages of a row with what MaxText reads of them."""
     written = squeezed("".join(texts))
     unread = [
-        key for key in keys_besides(messages) if texts and again([without(one, key) for one in messages]) == texts
+        key
+        for key in keys_besides(messages)
+        if texts and again([without(message, key) for message in messages]) == texts
     ]
-    return [turn(one, written, tokenizer, unread) for one in messages if isinstance(one, dict)]
+    return [turn(message, written, tokenizer, unread) for message in messages if isinstance(message, dict)]
 
 
 def keys_besides(messages: list[Any]) -> list[str]:
     """Return the keys with a value in some message, except role and content."""
-    named = (key for one in messages if isinstance(one, dict) for key in one if one[key] not in NOTHING)
+    named = (key for message in messages if isinstance(message, dict) for key in message if message[key] not in NOTHING)
     return [key for key in dict.fromkeys(named) if key not in ("role", "content")]
 
 
@@ -321,8 +323,8 @@ def sequence(batch: Any, *, pad: int) -> dict[str, Any]:
     trained = [count != 0 for count in counts]
     used = length_of(inputs, trained, segments, pad=pad)
     last = targets[used - 1] if used and used == len(inputs) and trained[used - 1] else None
-    kept = {"inputs": inputs[:used], "trained": trained[:used], "segments": segments[:used]}
-    return {**kept, "padding": len(inputs) - used, "last": last}
+    tokens = {"inputs": inputs[:used], "trained": trained[:used], "segments": segments[:used]}
+    return {**tokens, "padding": len(inputs) - used, "last": last}
 
 
 def length_of(inputs: list[int], trained: list[bool], segments: list[int], *, pad: int) -> int:
