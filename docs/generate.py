@@ -25,7 +25,7 @@ from xsft.runs.cause_rule import REASONS
 from xsft.runs.causes import rule_table
 from xsft.spec import schema
 from xsft.spec.reference import workload_page
-from xsft.verbs.cli import VERBS, parser
+from xsft.verbs.cli import VERBS, actions_of, parser
 from xsft.verbs.documents import DOCUMENTS, published_schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,7 +131,16 @@ def cli_page() -> str:
     for verb, about in VERBS.items():
         sub = parsers[verb]
         lines += [f"## xsft {verb}", "", f"{about[0].upper()}{about[1:]}.", ""]
-        lines += ["| argument | |", "|---|---|", *argument_rows(sub), ""]
+        actions = actions_of(sub)
+        tables = {name: tuple(argument_rows(action)) for name, action in actions.items()}
+        rows = next(iter(tables.values()), tuple(argument_rows(sub)))
+        shared = tuple(row for row in rows if all(row in table for table in tables.values()))
+        lines += ["| argument | |", "|---|---|", *shared, ""]
+        for name, action in actions.items():
+            lines += [f"### xsft {verb} {name}", "", f"{action.description}", ""]
+            own = [row for row in tables[name] if row not in shared]
+            lines += ["| argument | |", "|---|---|", *own, ""] if own else []
+            lines += [str(action.epilog), ""] if action.epilog else []
         lines += [str(sub.epilog), ""] if sub.epilog else []
     return "\n".join(lines).rstrip() + "\n"
 

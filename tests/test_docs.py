@@ -23,7 +23,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.reference import anchor
 from xsft.spec.schema import schema
-from xsft.verbs.cli import HIDDEN, VERBS, main, parser
+from xsft.verbs.cli import HIDDEN, VERBS, actions_of, main, parser
 
 ROOT = Path(__file__).parent.parent
 PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
@@ -134,9 +134,10 @@ def test_no_page_and_no_message_names_a_verb_that_does_not_exist() -> None:
 
 
 def test_every_option_has_a_help_text() -> None:
-    (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
-    silent = [f"{name} {a.dest}" for name, sub in verbs.items() for a in sub._actions if not a.help]
-    assert silent == []
+    verbs = actions_of(parser())
+    parsers = [*verbs.items(), *(pair for verb in verbs.values() for pair in actions_of(verb).items())]
+    options = [(name, option) for name, sub in parsers for option in sub._actions if option.dest != "action"]
+    assert [f"{name} {option.dest}" for name, option in options if not option.help] == []
 
 
 def test_generated_pages_are_up_to_date() -> None:

@@ -111,15 +111,16 @@ def test_a_card_shows_time_cost_attempts_checkpoints_links_losses_and_the_next_c
     assert card["step"].startswith("120/1000, loss 2.346")
     assert card["cost"].startswith("1,234.50 ")
     assert card["attempts"] == "1 failed, 2 running"
-    assert card["checkpoints"] == "100 (incomplete), 50 (3.22 GB)"
+    assert card["checkpoints"] == "100 (incomplete), 50 (3.22 GB); 1 MB is 1,000,000 bytes"
     assert card["tensorboard"] == "tensorboard --logdir gs://my-bucket/runs/gemma/tensorboard"
     assert card["tracker"] == "https://wandb.ai/me/sft/runs/1"
     assert card["workloads"].endswith("?project=my-project&pageState=((gke%2Fus-east5-b%2Fmy-cluster))")
     assert "pod_name%3A%22gemma-%22" in card["logs"]
     assert card["not read"] == "log: no answer"
-    assert any("chip-hours (not held)" in line for line in lines)
+    assert card["time"] == "queued 5m (not held), compiling 10m (85.33 chip-hours), training 50m (426.67 chip-hours)"
+    assert card["held"].startswith("1h, 512.00 chip-hours, ")
     assert lines[-1] == "next: xsft logs -f gemma, or xsft cancel gemma"
-    assert len("\n".join(lines).splitlines()) <= 30
+    assert sum(-(-len(line) // 100) for line in "\n".join(lines).splitlines()) <= 30
 
 
 def test_a_card_of_a_queued_run_says_that_it_holds_no_chips() -> None:

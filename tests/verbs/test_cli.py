@@ -410,3 +410,21 @@ def test_help_has_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) ->
     assert colours["no"] == 0
     assert colours["yes"] > 2 * len(VERBS)
     assert "\x1b" not in process("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("action", "foreign"),
+    [
+        (("checkpoint", "convert"), "--dtype"),
+        (("checkpoint", "inspect"), "--on-tpu"),
+        (("data", "inspect"), "--shards"),
+        (("image", "show"), "--create"),
+        (("place", "show"), "--yes"),
+    ],
+)
+def test_the_help_of_an_action_has_no_options_of_another(action: tuple[str, ...], foreign: str) -> None:
+    verb = action[0]
+    assert foreign not in xsft(*action, "--help").stdout
+    assert xsft(*action, foreign, "x").returncode == 2
+    done = xsft(verb, "--json", action[1], *(["nope.yaml"] if verb != "image" else ["--image", "nope"]))
+    assert json.loads(done.stdout)["schema"] == f"xsft.{verb}/1", "options may stand before the action"

@@ -110,6 +110,9 @@ class Defect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repaired: bool = False
 
 
+convert({}, dict[str, Defect])  # here, in the main thread: two threads that first describe a type crash the process
+
+
 def defects(version: str) -> tuple[Defect, ...]:
     """Return the known defects that this release has."""
     known = convert(toml("release_defects.toml"), dict[str, Defect]).values()

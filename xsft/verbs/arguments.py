@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from xsft.base.amounts import seconds_of
 
 Parsed = TypeVar("Parsed")
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, str]) -> dict[str, argparse.ArgumentParser]:
+    """Add the actions of a verb, each with a line of help, and return the parser of each."""
+    choices = parser.add_subparsers(dest="action", metavar="{" + ",".join(actions) + "}", required=True)
+    return {
+        name: choices.add_parser(name, help=line, description=f"{line[0].upper()}{line[1:]}.")
+        for name, line in actions.items()
+    }
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:

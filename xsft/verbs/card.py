@@ -55,12 +55,11 @@ TRACKER = re.compile(r"\bView run\b.*?(https://[^\s'\"<>]+)")
 GKE = re.compile(r"(?:gke_)?([^/_]+)[/_]([^/_]+)[/_]([^/_]+)")
 """project/zone/cluster, or gcloud's name of the context; neither has an underscore within a part."""
 LOGS = """\
-resource.type="k8s_container"
 resource.labels.cluster_name="{cluster}"
 resource.labels.namespace_name="{namespace}"
 resource.labels.pod_name:"{jobset}-"
 """
-"""Filter of the Logs Explorer for the run's pods."""
+"""Filter of the Logs Explorer for the run's pods; short, because a terminal wraps the address."""
 
 T = TypeVar("T")
 ReadReceipt = Callable[[FoldedRun], Receipt | None]
@@ -225,19 +224,28 @@ def receipt_of(row: Row, receipt: Receipt) -> ReceiptFields:
 
 def receipt_text(run: ReceiptFields) -> Iterator[str]:
     """Yield the lines: what was trained, the time by state, the rates, and what is unknown."""
-    targets = f", {run.target_tokens:,} of them learnt from" if run.target_tokens is not None else ""
-    tokens = f", {run.tokens:,} tokens{targets}" if run.tokens is not None else ""
-    yield f"{run.run_name} ({run.state}): {run.steps:,} steps{tokens}"
+    yield f"{run.run_name} ({run.state}): {run.steps:,} steps{_tokens_text(run)}"
     for state in SPENT:
         if seconds := getattr(run.seconds, state):
             free = " (not held)" if state == "queued" and run.chips else ""
             yield f"  {state:<12}{duration_text(seconds):>8}{_chip_hours(run.chips, seconds)}{free}"
     yield f"  {'held':<12}{duration_text(run.held_s):>8}{_chip_hours(run.chips, run.held_s)}"
-    if run.tokens_per_chip_second is not None:
-        each = "chip-second" if run.chips else "second"
-        mfu = f", MFU {100 * run.mfu:.1f} %" if run.mfu is not None else ""
-        yield f"{run.tokens_per_chip_second:,.1f} tokens per {each} held{mfu}"
+    if rate := _rate_text(run):
+        yield rate.removeprefix(", ")
     yield from run.notes
+
+
+def _tokens_text(run: ReceiptFields) -> str:
+    targets = f", {run.target_tokens:,} of them learnt from" if run.target_tokens is not None else ""
+    return f", {run.tokens:,} tokens{targets}" if run.tokens is not None else ""
+
+
+def _rate_text(run: ReceiptFields) -> str:
+    if run.tokens_per_chip_second is None:
+        return ""
+    each = "chip-second" if run.chips else "second"
+    mfu = f", MFU {100 * run.mfu:.1f} %" if run.mfu is not None else ""
+    return f", {run.tokens_per_chip_second:,.1f} tokens per {each} held{mfu}"
 
 
 def _chip_hours(chips: int | None, seconds: float) -> str:
@@ -251,30 +259,45 @@ def card_lines(row: Row, card: RunCard, *, losses: Mapping[int, float], unread: 
     yield f"{printable(row.run_name)} is {row.state}{reason}, read {cells['EVIDENCE']}"
     if meaning := BY_SLUG.get(row.reason):
         yield f"  {meaning.meaning}"
-    rows = (
-        *_row_lines(row, cells),
-        *_detail_lines(card),
-        *(("not read", part) for part in unread),
-    )
+    rows = (*_row_lines(row, cells), *_time_lines(card), *_detail_lines(card), *(("not read", part) for part in unread))
     yield from (f"  {label:<13}{printable(text)}" for label, text in rows if text not in ("", NOTHING))
-    if card.receipt:
-        yield from receipt_text(card.receipt)
     if plot := terminal_plot(losses, height=PLOT_ROWS):
         yield drawable_text(plot, sys.stdout)
     yield f"next: {_next_commands(row)}"
 
 
 def _row_lines(row: Row, cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    figures = (f"{head.lower()} {cells[head]}" for head in ("LOSS", "STEP TIME", "MFU") if cells[head] != NOTHING)
-    yield "step", ", ".join((cells["STEP"], *figures))
+    yield "step", ", ".join((cells["STEP"], *_named_cells(cells, "LOSS", "STEP TIME", "MFU")))
     yield "queue/eta", cells["QUEUE/ETA"]
     if row.chips:
         held = "; a queued run holds none" if row.state == "queued" else ""
         yield "chips", f"{row.chips}, {row.num_slices or 1} x {row.tpu}, mode {cells['MODE']}{held}"
-    for label in ("AGE", "RESTARTS", "RESUMED"):
-        yield label.lower(), cells[label]
+    yield "age", ", ".join((cells["AGE"], *_named_cells(cells, "RESTARTS", "RESUMED")))
     yield "where", cells["CLUSTER"]
     yield "output", row.output or ""
+
+
+def _named_cells(cells: Mapping[str, str], *heads: str) -> Iterator[str]:
+    return (f"{head.lower()} {cells[head]}" for head in heads if cells[head] != NOTHING)
+
+
+def _time_lines(card: RunCard) -> Iterator[tuple[str, str]]:
+    """Yield the time by state with its chip-hours, the time that chips were held, and what was trained in it."""
+    if (receipt := card.receipt) is None:
+        return
+    states = (state for state in SPENT if getattr(receipt.seconds, state))
+    yield "time", ", ".join(_state_text(receipt.chips, state, getattr(receipt.seconds, state)) for state in states)
+    hours = f", {receipt.chips * receipt.held_s / HOUR_S:,.2f} chip-hours" if receipt.chips else ""
+    yield "held", f"{duration_text(receipt.held_s)}{hours}{_rate_text(receipt)}"
+    yield "trained", f"{receipt.steps:,} steps{_tokens_text(receipt)}"
+    yield from (("note", note) for note in receipt.notes)
+
+
+def _state_text(chips: int | None, state: str, seconds: float) -> str:
+    text = f"{state} {duration_text(seconds)}"
+    if not chips:
+        return text
+    return f"{text} (not held)" if state == "queued" else f"{text} ({chips * seconds / HOUR_S:,.2f} chip-hours)"
 
 
 def _detail_lines(card: RunCard) -> Iterator[tuple[str, str]]:
@@ -282,7 +305,8 @@ def _detail_lines(card: RunCard) -> Iterator[tuple[str, str]]:
         yield "cost", f"{card.cost:,.2f} for the held chip-hours, at the place's price"
     if len(card.attempts) > 1:
         yield "attempts", ", ".join(f"{attempt.number} {attempt.outcome}" for attempt in card.attempts)
-    yield "checkpoints", ", ".join(map(_checkpoint_text, card.checkpoints))
+    if card.checkpoints:
+        yield "checkpoints", f"{', '.join(map(_checkpoint_text, card.checkpoints))}; 1 MB is 1,000,000 bytes"
     yield from ((link.title, link.target) for link in card.links)
 
 

@@ -134,7 +134,6 @@ def _export_lines(document: ExportDocument) -> Iterator[str]:
 
 def _refuse_export_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
     """Raise UsageError for options of the other place."""
-    refuse_options({"--on-tpu": args.on_tpu}, "is for convert")
     if not on_cluster:
         of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes}
         refuse_options(of_clusters, "is for a workload of a cluster: xsft checkpoint export FILE")

@@ -11,7 +11,7 @@ import importlib
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from typing import Any, NoReturn, Protocol
 
@@ -198,6 +198,9 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
+        if self.actions and args:
+            first = next((place for place, word in enumerate(args) if word in self.actions), 0)
+            args = (args[first], *args[:first], *args[first + 1 :])
         if not self.intermixed:
             return super().parse_known_args(args, namespace)
         self.intermixed = False  # the method below calls this one for the options, then for the rest
@@ -205,6 +208,9 @@ class _Parser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self.intermixed = True
+
+    actions: Mapping[str, object] = {}
+    """The verb's actions, which may stand after its options."""
 
     whole_help = ""
     """The help, if it is not argparse's."""
@@ -251,10 +257,19 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
         help_lines = {only: help_lines[only]}
     for name, help_line in help_lines.items():
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
-        sub.discreet, sub.intermixed = name in DISCREET, name in INTERMIXED
+        sub.discreet = name in DISCREET
         if only is None or only == name:
             _add_arguments(name, sub)
+        sub.actions = actions_of(sub)
+        for action in sub.actions.values():
+            action.intermixed = name in INTERMIXED
     return top
+
+
+def actions_of(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """Return the parser of each action of a verb (argparse has no other way to them)."""
+    choices = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+    return dict(*choices)
 
 
 def verb_module(verb: str, *, action: str | None = None) -> Verb:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from xsft.environments import environments
-from xsft.verbs.arguments import a_name, add_json, add_set
+from xsft.verbs.arguments import a_name, add_actions, add_json, add_set
 from xsft.verbs.runs_arguments import a_namespace
 
 PLACE_ACTIONS = {
@@ -40,35 +40,38 @@ def secret_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def place_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "show: slices are counted from nodes, and their use from Kueue's Workloads; runs without Kueue are not counted."
-        " A slice with a node that is cordoned or not Ready is unavailable. add: reads the kubeconfig and, if gcloud is"
-        " installed, the project; at a terminal it asks for missing values. The rest of places.yaml does not change."
-        " create: compares xpk's dry run with the workload, and creates nothing without --yes. With --yes, xpk runs on"
-        " this machine with your gcloud login, for up to an hour. An existing cluster is refused. Your kubeconfig does"
-        " not change."
+    actions = add_actions(parser, PLACE_ACTIONS)
+    show, add, create = (actions[name] for name in PLACE_ACTIONS)
+    show.epilog = (
+        "Slices are counted from nodes, and their use from Kueue's Workloads; runs without Kueue are not counted. A "
+        "slice with a node that is cordoned or not Ready is unavailable."
     )
-    actions = "; ".join(f"{name}: {what}" for name, what in PLACE_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(PLACE_ACTIONS), help=actions)
-    parser.add_argument(
-        "name",
-        nargs="?",
-        type=a_name,
-        metavar="PLACE",
-        help="show: a place of places.yaml (default: its only place); add: the new name (default: the cluster's name);"
-        " create: a workload YAML",
+    show.add_argument(
+        "name", nargs="?", type=a_name, metavar="PLACE", help="a place of places.yaml (default: its only place)"
     )
+    _add_context(show, "read only this namespace, if you may not read all")
+    add.epilog = (
+        "Reads the kubeconfig and, if gcloud is installed, the project; at a terminal it asks for missing values. The "
+        "rest of places.yaml does not change."
+    )
+    add.add_argument("name", nargs="?", type=a_name, metavar="PLACE", help="the new name (default: the cluster's name)")
+    _add_context(add, "namespace of the runs")
+    _add_values(add)
+    create.epilog = (
+        "Compares xpk's dry run with the workload, and creates nothing without --yes. With --yes, xpk runs on this "
+        "machine with your gcloud login, for up to an hour. An existing cluster is refused. Your kubeconfig does not "
+        "change."
+    )
+    create.add_argument("name", nargs="?", type=a_name, metavar="FILE", help="workload YAML")
+    add_set(create)
+    create.add_argument("--yes", action="store_true", help="run the command, which allocates TPU capacity")
+    for action in actions.values():
+        add_json(action)
+
+
+def _add_context(parser: argparse.ArgumentParser, namespace: str) -> None:
     parser.add_argument("--context", type=a_name, metavar="NAME", help="use the cluster of this kubeconfig context")
-    parser.add_argument(
-        "--namespace",
-        type=a_namespace,
-        metavar="NAME",
-        help="namespace of the runs; show: read only this one if you may not read all namespaces",
-    )
-    add_set(parser)
-    parser.add_argument("--yes", action="store_true", help="create: run the command, which allocates TPU capacity")
-    _add_values(parser.add_argument_group("add"))
-    add_json(parser)
+    parser.add_argument("--namespace", type=a_namespace, metavar="NAME", help=namespace)
 
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +105,7 @@ def completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=(*SHELLS, RUNS, PLACES), help=f"{scripts}; {names}")
 
 
-def _add_values(group: argparse._ArgumentGroup) -> None:
+def _add_values(parser: argparse.ArgumentParser) -> None:
     for option, what in (
         ("--project", "Google Cloud project (default: gcloud's current project)"),
         ("--zone", "zone or region of the cluster"),
@@ -114,7 +117,7 @@ def _add_values(group: argparse._ArgumentGroup) -> None:
         ("--server-image", "Pathways server image"),
         ("--scratch", "bucket and folder for Pathways' temporary files"),
     ):
-        group.add_argument(option, type=a_name, metavar="VALUE", help=what)
-    group.add_argument("--replace", action="store_true", help="replace an existing place of that name")
-    group.add_argument("--print", dest="write", action="store_false", help="print the place; write nothing")
-    group.add_argument("--offline", action="store_true", help="use only the options; read and verify nothing")
+        parser.add_argument(option, type=a_name, metavar="VALUE", help=what)
+    parser.add_argument("--replace", action="store_true", help="replace an existing place of that name")
+    parser.add_argument("--print", dest="write", action="store_false", help="print the place; write nothing")
+    parser.add_argument("--offline", action="store_true", help="use only the options; read and verify nothing")

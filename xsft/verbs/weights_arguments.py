@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from xsft.image.context import ACCEPTABLE
-from xsft.verbs.arguments import a_name, add_json, add_settings, whole_number
+from xsft.verbs.arguments import a_name, add_actions, add_json, add_set, add_settings, whole_number
 from xsft.verbs.runs_arguments import add_timing
 
 DATA_ACTIONS = {
@@ -38,35 +38,39 @@ def data_arguments(parser: argparse.ArgumentParser) -> None:
         "readable from this machine; `--set data.hf_train_files=FILE` names a local copy. Exit status 2 if MaxText "
         "refuses the data, or inspect found an error."
     )
-    actions = "; ".join(f"{name}: {what}" for name, what in DATA_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(DATA_ACTIONS), help=actions)
-    parser.add_argument("file", type=a_name, metavar="FILE", help="workload YAML")
-    add_settings(parser)
-    add_json(parser)
-    parser.add_argument(
-        "--all", dest="everything", action="store_true", help=f"read all rows, not only the first {SAMPLE:,}"
-    )
-    parser.add_argument(
-        "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
-    )
-    shown = parser.add_argument_group("for show")
-    shown.add_argument(
-        "-n", dest="count", type=whole_number(), default=3, metavar="N", help="show N examples (default: %(default)s)"
-    )
-    shown.add_argument(
-        "--row", dest="rows", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0"
-    )
-    shown.add_argument("--longest", action="store_true", help="show the longest examples first")
-    shown.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
-    shown.add_argument("--no-target", action="store_true", help="show examples without a trained token")
-    shown.add_argument("--find", type=a_name, metavar="TEXT", help="show examples that contain this text")
-    shown.add_argument("--packed", action="store_true", help="show whole packed sequences")
-    shown.add_argument("--tokens", action="store_true", help="also show the token ids")
-    inspected = parser.add_argument_group("for inspect")
-    inspected.add_argument(
+    actions = add_actions(parser, DATA_ACTIONS)
+    for action in actions.values():
+        action.add_argument("file", type=a_name, metavar="FILE", help="workload YAML")
+        add_set(action)
+        add_json(action)
+    for action in (actions["show"], actions["inspect"]):
+        action.add_argument(
+            "--all", dest="everything", action="store_true", help=f"read all rows, not only the first {SAMPLE:,}"
+        )
+        action.add_argument(
+            "--split", choices=("train", "eval"), default="train", help="split to read (default: %(default)s)"
+        )
+    _add_picks(actions["show"])
+    actions["inspect"].add_argument(
         "--png", metavar="FILE", help="draw the lengths into a picture; existing files are not overwritten"
     )
-    add_prepare(parser)
+    _add_prepare(actions["prepare"])
+
+
+def _add_picks(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose the examples to show."""
+    parser.add_argument(
+        "-n", dest="count", type=whole_number(), default=3, metavar="N", help="show N examples (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--row", dest="rows", type=_parse_rows, default=(), metavar="N,M", help="show these rows; the first is 0"
+    )
+    parser.add_argument("--longest", action="store_true", help="show the longest examples first")
+    parser.add_argument("--truncated", action="store_true", help="show examples that fill max_target_length")
+    parser.add_argument("--no-target", action="store_true", help="show examples without a trained token")
+    parser.add_argument("--find", type=a_name, metavar="TEXT", help="show examples that contain this text")
+    parser.add_argument("--packed", action="store_true", help="show whole packed sequences")
+    parser.add_argument("--tokens", action="store_true", help="also show the token ids")
 
 
 def image_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,8 +80,17 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
         "content; an existing image is not built again. The options of the last push are repeated. A workload uses "
         "the image with `image: {name: post_training}`."
     )
-    actions = "; ".join(f"{name}: {what}" for name, what in IMAGE_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(IMAGE_ACTIONS), help=actions)
+    actions = add_actions(parser, IMAGE_ACTIONS)
+    for action in actions.values():
+        _add_image(action)
+    parser.set_defaults(create=False)
+    actions["push"].add_argument(
+        "--create", action="store_true", help="create the Artifact Registry repository if it does not exist"
+    )
+
+
+def _add_image(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the image."""
     parser.add_argument(
         "--image", type=a_name, default="post_training", metavar="NAME", help="folder in images/ (default: %(default)s)"
     )
@@ -96,6 +109,12 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_content(parser)
     parser.add_argument(
+        "--forget",
+        dest="forgets",
+        action="store_true",
+        help="begin with the defaults, not with the options of the last push",
+    )
+    parser.add_argument(
         "--pip-config", type=a_name, metavar="FILE", help="pip.conf with the package index and its login; never stored"
     )
     parser.add_argument(
@@ -105,15 +124,6 @@ def image_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ACCEPTABLE,
         metavar="ID",
         help="accept a problem: image-context-large sends large files, disk-full builds with little free space",
-    )
-    parser.add_argument(
-        "--forget",
-        dest="forgets",
-        action="store_true",
-        help="begin with the defaults, not with the options of the last push",
-    )
-    parser.add_argument(
-        "--create", action="store_true", help="create the Artifact Registry repository if it does not exist"
     )
     add_json(parser)
 
@@ -148,28 +158,39 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = (
-        "inspect: PATH is a local folder or gs://…, such as …/0/items or …/checkpoints/N/model_params, or a run's name "
-        "(its newest checkpoint). Arrays are not read. Exit status: 0 complete · 2 torn or missing · 5 could not be "
-        "read. convert: with target: local it runs in MaxText's environment (`xsft setup maxtext`), otherwise in a CPU "
-        "job on the cluster. A second call finds the result. export: RUN was submitted from this machine and is "
-        "exported on this machine; with FILE, a job exports the training on its cluster. The result is in "
-        "<output>/<RUN>-export/, with the tokenizer and chat template of the training. It is complete when it is "
-        "verified."
+    actions = add_actions(parser, CHECKPOINT_ACTIONS)
+    inspect, convert, export = (actions[name] for name in CHECKPOINT_ACTIONS)
+    inspect.epilog = (
+        "PATH is a local folder or gs://…, such as …/0/items or …/checkpoints/N/model_params, or a run's name (its "
+        "newest checkpoint). Arrays are not read. Exit status: 0 complete · 2 torn or missing · 5 could not be read."
     )
-    actions = "; ".join(f"{name}: {what}" for name, what in CHECKPOINT_ACTIONS.items())
-    parser.add_argument("action", choices=tuple(CHECKPOINT_ACTIONS), help=actions)
-    parser.add_argument(
-        "what", type=a_name, metavar="PATH|FILE|RUN", help="checkpoint, workload YAML, or name of a run"
+    inspect.add_argument("what", type=a_name, metavar="PATH", help="checkpoint, or name of a run")
+    add_json(inspect)
+    convert.epilog = (
+        "With target: local it runs in MaxText's environment (`xsft setup maxtext`), otherwise in a CPU job on the "
+        "cluster. A second call finds the result."
     )
+    convert.add_argument("what", type=a_name, metavar="FILE", help="workload YAML")
+    on_tpu = "cluster: convert on one host of a TPU slice of the workload's type; the chips are idle"
+    convert.add_argument("--on-tpu", action="store_true", help=on_tpu)
+    export.epilog = (
+        "RUN was submitted from this machine and is exported on this machine; with FILE, a job exports the training on "
+        "its cluster. The result is in <output>/<RUN>-export/, with the tokenizer and chat template of the training. "
+        "It is complete when it is verified."
+    )
+    export.add_argument("what", type=a_name, metavar="RUN|FILE", help="name of a run, or workload YAML")
+    _add_export(export)
+    for action in (convert, export):
+        _add_job(action)
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the options of work that a cluster may do."""
     add_settings(parser)
     add_json(parser)
     parser.add_argument("--dry-run", action="store_true", help="cluster: print the job's plan; create nothing")
     parser.add_argument("--yes", action="store_true", help="cluster: do not ask before a node is used")
-    on_tpu = "cluster: convert on one host of a TPU slice of the workload's type; the chips are idle"
-    parser.add_argument("--on-tpu", action="store_true", help=on_tpu)
     parser.add_argument("--wait", action="store_true", help="cluster: wait until the job ends")
-    _add_export(parser)
     add_timing(parser)
 
 
@@ -180,22 +201,21 @@ def _parse_rows(text: str) -> tuple[int, ...]:
     return tuple(int(one) for one in numbers)
 
 
-def add_prepare(parser: argparse.ArgumentParser) -> None:
-    made = parser.add_argument_group("for prepare")
-    made.add_argument(
+def _add_prepare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--to",
         type=a_name,
         metavar="FOLDER",
         help="write to this folder or gs://… (default: <output>/data/<name>-<12 hex>)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--columns",
         type=_parse_columns,
         default=(),
         metavar="A,B",
         help="write only these columns (default: the workload's)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--rename",
         dest="renames",
         type=_parse_rename,
@@ -204,28 +224,28 @@ def add_prepare(parser: argparse.ArgumentParser) -> None:
         metavar="OLD=NEW",
         help="rename a column (repeatable); the texts of columns with one new name are joined",
     )
-    made.add_argument(
+    parser.add_argument(
         "--eval-share", type=_parse_share, metavar="X", help="keep this share of the rows for evaluation, e.g. 0.02"
     )
-    made.add_argument(
+    parser.add_argument(
         "--shards",
         type=whole_number(1, MOST_SHARDS),
         metavar="N",
         help="write at least N files (default: 8 for each host)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--format",
         choices=("parquet", "arrayrecord"),
         default="parquet",
         help="format of the files; only data.pipeline: grain reads arrayrecord (default: %(default)s)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--from-sharegpt",
         dest="sharegpt",
         action="store_true",
         help="convert messages with from and value to role and content",
     )
-    made.add_argument("--skip-bad", action="store_true", help="leave out rows that cannot be trained on")
+    parser.add_argument("--skip-bad", action="store_true", help="leave out rows that cannot be trained on")
 
 
 def _parse_columns(text: str) -> tuple[str, ...]:
@@ -286,11 +306,11 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--step", type=int, metavar="N", help="export: use the checkpoint of step N (default: newest)")
-    forms = "export: weights to write (default: full; after LoRA, merged)"
+    parser.add_argument("--step", type=int, metavar="N", help="use the checkpoint of step N (default: newest)")
+    forms = "weights to write (default: full; after LoRA, merged)"
     parser.add_argument("--what", dest="form", choices=FORMS, help=forms)
-    parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="export: data type of the weights")
-    verify = "export: with logits, also compare logits with mlx-lm, only on this machine (default: tensors)"
+    parser.add_argument("--dtype", choices=DTYPES, default="bfloat16", help="data type of the weights")
+    verify = "with logits, also compare logits with mlx-lm, only on this machine (default: tensors)"
     parser.add_argument("--verify", choices=("tensors", "logits"), default="tensors", help=verify)
-    where = "export: write below this folder or gs:// path, or into this empty repository (default: the run's output)"
+    where = "write below this folder or gs:// path, or into this empty repository (default: the run's output)"
     parser.add_argument("--output", metavar="FOLDER|gs://…|hf://OWNER/NAME", help=where)
