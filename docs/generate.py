@@ -23,7 +23,7 @@ from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
 from xsft.checks.special_tokens import masked_tokens, trained_tokens
 from xsft.runs.cause_rule import REASONS
 from xsft.runs.causes import rule_table
-from xsft.spec import schema
+from xsft.spec import reference
 from xsft.spec.reference import workload_page
 from xsft.verbs.cli import VERBS, actions_of, parser
 from xsft.verbs.documents import DOCUMENTS, published_schema
@@ -55,7 +55,7 @@ def pages() -> dict[Path, str]:
     schemas = {name: json.dumps(published_schema(name), indent=1, ensure_ascii=False) for name in DOCUMENTS}
     return {
         REFERENCE / "workload.md": workload_page(),
-        REFERENCE / "workload.schema.json": schema.schema_text(),
+        REFERENCE / "workload.schema.json": reference.schema_text(),
         REFERENCE / "cli.md": cli_page(),
         REFERENCE / "exit-status.md": exit_status_page(),
         REFERENCE / "machine-interface.md": machine_interface_page(),

@@ -20,7 +20,7 @@ from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Observation, Status
 from xsft.machine import clock
 from xsft.machine.objects import LocalObjects
-from xsft.records.labels import OUTPUT_ANNOTATION
+from xsft.records.jobset_paths import OUTPUT_ANNOTATION
 from xsft.records.record_files import RecordStore
 from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.cause_rule import Explanation

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import yaml
 
 from tests.stories import ROOT, intent_of, spec_of, varied
-from xsft.catalog.cpu import GIB
+from xsft.catalog.machines import GIB
 from xsft.environments import render
 from xsft.launcher.cpujob import CpuJob, run_off_slice, run_on_slice
 from xsft.launcher.encoding import command_in_wrapper
 from xsft.planning.planner import job_rendering, make_job_plan
 from xsft.planning.steps import JobPlan
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 Key = TypeVar("Key")
 STORY = "gemma2_ultrachat"

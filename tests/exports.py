@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.fakes.gcs import Bucket
 from tests.hfmodels import SIZES
-from xsft.base import result_record
+from xsft.base import stage
 from xsft.records.document import to_json
-from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL, WRITES_ANNOTATION
+from xsft.records.jobset_paths import DIGEST_ANNOTATION, RUN_LABEL, WRITES_ANNOTATION
 from xsft.records.record import Attempt, Record
 from xsft.records.record_files import RecordStore
 from xsft.trainer.arguments import argument
@@ -70,5 +70,5 @@ def written_by_pod(bucket: Bucket, jobset: Mapping[str, Any]) -> str:
     )
     path = folder.removeprefix("gs://my-bucket/")
     bucket.objects[f"{path}/model.safetensors"] = b"123"
-    bucket.objects[f"{path}/{FILE}"] = result_record.to_json(record).encode()
+    bucket.objects[f"{path}/{FILE}"] = stage.to_json(record).encode()
     return folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 FOLDER = Path(__file__).parent / "golden"
 

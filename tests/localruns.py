@@ -18,8 +18,8 @@ from xsft.machine.paths import own_cache
 from xsft.machine.pid_namespace import Containment, detect
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Plan
-from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
+from xsft.spec.yamltext import load_yaml
 
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.kubeobjects import kueue_workload
 from tests.replacing import replace
-from xsft.base.aliases import ShowLine
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.state_names import State
 from xsft.cluster.exactly_once import DeleteOutcome

@@ -14,7 +14,7 @@ from xsft.launcher.encoding import command_in_wrapper
 from xsft.launcher.slicejob import SliceJob, evaluation_job
 from xsft.planning.planner import job_rendering, make_job_plan
 from xsft.planning.steps import Intent, JobPlan
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 from xsft.workers.evaluation_container import evaluation_document, judged
 
 STORY = "qwen3_gsm8k"

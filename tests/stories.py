@@ -17,11 +17,11 @@ from xsft.environments import render
 from xsft.planning.gather import template_facts
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Intent, Plan
+from xsft.spec.explain import read_spec
 from xsft.spec.facts import CheckpointFacts, ImageFacts
-from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
+from xsft.spec.yamltext import load_yaml
 from xsft.workers.delivery import programs_digest
 
 ROOT = Path(__file__).parent.parent

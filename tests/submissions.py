@@ -31,7 +31,7 @@ from xsft.machine.writable import check_writable
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Plan
 from xsft.records.record_files import RecordStore
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 NAME = "deepseek-ultrachat"
 FOLDER = f"runs/{NAME}/xsft"

@@ -19,10 +19,9 @@ import yaml
 from tests.checks.idscan import ids_in_code
 from xsft.base import errors
 from xsft.environments import environments
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
-from xsft.spec.reference import anchor
-from xsft.spec.schema import schema
+from xsft.spec.reference import anchor, schema
 from xsft.verbs.cli import HIDDEN, VERBS, actions_of, main, parser
 
 ROOT = Path(__file__).parent.parent

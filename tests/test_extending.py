@@ -167,13 +167,13 @@ def test_a_new_trainer_changes_only_the_listed_files(copy: Copy) -> None:
         for file, text in ours.items():
             copy.add(file, text)
         copy.add(
-            "xsft/base/training.py",
+            "xsft/base/targets.py",
             f', "second": RegisteredTrainer({modules})',
             after='lines="xsft.trainer.maxtext_lines")',
         )
         copy.make_docs()
     assert files == listed("a trainer")
-    assert {file for file in files if file.startswith("xsft/")} == {"xsft/base/training.py"}
+    assert {file for file in files if file.startswith("xsft/")} == {"xsft/base/targets.py"}
     assert "rl.num_generations=4" in copy.plan("trainer=second", "target=local")["trainer_argv"]
 
 

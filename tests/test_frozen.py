@@ -22,16 +22,16 @@ MODULES = tuple(
 MUTABLE = {
     # what was counted or read so far, changed by each line, request or turn
     "runs.waiting._RunWait",
-    "launch.prepare_work.Follower",
-    "launch.local_attempt.AttemptWatch",
+    "launch.prepare_data.Follower",
+    "launch.local_folder.AttemptWatch",
     "runs.logstream.YieldedLines",
     "runs.read_progress._ProgressRequest",
     "verbs.terminal._StepPace",
     "spec.yamltext._YamlContents",
-    "trainer.losses.LossFold",
+    "trainer.progress.LossFold",
     "trainer.progress._Fold",
     "runs.receipt.ReceiptFold",
-    "trainer.losses.Tally",
+    "trainer.progress.Tally",
     # clients, with what they have connected to or asked
     "runs.read_all.Runs",
     # a program of MaxText's interpreter, which fills it array by array

@@ -9,7 +9,7 @@ import pytest
 
 from xsft.environments.installed import BuiltEnvironment
 from xsft.importing.build import import_paste
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 
 GUIDES = Path(__file__).parent.parent / "docs" / "guides"
 TUTORIAL = GUIDES / "from-a-tutorial.md"

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from xsft.base.names import run_name_limit
-from xsft.spec.loader import load_yaml
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
+from xsft.spec.yamltext import load_yaml
 from xsft.verbs.cli import parser
 
 ROOT = Path(__file__).parent.parent

@@ -22,9 +22,9 @@ from xsft.base.problems import errors_in
 from xsft.base.secrets import HIDDEN
 from xsft.checks.facts import Facts
 from xsft.planning.planner import make_intent
+from xsft.spec.explain import read_spec
 from xsft.spec.facts import TemplateFacts
 from xsft.spec.place import PathwaysImages, Place
-from xsft.spec.reader import read_spec
 from xsft.verbs.cli import main
 from xsft.verbs.document import problem_documents
 

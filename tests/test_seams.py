@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from xsft.base.names import ModeName
-from xsft.base.targets import targets
-from xsft.base.training import trainers
+from xsft.base.targets import targets, trainers
 
 ROOT = Path(__file__).parents[1]
 NAMES = {*get_args(ModeName), *targets(), *trainers()}
@@ -17,7 +16,6 @@ NAMES = {*get_args(ModeName), *targets(), *trainers()}
 BY_NAME = {
     "xsft/base/names.py": "the mode of jobs that are not trainings",
     "xsft/base/targets.py": "the registry",
-    "xsft/base/training.py": "the registry",
     "xsft/trainer/maxtext.py": "itself",
     "xsft/importing/cluster.py": "xpk's verbs and flags, read as a mode",
     "xsft/importing/xpkline.py": "the program of a pasted line",

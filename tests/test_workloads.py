@@ -15,7 +15,7 @@ from xsft.base.problems import errors_in
 from xsft.catalog import models
 from xsft.catalog.data import SCHEME, SHIPPED, located
 from xsft.planning.steps import Plan
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 from xsft.stages.create_server import plan_serving
 from xsft.verbs.plan_text import plan_text
 

@@ -20,7 +20,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
 from xsft.stages.verify import LENGTH, PROMPTS
 from xsft.trainer.arguments import argument
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import ExportPlan
 from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, logits_argv, model_files_job
 
 SMALL: Mapping[str, Any] = {

@@ -35,7 +35,7 @@ from tests.stories import NAMES, intent_of, spec_of
 from tests.wholepipeline import SERVED
 from xsft.evaluation.trainer_plan import evaluation_plan
 from xsft.fit.trainer_step import step_to_compile
-from xsft.launcher.servers import plan_of_server
+from xsft.launcher.server_manifest import plan_of_server
 from xsft.planning.api import intend, load_each
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.sections import Pods

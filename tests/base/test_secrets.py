@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.base.test_secret_shapes import random
+from tests.base.test_secrets_secret_shapes import random
 from xsft.base.secrets import (
     HIDDEN,
     hold_secret,

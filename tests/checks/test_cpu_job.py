@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.stories import intent_of, spec_of
-from xsft.catalog.cpu import GIB
+from xsft.catalog.machines import GIB
 from xsft.checks.cpu_job import conversion_problems
 from xsft.planning.planner import conversion_plan
 from xsft.spec.resolve import Run

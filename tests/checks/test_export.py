@@ -15,7 +15,7 @@ from xsft.checks.export import pod_problems, weights_problems
 from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.weights.estimates import ExportEstimate
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import ExportPlan
 
 KEYS = tuple(f"{key}={value}" for key, value in SIZES.items())
 NEEDS = ExportEstimate(memory=2**30, disk=2**30)

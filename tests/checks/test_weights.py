@@ -19,7 +19,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.weights import check
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
-from xsft.weights.checkpoint_compare import models, weights
+from xsft.weights.checkpoint_report import models, weights
 from xsft.weights.read_checkpoint import read_checkpoint
 
 SIZES = {

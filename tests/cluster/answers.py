@@ -12,8 +12,7 @@ from urllib3.connection import HTTPConnection
 
 from xsft.cluster.access import Access
 from xsft.cluster.api import Api, Patience
-from xsft.cluster.http import Http
-from xsft.cluster.login import Credentials
+from xsft.cluster.http import Credentials, Http
 
 LOST = exceptions.ProtocolError("Connection aborted.")
 UNSENT = exceptions.NewConnectionError(HTTPConnection("lab.example"), "refused")

@@ -12,8 +12,8 @@ from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.answer import Answer
 from tests.faults.server import Front, served
+from xsft.base.amounts import seconds_between
 from xsft.base.errors import Unreachable
-from xsft.base.moments import seconds_between
 from xsft.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.cluster.cluster import connect
 from xsft.cluster.pod_fields import POD, Pod

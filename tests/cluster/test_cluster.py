@@ -13,7 +13,7 @@ from tests.faults.world import deny
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unreachable
 from xsft.cluster import resources as kinds
 from xsft.cluster.exactly_once import CreatedObject, ExistingObject
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 pytestmark = pytest.mark.loopback
 

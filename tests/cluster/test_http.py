@@ -14,8 +14,7 @@ from urllib3 import HTTPConnectionPool, HTTPResponse, Timeout, exceptions
 
 from xsft.cluster.access import Access
 from xsft.cluster.answers import LostAnswer, lost_answer, read_object
-from xsft.cluster.http import PART, Http, Stream
-from xsft.cluster.login import Credentials
+from xsft.cluster.http import PART, Credentials, Http, Stream
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 PAGE = b" <html>Sign in</html>"

@@ -16,8 +16,7 @@ import urllib3
 from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
 from xsft.base.errors import EnvironmentMissing
 from xsft.cluster.access import Access, ClusterEntry, Entry, UserEntry
-from xsft.cluster.http import POOL_SIZE, Http, http_for, pool_for
-from xsft.cluster.login import ClusterLogin
+from xsft.cluster.http import POOL_SIZE, ClusterLogin, Http, http_for, pool_for
 
 ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
 

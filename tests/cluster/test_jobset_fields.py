@@ -18,7 +18,7 @@ from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, parse_jobset
 from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, Condition, typed
 from xsft.cluster.observation import ReplicatedJob
 from xsft.cluster.pod_fields import POD
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MARKS = "xsft.dev/"

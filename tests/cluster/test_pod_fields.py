@@ -18,7 +18,7 @@ from xsft.cluster.pod_fields import (
     first_hosts_selector,
     pods_selector,
 )
-from xsft.records.labels import FIRST_HOSTS
+from xsft.records.jobset_paths import FIRST_HOSTS
 
 
 def pod(jobset: str = "w", job: str = "slice-job", *, index: int = 0, host: int = 0, **status: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.cluster.test_cluster import CREATE
 from tests.contract.commandline import XSFT, Machine
 from tests.documents import read_document
 from tests.until import until
-from xsft.records.labels import WRITES_ANNOTATION
+from xsft.records.jobset_paths import WRITES_ANNOTATION
 
 pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("without_hub")]
 STORY = "gemma2_ultrachat"

@@ -11,7 +11,7 @@ import yaml
 from tests.cpujobs import STORY, job, pod_of, rendered_plans
 from tests.goldens import Golden
 from tests.launcher.decoding import decode_command
-from xsft.catalog.cpu import GIB, cpu_types
+from xsft.catalog.machines import GIB, cpu_types
 from xsft.launcher.cpujob import CpuJob
 from xsft.launcher.encoding import command_in_wrapper
 from xsft.planning.steps import JobPlan

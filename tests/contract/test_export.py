@@ -22,8 +22,8 @@ from tests.maxtext import answer, environment
 from tests.podshell import command_of, executable
 from tests.replacing import replace
 from tests.stories import intent_of, spec_of, varied
-from xsft.catalog.cpu import GIB
 from xsft.catalog.hf_config import source_fields
+from xsft.catalog.machines import GIB
 from xsft.catalog.weights import model_type
 from xsft.checks import conversion
 from xsft.checks.facts import Facts
@@ -39,8 +39,7 @@ from xsft.stages.exported import plan_export, read_folder, sizes_in, training_of
 from xsft.stages.once import do_once
 from xsft.stages.verify import ExportShop, ask_worker, problems_of_logits, verify_logits
 from xsft.weights.estimates import ExportEstimate
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE, Verification, from_json, missing_files
+from xsft.weights.export_record import FILE, ExportPlan, Verification, from_json, missing_files
 from xsft.weights.exporter import COMPARER, ExportRequest, comparison_job
 from xsft.workers.export_judging import judged, read_headers
 

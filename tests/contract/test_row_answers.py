@@ -14,10 +14,10 @@ import xsft
 from tests.pipeline import Pipeline
 from xsft.base.problems import Problem
 from xsft.checks.rows import answer_problems
+from xsft.data.findings import Summary, summarize
 from xsft.data.passes import CHECKED, SPLITS, PassAnswers, inspection_of, passes_to_inspect, reading_of
 from xsft.data.pipeline import parse_answers, pass_argvs, worker_job
 from xsft.data.row_files import FetchedRows
-from xsft.data.summary import Summary, summarize
 from xsft.environments.installed import BuiltEnvironment
 from xsft.evaluation.trainer_plan import held_out_keys
 from xsft.planning import api

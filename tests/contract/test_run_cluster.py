@@ -29,9 +29,9 @@ from tests.slicejobs import measured_by_pod
 from tests.until import until
 from xsft.base.errors import UsageError
 from xsft.base.reporting import Reporter, hear_nothing
-from xsft.base.result_record import to_json
+from xsft.base.stage import to_json
 from xsft.planning import api
-from xsft.records.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
+from xsft.records.jobset_paths import DIGEST_ANNOTATION, WRITES_ANNOTATION
 from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.stages.cluster_job import ClusterCall, StageOnCluster
 from xsft.stages.stage_list import stages_of

@@ -19,8 +19,7 @@ from xsft.base.names import ModeName
 from xsft.base.pointers import find_pointer
 from xsft.environments.environments import BuiltEnvironment
 from xsft.planning.steps import Plan
-from xsft.records.jobset_paths import TRAINER_CONTAINER, places
-from xsft.records.labels import RESTART_ATTEMPT
+from xsft.records.jobset_paths import RESTART_ATTEMPT, TRAINER_CONTAINER, places
 from xsft.spec.modes import mode_rules
 from xsft.trainer.shuffling import STARTS
 

@@ -19,7 +19,7 @@ from tests.stories import intent_of, spec_of, varied
 from xsft.evaluation.trainer_plan import evaluation_plan
 from xsft.launcher.cpujob import EXPORTED, CpuJob, export_job
 from xsft.launcher.encoding import command_in_wrapper
-from xsft.launcher.servers import BF16_BYTES, weights_bytes
+from xsft.launcher.server_manifest import BF16_BYTES, weights_bytes
 from xsft.launcher.slicejob import SliceJob, evaluation_job
 from xsft.planning.steps import Intent, JobPlan
 from xsft.spec.stages import EvaluateStage

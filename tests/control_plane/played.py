@@ -17,9 +17,9 @@ from tests.control_plane.api import Cluster
 from tests.fakes.clusters import reaching
 from tests.slicejobs import measured_by_pod
 from tests.stories import ROOT
-from xsft.base.result_record import to_json
+from xsft.base.stage import to_json
 from xsft.environments.installed import BuiltEnvironment
-from xsft.records.labels import DIGEST_ANNOTATION, WRITES_ANNOTATION
+from xsft.records.jobset_paths import DIGEST_ANNOTATION, WRITES_ANNOTATION
 from xsft.weights.export_record import FILE, ExportRecord, Verification
 
 STEPS = 60

@@ -20,7 +20,7 @@ from tests.cpujobs import NAME, planned
 from tests.fakes.clusters import ClusterApi
 from tests.launch.test_admission import plan as plan_of
 from xsft.base.problems import Problem
-from xsft.catalog.cpu import GIB
+from xsft.catalog.machines import GIB
 from xsft.cluster.cluster import Cluster as Connected
 from xsft.launch.admission import examine
 from xsft.launcher.cpujob import CpuJob

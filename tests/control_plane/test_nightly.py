@@ -23,7 +23,7 @@ from tests.control_plane.api import Cluster
 from tests.control_plane.played import EVALUATE, PlayedPods, playing
 from tests.stories import ROOT
 from xsft.environments.installed import BuiltEnvironment
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 pytestmark = pytest.mark.cluster
 NIGHTLY = ROOT / "docs" / "examples" / "nightly.yaml"

@@ -15,10 +15,10 @@ from tests.checks.test_admission import facts as cluster_facts
 from tests.checks.test_controllers import QUEUED, deployment
 from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
-from tests.checks.test_namespace_quota import quota
 from tests.checks.test_node_pools import TAINT, pools, spoilt
 from tests.checks.test_node_pools import said as nodes_said
 from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
+from tests.checks.test_quota_namespace_quota import quota
 from tests.checks.test_weights import full
 from tests.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
@@ -36,10 +36,9 @@ from xsft.checks.image import maxtext_differs
 from xsft.checks.pod_identity import PodRights
 from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
-from xsft.data.findings import findings
+from xsft.data.findings import findings, summarize
 from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, reading_of
 from xsft.data.read_rows import read_rows
-from xsft.data.summary import summarize
 from xsft.data.tokenizer import tokenizer_problem
 from xsft.launch.admission import examine
 from xsft.launch.notes import start_notes

@@ -28,7 +28,7 @@ from xsft.environments.installed import BuiltEnvironment
 from xsft.importing.build import import_paste
 from xsft.launch.admission import examine
 from xsft.planning import api
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 pytestmark = pytest.mark.contract
 MODELS = {"qwen3-0.6b": "Qwen/Qwen3-0.6B", "qwen3-4b": "Qwen/Qwen3-4B", "qwen3-8b": "Qwen/Qwen3-8B"}

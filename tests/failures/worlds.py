@@ -26,7 +26,7 @@ from tests.machine.test_http_session import serving as serving_http
 from xsft.base.acceptance import for_submission
 from xsft.base.problems import Problem
 from xsft.cluster.cluster import Cluster
-from xsft.image.look import look_at_image
+from xsft.image.lock_file import look_at_image
 from xsft.launch import notes
 from xsft.launch.admission import examine
 from xsft.planning import api

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.kubeobjects import Json, Objects
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMESPACE = "default"

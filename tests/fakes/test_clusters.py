@@ -11,7 +11,7 @@ from tests.fakes.clusters import REASONS
 
 TESTS = Path(__file__).parents[1]
 COUNTED = {
-    "no-request": 20,
+    "no-request": 21,
     "not-installed": 4,
     "other-version": 1,
     "before-server": 1,

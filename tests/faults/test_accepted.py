@@ -17,8 +17,8 @@ from xsft.checks.environment import MAX_MANIFEST_BYTES
 from xsft.cluster.exactly_once import CreatedObject
 from xsft.planning.planner import make_intent
 from xsft.planning.steps import Plan
-from xsft.spec.loader import load_yaml
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
+from xsft.spec.yamltext import load_yaml
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 

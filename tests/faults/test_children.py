@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.test_cluster import MODES, sent_to
 from tests.control_plane.api import Cluster
 from tests.fakes.clusters import ClusterApi, reaching
-from xsft.cluster.children import child_jobs
+from xsft.cluster.dry_run_problems import child_jobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 

@@ -25,8 +25,8 @@ from xsft.base.names import jobset_limit
 from xsft.base.problems import errors_in
 from xsft.cluster.cluster import Cluster as Client
 from xsft.planning.planner import make_intent
-from xsft.spec.loader import load_yaml
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
+from xsft.spec.yamltext import load_yaml
 
 Json = dict[str, Any]
 MCJAX, PATHWAYS = "deepseek_ultrachat_mcjax", "deepseek_ultrachat"

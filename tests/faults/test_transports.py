@@ -151,7 +151,7 @@ def says_it(transport: str, cluster_api: ClusterApi, ask: Ask, tmp_path: Path, m
         monkeypatch.setattr("xsft.runs.read_all.FOR_READS", SILENCE)
         monkeypatch.setattr(ClusterApi, "patience", SILENCE)
     if transport == HANGS:
-        monkeypatch.setattr("xsft.cluster.login.LOGIN_TIMEOUT_S", 0.5)
+        monkeypatch.setattr("xsft.cluster.http.LOGIN_TIMEOUT_S", 0.5)
     with TRANSPORTS[transport](Scene(api=cluster_api, folder=tmp_path)) as env:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
@@ -176,7 +176,7 @@ def test_status_waits_only_once_for_a_login_program_that_hangs(
 ) -> None:
     counted = tmp_path / "counted"
     body = f"import time\nopen({str(counted)!r}, 'a').write('x')\ntime.sleep(20)"
-    monkeypatch.setattr("xsft.cluster.login.LOGIN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("xsft.cluster.http.LOGIN_TIMEOUT_S", 3.0)
     with plugged(Scene(api=cluster_api, folder=tmp_path), body):
         assert ask("status").status == 5
     assert counted.read_text() == "x"

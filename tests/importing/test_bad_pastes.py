@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.importing.pastes import CURRENT, TOKEN, flags, paste
 from xsft.base.errors import SpecError
 from xsft.importing.build import import_paste
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 
 SECRET_PLACES = (
     f"export HF_TOKEN={TOKEN}\n{{line}}",

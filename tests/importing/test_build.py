@@ -20,10 +20,10 @@ from xsft.launcher.encoding import at_first_start
 from xsft.planning.gather import template_facts
 from xsft.planning.planner import make_intent
 from xsft.planning.steps import Intent
-from xsft.spec.loader import load_yaml
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
-from xsft.spec.reader import read_spec
+from xsft.spec.yamltext import load_yaml
 
 ROOT = Path(__file__).parents[2]
 

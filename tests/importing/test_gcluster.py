@@ -16,8 +16,8 @@ from xsft.environments.installed import BuiltEnvironment
 from xsft.importing.build import import_paste
 from xsft.importing.gcluster import DROPPED, XPK_FLAGS
 from xsft.importing.shell import Shell
-from xsft.spec.loader import load_yaml
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
+from xsft.spec.yamltext import load_yaml
 
 SAVED = "".join(
     f"gcluster job config set {name} {text}\n"

@@ -10,8 +10,8 @@ from tests.importing.pastes import CURRENT, EXPORTS, LINE
 from xsft.base.errors import SpecError
 from xsft.importing.build import import_paste
 from xsft.importing.markdown import shell_lines
-from xsft.spec.loader import load_yaml
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
+from xsft.spec.yamltext import load_yaml
 
 MCJAX = LINE % (CURRENT, "")
 PATHWAYS = MCJAX.replace("workload create ", "workload create-pathways ")

@@ -16,8 +16,7 @@ from xsft.fit.cache import compiler_versions, fit_cache
 from xsft.fit.search import FitSearch
 from xsft.fit.trainer_step import step_to_compile
 from xsft.fit.verdict import CompiledStep, Fits
-from xsft.launch.fit_answers import FitAnswer
-from xsft.launch.fit_search import search_alternatives
+from xsft.launch.fit_search import FitAnswer, search_alternatives
 from xsft.planning import api
 from xsft.verbs.fit_text import tried_line
 

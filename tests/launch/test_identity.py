@@ -29,7 +29,7 @@ from xsft.launch.identity import (
     recognise_jobset,
 )
 from xsft.records.document import unreadable
-from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL
+from xsft.records.jobset_paths import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.records.record import Record
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.resolve import Run, resolve

@@ -16,8 +16,8 @@ from xsft.base.problems import Problem, error, warning
 from xsft.base.reporting import PlainView, Reporter
 from xsft.launch.identity import LastEnd, Proposal, RunHistory
 from xsft.launch.submit import parser_answer
-from xsft.machine.interrupts import NOTHING_CREATED
 from xsft.machine.parallel import start
+from xsft.machine.signals import NOTHING_CREATED
 
 
 @pytest.mark.parametrize(

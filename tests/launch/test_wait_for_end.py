@@ -15,8 +15,8 @@ from tests.runs.test_read_evidence_explain import FAILED, pod
 from tests.runs.test_read_evidence_explain import log as log_of
 from tests.runs.test_waiting import DEAF, Played, at
 from tests.submissions import NAME, planned
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, TimedOut, Unreachable, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.reporting import Reporter
 from xsft.cluster.evidence import Evidence

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsft.launcher.command import command, proxy_args
-from xsft.launcher.cpujob import CpuJob
+from xsft.launcher.cpujob import CpuJob, command, proxy_args
 from xsft.launcher.encoding import escape_expansion
 from xsft.launcher.launcher import ReadyRendering
 from xsft.launcher.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere

@@ -24,7 +24,7 @@ from xsft.launcher.encoding import (
     kubernetes_expand,
     pathways_args_problem,
 )
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 # The pieces that mean something to somebody on the way, and any other text between them.

@@ -11,8 +11,7 @@ from xsft.base.pointers import MISSING, NamedEntry, Pointer, find_pointer
 from xsft.checks.facts import Facts
 from xsft.launcher.patch import NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
 from xsft.launcher.pod_settings import HF_VOLUME, SAFE_TO_EVICT
-from xsft.records.jobset_paths import places
-from xsft.records.labels import (
+from xsft.records.jobset_paths import (
     DATA_ANNOTATION,
     DIGEST_ANNOTATION,
     JOBSET_LABEL,
@@ -20,6 +19,7 @@ from xsft.records.labels import (
     OUTPUT_ANNOTATION,
     RUN_LABEL,
     STEPS_ANNOTATION,
+    places,
 )
 from xsft.spec.resolve import resolve
 

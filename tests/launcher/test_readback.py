@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.stories import ROOT
 from xsft.launcher.audit import AuditRow
 from xsft.launcher.readback import lacking_of_xpk, lost_by_xpk, missing_values
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 MANIFEST: dict[str, Any] = load_yaml((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
 

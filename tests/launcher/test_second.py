@@ -28,11 +28,11 @@ from xsft.launcher.server_expect import audit_server
 from xsft.planning import api
 from xsft.planning.planner import job_rendering, make_intent, make_job_plan, make_plan
 from xsft.planning.steps import Plan
-from xsft.records.labels import TARGET_LABEL
+from xsft.records.jobset_paths import TARGET_LABEL
 from xsft.runs.lastknown import LastKnown
-from xsft.spec.loader import load_yaml
+from xsft.spec.explain import read_spec
 from xsft.spec.model import DEFAULT_PRIORITY, WorkloadSpec
-from xsft.spec.reader import read_spec
+from xsft.spec.yamltext import load_yaml
 
 SECOND = "second"
 MODES = {"mcjax": "gemma2_ultrachat", "pathways": "deepseek_ultrachat"}

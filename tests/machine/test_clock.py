@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-from xsft.base.moments import moment, with_z
+from xsft.base.amounts import moment, with_z
 from xsft.machine import clock
 
 SENSELESS = ("Sat, 21 Nov 99999999999 12:00:00 GMT", "Sat, 21 Nov 2026 12:00:00 +9999999999999")

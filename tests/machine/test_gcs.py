@@ -10,7 +10,7 @@ from requests.exceptions import ConnectionError as NoConnection
 
 from xsft.base.errors import EnvironmentMissing, Unreachable
 from xsft.machine.gcs import client
-from xsft.machine.google_files import LOGIN
+from xsft.machine.paths import LOGIN
 from xsft.machine.storage import ask_storage
 
 PATH = "gs://b/a/c"

@@ -24,10 +24,9 @@ from google.oauth2.credentials import Credentials
 from tests.fakes.gcs import Bucket
 from tests.fakes.gcs import serving as serving_bucket
 from tests.fakes.loopback import serving_http
-from xsft.image.artifact_registry import create_repository
 from xsft.image.engine import connect_engine
-from xsft.image.login import Login
-from xsft.image.look import look_at_image
+from xsft.image.lock_file import look_at_image
+from xsft.image.login import Login, create_repository
 from xsft.image.registry import RegistryClient
 from xsft.machine.google_login import google_credentials, google_token
 from xsft.machine.http_session import Session

@@ -16,7 +16,7 @@ from google.cloud.storage import Client
 
 from tests.fakes.gcs import Bucket, Failure
 from xsft.base.errors import EnvironmentMissing, Unreachable
-from xsft.base.placeholders import FIX
+from xsft.base.names import FIX
 from xsft.machine.objects import (
     PAUSES_S,
     SEND_TIMEOUT_S,

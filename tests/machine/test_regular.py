@@ -14,7 +14,7 @@ from xsft.machine.regular import open_regular, read_bytes, read_text
 
 ROOT = Path(__file__).parents[2]
 OURS_ALONE = {
-    "base/secret_shapes.py": "a file that ships with xsft",
+    "base/secrets.py": "a file that ships with xsft",
     "catalog/data.py": "files that ship with xsft",
     "data/counted_store.py": "a file in a private folder",
     "data/token": "the cache of huggingface_hub, which is the user's own; checked as regular before",
@@ -22,9 +22,8 @@ OURS_ALONE = {
     "environments": "folders that xsft itself made, and files that it just asked for",
     "fit/": "files that ship with xsft, and files of a temporary folder that xsft just made",
     "data/pipeline.py": "files of a temporary folder that xsft just made",
-    "machine/filelock.py": "reservations in a private folder",
-    "machine/google_files.py": "the kernel's",
-    "machine/lock_holder.py": "the kernel's",
+    "machine/paths.py": "the kernel's",
+    "machine/filelock.py": "reservations in a private folder, and what the kernel lists",
     "machine/memory.py": "the kernel's",
     "machine/pid_namespace.py": "the kernel's",
     "planning/hub.py": "an answer over HTTP, not a file",

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.base.test_secret_shapes import PEM, random
+from tests.base.test_secrets_secret_shapes import PEM, random
 from tests.until import until
 from xsft.machine.streams import ScreenedStream, prepare_streams, print_if_slow
 

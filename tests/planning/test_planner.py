@@ -24,8 +24,8 @@ from xsft.launcher.audit import ArgumentOutcome, audit
 from xsft.launcher.patch import apply
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Intent
-from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
+from xsft.spec.yamltext import load_yaml
 
 Manifest = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.checkpoints import small_files
 from tests.checks.factory import DROP, spec
 from xsft.base.errors import Unreachable
-from xsft.base.result_record import to_json
+from xsft.base.stage import to_json
 from xsft.checks.facts import Facts
 from xsft.checks.subjects import check_run
 from xsft.planning.gather import gather

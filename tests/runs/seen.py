@@ -11,7 +11,7 @@ from tests.kubeobjects import kueue_workload
 from xsft.cluster.objects import Condition, ContainerSpec, ObjectMetadata, PodSpec, Resources, Workload
 from xsft.cluster.observation import Observation, Recorded, ReplicatedJob, RunObject, Unread
 from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB, SERVER_JOB, Container, ContainerState, Pod, PodStatus
-from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
+from xsft.records.jobset_paths import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
 from xsft.trainer.progress import Progress
 
 CREATED = "2026-11-21T10:00:00Z"

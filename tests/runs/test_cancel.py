@@ -8,8 +8,8 @@ import pytest
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, runs_read
 from tests.replacing import replace
 from tests.verbs.test_status import SILENT
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, Unreachable, UsageError, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.cluster.exactly_once import DeleteOutcome
 from xsft.cluster.observation import Observation, Recorded, RunObject, Status, Unread

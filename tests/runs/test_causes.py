@@ -46,7 +46,7 @@ from xsft.cluster.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, N
 from xsft.cluster.objects import Condition, Quota
 from xsft.cluster.observation import Before, Observation, Recorded, ReplicatedJob, Status, Unread
 from xsft.cluster.pod_fields import Container, Pod
-from xsft.records.labels import RESTART_ATTEMPT
+from xsft.records.jobset_paths import RESTART_ATTEMPT
 from xsft.runs.cause_rule import Cause, Explanation
 from xsft.runs.causes import explain_state, found_of, groups, words
 from xsft.runs.classify import classify

@@ -45,7 +45,10 @@ def test_read_curve_joins_metrics_and_log_and_prefers_the_log(tmp_path: Path) ->
     said = ("noise", "Train step 3 training loss: 6.123456", completed(3, 6.123), completed(4, 6.0))
     found = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=lines(*said))
     assert found == LossCurve(
-        run_name="gemma", points={1: 6.6, 2: 6.4, 3: 6.123456, 4: 6.0}, sources=("metrics", "log")
+        run_name="gemma",
+        points={1: 6.6, 2: 6.4, 3: 6.123456, 4: 6.0},
+        sources=("metrics", "log"),
+        output=str(tmp_path),
     )
 
 
@@ -96,7 +99,13 @@ def test_the_losses_of_a_local_run_come_from_its_record(tmp_path: Path) -> None:
     record = Record(run_name="tiny", attempts=attempts, losses={1: 6.5, 2: 6.0})
     (folder / "run.json").write_text(to_json(record))
     found = read_curve(local(), output=str(tmp_path), store=store(tmp_path), lines=silent)
-    assert found == LossCurve(run_name="tiny", points={1: 6.5, 2: 6.0}, resumed={1: "repeated"}, sources=("record",))
+    assert found == LossCurve(
+        run_name="tiny",
+        points={1: 6.5, 2: 6.0},
+        resumed={1: "repeated"},
+        sources=("record",),
+        output=str(tmp_path),
+    )
 
 
 def test_the_losses_after_xsft_was_killed_come_from_the_event_files(tmp_path: Path) -> None:

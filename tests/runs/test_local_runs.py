@@ -12,8 +12,7 @@ from tests.localruns import FakeTrainer, local_plan
 from xsft.cluster.observation import Observation
 from xsft.launch.local_folder import run_folder_of
 from xsft.launch.local_run import run_local
-from xsft.machine.filelock import exclusive
-from xsft.machine.lock_holder import is_held
+from xsft.machine.filelock import exclusive, is_held
 from xsft.planning.steps import Plan
 from xsft.records.index import IndexEntry
 from xsft.runs.classify import classify
@@ -94,7 +93,7 @@ def test_a_run_that_ends_between_reading_record_and_lock_is_not_killed(
 
 def test_is_held_works_without_the_kernels_lock_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS has no such list."""
-    monkeypatch.setattr("xsft.machine.lock_holder.holder", lambda _: None)
+    monkeypatch.setattr("xsft.machine.filelock.holder", lambda _: None)
     lock = tmp_path / "lock"
     assert not is_held(lock)
     with exclusive(lock, waiting=lambda: None):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.verbs.test_loss_plot import FALLING
+from tests.verbs.test_card_loss_plot import FALLING
 from xsft.runs.pictures import comparison_picture, loss_picture
 
 

@@ -24,7 +24,7 @@ from xsft.cluster.observation import Observation, Recorded, RunObject, Unread, W
 from xsft.cluster.pod_fields import first_hosts_selector
 from xsft.machine.objects import LocalObjects, Objects
 from xsft.machine.parallel import start
-from xsft.records.labels import OUTPUT_ANNOTATION, WORK_LABEL
+from xsft.records.jobset_paths import OUTPUT_ANNOTATION, WORK_LABEL
 from xsft.records.record import Attempt, AttemptFacts, Outcome, Record
 from xsft.records.record_files import RecordRef, RecordStore
 from xsft.records.run_cluster import ClusterAddress

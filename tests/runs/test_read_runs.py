@@ -16,8 +16,8 @@ from tests.fakes.kuberuns import PARTLY_UP, RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from tests.until import until
+from xsft.base.amounts import seconds_between
 from xsft.base.errors import Unreachable
-from xsft.base.moments import seconds_between
 from xsft.cluster.api import Patience
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.observation import Observation, Status, Unread

@@ -8,7 +8,7 @@ from tests.kubeobjects import kueue_workload
 from tests.observations import jobset, observed
 from tests.runs.test_receipt import spent
 from tests.trainer.test_progress import BEGIN, LOOP_END, MODEL, exact
-from xsft.base.moments import before
+from xsft.base.amounts import before
 from xsft.cluster.objects import Condition, Workload
 from xsft.cluster.observation import Observation, Unread
 from xsft.records.record import Receipt

@@ -7,7 +7,7 @@ import pytest
 from tests.replacing import replace
 from tests.runs.cases import CASES
 from tests.runs.seen import NOW
-from xsft.base.moments import before
+from xsft.base.amounts import before
 from xsft.runs.classify import classify
 from xsft.runs.lookup import RowFilter, chosen, fold
 from xsft.runs.rows import aged, row_of

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xsft.base.errors import SpecError
-from xsft.spec.complaints import _SYNONYMS
+from xsft.spec.complaints import _SYNONYMS, paths_to
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.modelkeys import paths_to
-from xsft.spec.reader import read_spec
 
 WORKLOAD = """\
 name: a

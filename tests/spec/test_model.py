@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.everything import EVERYTHING, OTHER, changed, leaves
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.sections import Tpu
 
 REQUIRED = {

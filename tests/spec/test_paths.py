@@ -12,8 +12,8 @@ from tests.checks.factory import spec
 from tests.written import known_fields, local_copy, read_tree
 from xsft.planning.api import intend, load_each
 from xsft.planning.steps import Intent
+from xsft.spec.explain import read_spec
 from xsft.spec.paths import relative_paths
-from xsft.spec.reader import read_spec
 
 WORKLOAD = {
     "name": "two-folders",

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from xsft.spec.reference import anchor, refused_keys, tables, workload_page
+from xsft.spec.reference import anchor, refused_keys, schema, tables, workload_page
 from xsft.spec.refused import REFUSALS
-from xsft.spec.schema import schema
 
 ROOT = {
     "properties": {

@@ -7,8 +7,8 @@ import yaml
 
 from tests.checks.factory import GOOD
 from xsft.base.errors import SpecError
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.refused import REFUSALS
 
 

@@ -6,8 +6,8 @@ from tests.everything import EVERYTHING, changed
 from xsft.base.errors import SpecError
 from xsft.checks.facts import Facts
 from xsft.spec.digest import spec_digest
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 
 WORKLOAD = """

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import Problem
-from xsft.spec.scalars import resolve_plain
-from xsft.spec.yamltext import MAX_DEPTH, MAX_PROBLEMS, parse_value, parse_yaml
+from xsft.spec.yamltext import MAX_DEPTH, MAX_PROBLEMS, parse_value, parse_yaml, resolve_plain
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
@@ -139,7 +138,7 @@ def test_parse_yaml_reads_50_000_keys_within_5_seconds() -> None:
 
 
 def test_importing_the_reader_does_not_import_pydantic() -> None:
-    code = "import sys, xsft.spec.overrides, xsft.machine.files; print('pydantic' in sys.modules)"
+    code = "import sys, xsft.spec.yamledit, xsft.machine.files; print('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

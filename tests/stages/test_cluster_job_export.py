@@ -29,8 +29,8 @@ from xsft.stages.cluster_job import (
     StageOnCluster,
     do_alone,
 )
-from xsft.stages.export_stage import ExportJob
-from xsft.weights.export_plan import ExportPlan
+from xsft.stages.export import ExportJob
+from xsft.weights.export_record import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
 STORY = "gemma2_ultrachat"

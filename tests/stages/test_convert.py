@@ -31,8 +31,7 @@ from xsft.spec.conversion_inputs import RECORD_FILE, ConversionSource, read_conv
 from xsft.stages.convert import Conversion, ConversionResult, bytes_done, lacks
 from xsft.stages.convert_stage import look
 from xsft.stages.once import do_once
-from xsft.weights.conversion_plan import ConversionPlan
-from xsft.weights.conversion_progress import ArraysDone, ConversionEvent, ConversionPhase
+from xsft.weights.conversion_plan import ArraysDone, ConversionEvent, ConversionPhase, ConversionPlan
 from xsft.weights.estimates import ConversionEstimate
 from xsft.weights.newest import writes
 
@@ -219,7 +218,7 @@ KILLED = """\
 import os, signal, sys
 from pathlib import Path
 from tests.stages.test_convert import Lab
-from xsft.weights.conversion_progress import ConversionPhase
+from xsft.weights.conversion_plan import ConversionPhase
 lab = Lab(folder=Path(sys.argv[1]))
 def on_event(event):
     if event == ConversionPhase(name="saving"):

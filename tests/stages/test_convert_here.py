@@ -15,8 +15,8 @@ from xsft.machine.process import user_name
 from xsft.records.record_files import RecordStore, record_store
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord, ConversionSource
 from xsft.spec.facts import SourceFacts
-from xsft.stages.claims import ConversionClaim, claim_path, read_claim, take_claim, under_claim
 from xsft.stages.convert_stage import ask_hub, moved_warning, read_source_for_pods
+from xsft.stages.once import ConversionClaim, claim_path, read_claim, take_claim, under_claim
 from xsft.weights.conversion_plan import ConversionPlan
 
 THEN, NOW = "a" * 40, "b" * 40

@@ -31,7 +31,7 @@ from xsft.runs.rows import stage_of
 from xsft.stages.export import ExportResult, ExportWork, intended_training, refuse_without_room
 from xsft.stages.exported import plan_export, training_of
 from xsft.stages.once import do_once, end_of_stage, find_job
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import ExportPlan
 from xsft.weights.exporter import ExportRequest
 
 pytestmark = pytest.mark.loopback

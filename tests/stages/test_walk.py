@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, RunFailed, TimedOut, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict
 from xsft.stages.walk import WalkResult, WalkSettings, walk
 

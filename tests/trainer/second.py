@@ -8,7 +8,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer import maxtext
 from xsft.trainer.arguments import argument
-from xsft.trainer.conversion import conversion_argv as conversion_argv  # noqa: PLC0414 -- the same weights
+from xsft.trainer.arguments import conversion_argv as conversion_argv  # noqa: PLC0414 -- the same weights
 
 MODULE = "maxtext.trainers.post_train.rl.train_rl"
 MODULES = frozenset({MODULE})

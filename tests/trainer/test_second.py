@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from tests.everything import changed
 from tests.launcher.test_second import MODES, document, plan
 from tests.stories import facts_for
-from xsft.base import targets, training
+from xsft.base import targets
 from xsft.base.errors import SpecError
 from xsft.base.names import ModeName
 from xsft.base.problems import Problem, errors_in
-from xsft.base.training import DEFAULT_TRAINER, RegisteredTrainer
+from xsft.base.targets import DEFAULT_TRAINER, RegisteredTrainer
 from xsft.catalog import releases
 from xsft.checks.subjects import check_run
 from xsft.fit.trainer_step import step_to_compile
@@ -26,8 +26,8 @@ from xsft.importing.build import import_paste
 from xsft.launcher.xpk import xpk_argv
 from xsft.planning.planner import make_intent
 from xsft.planning.steps import Intent
+from xsft.spec.explain import read_spec
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.trainer import lines
 from xsft.trainer.trainer import Trainer, trainer_named
@@ -39,8 +39,8 @@ SECOND = "second"
 def second(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line that adding a trainer takes in the registry."""
     ours = RegisteredTrainer(answers="tests.trainer.second", lines="tests.trainer.second_lines")
-    trainers = MappingProxyType({**training.TRAINERS, SECOND: ours})
-    monkeypatch.setattr(training, "TRAINERS", trainers)
+    trainers = MappingProxyType({**targets.TRAINERS, SECOND: ours})
+    monkeypatch.setattr(targets, "TRAINERS", trainers)
     launcher = targets.RegisteredLauncher(module="tests.launcher.second")
     launchers = MappingProxyType({**targets.LAUNCHERS, SECOND: launcher})
     monkeypatch.setattr(targets, "LAUNCHERS", launchers)
@@ -151,7 +151,7 @@ IN_PATHWAYS = {"pathways-image-missing", "pathways-scratch-missing"}
 
 def test_a_bad_workload_has_the_same_problems_for_every_target_mode_and_trainer() -> None:
     """What an added launcher, mode or trainer would lose, where a check asks for one of them by name."""
-    for target, mode, trainer in product(targets.targets(), get_args(ModeName), training.trainers()):
+    for target, mode, trainer in product(targets.targets(), get_args(ModeName), targets.trainers()):
         on_cluster = targets.on_cluster(target)
         more = (ON_A_CLUSTER if on_cluster else set()) | (IN_PATHWAYS if on_cluster and mode == "pathways" else set())
         assert _ids(target, mode, trainer) == EVERYWHERE | more, (target, mode, trainer)
@@ -159,7 +159,7 @@ def test_a_bad_workload_has_the_same_problems_for_every_target_mode_and_trainer(
 
 @pytest.mark.parametrize("bad", [BAD, {}], ids=["bad", "good"])
 def test_warnings_and_notes_are_the_same_for_every_launcher(bad: Mapping[str, Any]) -> None:
-    for mode, trainer in product(get_args(ModeName), training.trainers()):
+    for mode, trainer in product(get_args(ModeName), targets.trainers()):
         xpk, *others = ({(p.id, p.where) for p in _problems(name, mode, trainer, bad)} for name in targets.LAUNCHERS)
         assert others == [xpk]
 

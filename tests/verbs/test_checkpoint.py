@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.fakes.gcs import Bucket, serving
-from xsft.base.result_record import to_json
+from xsft.base.stage import to_json
 from xsft.verbs.cli import main
 from xsft.weights.export_record import FILE, ExportRecord
 

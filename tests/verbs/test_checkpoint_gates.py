@@ -17,7 +17,7 @@ from tests.checkpoints import unpacked
 from tests.checks.factory import FLAGSHIP, GOOD, merged
 from tests.fakes.gcs import Bucket, serving
 from tests.localruns import WORKLOADS
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 from xsft.verbs.cli import main
 
 SIZES = {

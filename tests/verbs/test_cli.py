@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.inprocess import xsft
 from tests.verbs.terminals import seen
 from xsft.base.errors import Unreachable
-from xsft.machine.interrupts import goes_on, when_interrupted
+from xsft.machine.signals import goes_on, when_interrupted
 from xsft.verbs.cli import GROUPS, VERBS, main
 
 GOOD = """\

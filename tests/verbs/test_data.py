@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.test_summary import summary
+from tests.data.test_findings_summary import summary
 from xsft.base.errors import Refused, Unreachable, UsageError
 from xsft.data import passes
 from xsft.data.examples import TokenSequence, Vocabulary

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.checks.factory import run_of, spec
 from tests.documents import read_document
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, KnownStep, LargeBuffer, StepMemory, Verdict
-from xsft.launch.fit_answers import FitAnswer
+from xsft.launch.fit_search import FitAnswer
 from xsft.verbs.fit import FitDocument, fit_entry
 from xsft.verbs.fit_text import fit_notes, fit_text, not_covered
 from xsft.verbs.plan_text import time_text

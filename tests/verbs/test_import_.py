@@ -10,7 +10,7 @@ import pytest
 
 from tests.documents import read_document
 from tests.importing.pastes import EXPORTS, TOKEN, paste
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 from xsft.verbs.cli import main
 
 Capture = pytest.CaptureFixture[str]

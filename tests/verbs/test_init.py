@@ -10,7 +10,7 @@ from xsft.base.problems import errors_in
 from xsft.catalog import models
 from xsft.planning.gather import gather
 from xsft.planning.planner import make_intent
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 from xsft.verbs import init
 from xsft.verbs.cli import main, parser
 

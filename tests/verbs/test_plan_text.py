@@ -15,7 +15,7 @@ from tests.replacing import replace
 from tests.stories import NAMES, ROOT, intent_of, spec_of
 from xsft.base.problems import Problem, error, note, warning
 from xsft.planning.planner import make_plan
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 from xsft.verbs.plan_text import plan_text, shell_line, summary
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)

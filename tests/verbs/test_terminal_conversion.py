@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from xsft.verbs.terminal import ConversionDisplay
-from xsft.weights.conversion_progress import ArraysDone, BytesDone, ConversionPhase, conversion_event, download_text
+from xsft.weights.conversion_plan import ArraysDone, BytesDone, ConversionPhase, conversion_event, download_text
 
 GB = 10**9
 

@@ -17,7 +17,7 @@ from xsft.records.record import Attempt, Record
 from xsft.spec.export_inputs import ExportInputs, ExportSource, LoraScale
 from xsft.trainer.tokenizer_copy import PROGRAM as COPY
 from xsft.trainer.tokenizer_copy import TokenizerCopy, copying_words
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import ExportPlan
 from xsft.weights.exporter import ExportRequest, TrainedRun, export_argv, export_inputs, model_files_job, trained_run
 from xsft.workers.delivery import text_of
 

@@ -11,7 +11,7 @@ import pytest
 from tests.checkpoints import unpacked
 from tests.fakes.gcs import Bucket, serving
 from tests.localruns import FakeTrainer, local_plan
-from xsft.base.result_record import to_json
+from xsft.base.stage import to_json
 from xsft.launch.local_run import run_local
 from xsft.records.record_files import record_store
 from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord

@@ -18,7 +18,7 @@ import pytest
 
 from tests.fakes.gcs import Bucket, serving
 from tests.until import until
-from xsft.launcher.pod_end import recorded_argv
+from xsft.launcher.cpujob import recorded_argv
 from xsft.records.document import facts_to_json, read_facts
 from xsft.records.record import AttemptFacts
 from xsft.spec.conversion_inputs import ConversionRecord, read_conversion

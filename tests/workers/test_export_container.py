@@ -25,14 +25,12 @@ from tests.hfmodels import write_safetensors
 from tests.spec.test_export_inputs import INPUTS
 from tests.stories import intent_of, spec_of
 from tests.until import until
-from xsft.base.moments import moment
-from xsft.launcher.cpujob import run_off_slice
-from xsft.launcher.pod_end import exported_argv
+from xsft.base.amounts import moment
+from xsft.launcher.cpujob import exported_argv, run_off_slice
 from xsft.records.document import read_facts
 from xsft.records.record import AttemptFacts
 from xsft.spec.export_inputs import ExportInputs
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE, ExportRecord, from_json
+from xsft.weights.export_record import FILE, ExportPlan, ExportRecord, from_json
 
 pytestmark = pytest.mark.contract
 EXPORTER = """

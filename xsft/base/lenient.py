@@ -1,14 +1,23 @@
-"""Read values from arbitrary JSON: a value that is missing or of another type gives an empty result."""
+"""Read values from arbitrary JSON: a value that is missing or of another type gives an empty result. And the types of
+JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from xsft.base.aliases import JsonObject
-
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
+JsonObject = dict[str, Any]
+"""A parsed JSON or YAML mapping."""
+JsonMapping = Mapping[str, Any]
+"""The same, to be read only."""
+Pause = Callable[[float], None]
+"""Waits for the seconds, as `machine.clock.pause`."""
+ShowLine = Callable[[str], None]
+"""Shows one line to the user at once, e.g. the current step or the reason for a wait."""
 
 
 def parse_json(text: str | bytes) -> Any:

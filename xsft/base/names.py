@@ -1,7 +1,8 @@
-"""Names: how long a run's name may be, and which names MaxText would misread. Pure."""
+"""Names: how long a run's name may be, which names MaxText would misread, and the placeholders of templates. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from itertools import count
 from typing import Literal, get_args
@@ -30,6 +31,12 @@ POD_NAME_LIMIT = 63
 
 ATTEMPT_SUFFIX = 2
 """`-2` … `-9`: a failed run must be able to try again under the same name."""
+PLACEHOLDERS = frozenset({"my-project", "my-cluster", "my-bucket"})
+
+FIX = (
+    "Put your own project, zone, cluster, bucket and registry into the workload's place or places.yaml, or use another"
+    " place or --context."
+)
 
 
 def single_controller(mode: ModeName) -> bool:
@@ -99,3 +106,15 @@ def list_names(names: Sequence[str], limit: int = 3) -> str:
     """Return the first names, and how many more there are."""
     shown = ", ".join(names[:limit])
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
+
+
+def placeholder_in(*texts: str | None) -> str | None:
+    """Return the first placeholder among the parts of names, addresses or gs:// paths; None if a user has written them
+    all."""
+    parts = (part for text in texts for part in re.split(r"[/:]", text or ""))
+    return next((part for part in parts if part in PLACEHOLDERS), None)
+
+
+def is_placeholder(name: str) -> str:
+    """Return the sentence that the name is a placeholder."""
+    return f"{name} is a placeholder from xsft's templates."

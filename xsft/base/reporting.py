@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from xsft.base.aliases import ShowLine
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 
 TakeEvent = Callable[[Any], None]

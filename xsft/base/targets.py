@@ -1,4 +1,6 @@
-"""The target of a run: a cluster, by a launcher, or this machine. Pure; the only place that lists the launchers."""
+"""The registered launchers and trainers, and the target of a run: a cluster, or this machine. Pure; nothing else lists
+them.
+"""
 
 from __future__ import annotations
 
@@ -83,3 +85,27 @@ class TargetProperties:
     @property
     def on_this_machine(self) -> bool:
         return on_this_machine(self.target)
+
+
+class RegisteredTrainer(NamedTuple):
+    """The two modules of a trainer. They are named, not imported, because the layer that reads workloads is below the
+    trainers."""
+
+    answers: str
+    """Module that implements it (`xsft.trainer.trainer.PastedTrainer`)."""
+    lines: str
+    """Module whose `RULES` read its log lines (`xsft.trainer.lines`). Separate, because following a log needs no
+    workload."""
+
+
+DEFAULT_TRAINER = "sft"
+
+TRAINERS: Mapping[str, RegisteredTrainer] = MappingProxyType(
+    {DEFAULT_TRAINER: RegisteredTrainer(answers="xsft.trainer.maxtext", lines="xsft.trainer.maxtext_lines")}
+)
+"""The registry: a trainer's name, which a workload gives as its `trainer`, and its modules."""
+
+
+def trainers() -> Mapping[str, RegisteredTrainer]:
+    """Return all names that a workload may use."""
+    return TRAINERS

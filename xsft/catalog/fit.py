@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from xsft.catalog.data import toml
-from xsft.catalog.mesh import mesh_axes
+from xsft.catalog.sizes import mesh_axes
 from xsft.catalog.tpu import Slice, parse_tpu_type
 
 GIB = 2**30

@@ -16,13 +16,12 @@ from xsft.catalog.arrays import ArrayLayout, RequiredArrays, required
 from xsft.catalog.layers import ArrayShape
 from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Value
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
-from xsft.weights.checkpoint_compare import kind, weights
 from xsft.weights.checkpoint_files import certain
+from xsft.weights.checkpoint_report import kind, weights
 from xsft.workers.expression import matching_texts
 
 WHERE = "lora.restore_path"

@@ -11,16 +11,13 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, rows
+from xsft.base.lenient import JsonObject, mapping, rows
 from xsft.base.problems import Problem, error, namespace_missing, note
 from xsft.checks.controllers import controller_problems, provisioning_problems, version_problems
-from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
-from xsft.checks.namespace_quota import namespace_quota_problems
-from xsft.checks.node_pools import node_pool_problems
+from xsft.checks.node_pools import cpu_quota_problems, node_pool_problems, node_problems
 from xsft.checks.pod_identity import PodRights, identity_problems
-from xsft.checks.quota import quota_problems
+from xsft.checks.quota import namespace_quota_problems, quota_problems
 
 QUEUE_INACTIVE = LateProblem(id="queue-inactive")
 QUEUE_IN_ORDER = LateProblem(id="queue-in-order")

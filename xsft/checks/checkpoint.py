@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from xsft.base.problems import Problem, error, errors_in, warning
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Value
 from xsft.spec.facts import CheckpointFacts
 from xsft.spec.resolve import Run
-from xsft.weights.checkpoint_compare import kind
+from xsft.weights.checkpoint_report import kind
 
 READ_LIMIT, READ_LIMIT_GB = "checkpoint_storage_concurrent_gb", 96
 """Key of MaxText, and its default; source: maxtext@0.2.5 configs/base.yml, utils/model_creation_utils.py."""

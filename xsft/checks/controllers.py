@@ -12,9 +12,8 @@ import yaml
 from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.aliases import JsonObject
 from xsft.base.amounts import duration_text, seconds_of, size_text
-from xsft.base.lenient import mapping, rows, text, texts
+from xsft.base.lenient import JsonObject, mapping, rows, text, texts
 from xsft.base.problems import Problem, note
 from xsft.checks.demand import QUEUE_LABEL, TPU, Demand
 from xsft.checks.quota import groups_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xsft.base.acceptance import LateProblem
 from xsft.base.names import job_name_limit
 from xsft.base.problems import Problem, error
-from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
+from xsft.catalog.machines import GIB, cpu_type_for, cpu_types
 from xsft.spec.resolve import Run
 from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.estimates import ConversionEstimate

@@ -10,7 +10,7 @@ from xsft.catalog.datasets import COLUMN_SETS, Dataset, columns_ok, dataset
 from xsft.catalog.releases import at_least
 from xsft.checks.facts import Facts
 from xsft.checks.splits import names_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import is_on, number
 from xsft.spec.base import Value
 from xsft.spec.paths import FILE_FORMATS, GRAIN_FORMATS, in_folder, named_paths, relative_paths
 from xsft.spec.resolve import Run

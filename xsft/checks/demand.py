@@ -10,8 +10,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, rows, text
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.spec.resolve import Run
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

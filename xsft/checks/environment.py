@@ -15,8 +15,8 @@ from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.facts import Facts
-from xsft.checks.values import is_on
-from xsft.launcher.command import command
+from xsft.checks.trainer_keys import is_on
+from xsft.launcher.cpujob import command
 from xsft.launcher.encoding import RESTARTS, encode_env_value, env_name_problem
 from xsft.spec.base import Value
 from xsft.spec.modes import mode_reserving, mode_rules

@@ -8,15 +8,15 @@ from xsft.base.acceptance import LateProblem
 from xsft.base.names import job_name_limit
 from xsft.base.problems import Problem, error
 from xsft.catalog.arrays import ArrayLayout, required
-from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
+from xsft.catalog.machines import GIB, cpu_type_for, cpu_types
 from xsft.checks.weights import mismatch_text
 from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts
-from xsft.spec.loader import load_yaml
 from xsft.spec.resolve import Run
-from xsft.weights.checkpoint_compare import is_adapter, mismatch, models, weights
+from xsft.spec.yamltext import load_yaml
+from xsft.weights.checkpoint_report import is_adapter, mismatch, models, weights
 from xsft.weights.estimates import ExportEstimate
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import ExportPlan
 
 EXPORT_MACHINE = LateProblem(id="export-machine")
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from xsft.base.problems import Problem, error
 from xsft.catalog.releases import DEFAULT, KeyType, key_types
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import number
+from xsft.checks.trainer_keys import number, where_of
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

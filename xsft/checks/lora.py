@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.releases import at_least
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

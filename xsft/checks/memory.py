@@ -1,7 +1,7 @@
 """Check memory: the compiler's result for exactly this run, a lower bound for all others, and this machine's own
 memory. Pure.
 
-"Fits" is only said of a run that was compiled; the bound refuses and never accepts.
+"Fits" is only said of a run that was compiled, now or for the catalogue; the bound refuses and never accepts.
 """
 
 from __future__ import annotations
@@ -12,18 +12,31 @@ from dataclasses import replace
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.fit import (
     DEFAULT_TOKENS,
+    CompilerVerdict,
     bytes_per_parameter,
+    compiled_on_default_mesh,
+    has_default_mesh,
+    known_verdict,
     minimum_gib_per_chip,
 )
-from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel, pins
-from xsft.catalog.tpu import Slice
+from xsft.catalog.sizes import mesh_axes
+from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.checks.facts import Facts
-from xsft.checks.fit_known import shipped_near, shipped_verdict
-from xsft.checks.values import is_on
+from xsft.checks.trainer_keys import is_on
 from xsft.fit.step import target_length
 from xsft.fit.trainer_step import estimate
-from xsft.fit.verdict import DoesNotFit, Fits, Invalid, KnownStep, Marginal, NearStep, figures_text
+from xsft.fit.verdict import (
+    CompiledStep,
+    DoesNotFit,
+    Fits,
+    Invalid,
+    KnownStep,
+    Marginal,
+    NearStep,
+    Verdict,
+    figures_text,
+)
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
@@ -254,3 +267,53 @@ def _machine(model: CatalogModel, keys: Mapping[str, Value], facts: Facts) -> It
         message = f"{model.name} needs at least {need:.0f} GiB here, and this machine has {facts.memory_gib:.0f}."
         fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
         yield error("local-memory", "model.name", message, fix)
+
+
+def shipped_verdict(run: Run) -> KnownStep | None:
+    """Return the catalogue's verdict on this run; None without one, and for a trainer whose step is not compiled."""
+    keys = trainer_of(run).trainer_keys(run)
+    model = _catalogued_model(run, keys)
+    if run.slice is None or model is None:
+        return None
+    row = known_verdict(model=model, tpu_type=run.slice.xpk_type, num_slices=run.num_slices, keys=keys)
+    return KnownStep(entry=_entry(row), derived=row.tokens != target_length(keys), row=row) if row else None
+
+
+def shipped_near(run: Run) -> Iterator[NearStep]:
+    """Yield the catalogue's verdicts on runs that differ from this one only in their length or slice."""
+    keys = trainer_of(run).trainer_keys(run)
+    model = _catalogued_model(run, keys)
+    for row in compiled_on_default_mesh(model=model, keys=keys) if model else ():
+        yield NearStep(
+            entry=_entry(row),
+            tpu=parse_tpu_type(row.tpu_type),
+            num_slices=row.num_slices,
+            same_mesh=has_default_mesh(keys),
+        )
+
+
+def _catalogued_model(run: Run, keys: Mapping[str, Value]) -> str | None:
+    """Return the model whose rows may be of this run; None for a model that keys change, and for a trainer whose step
+    is not compiled."""
+    if run.model is None or run.spec.on_this_machine or trainer_of(run).STEP is None:
+        return None
+    if is_on(keys.get("override_model_config", False)):
+        return None
+    return run.model.name
+
+
+def _entry(row: CompilerVerdict) -> CompiledStep:
+    return CompiledStep(
+        verdict=_verdict(row), tokens=row.tokens, versions={"maxtext": row.maxtext}, made_at="", cpu_s=row.cpu_s
+    )
+
+
+def _verdict(row: CompilerVerdict) -> Verdict:
+    peak, total = row.peak_gib or 0.0, row.sum_gib or 0.0
+    match row.outcome:
+        case "fits":
+            return Fits(peak_gib=peak, sum_gib=total, limit_gib=row.limit_gib, by=None)
+        case "marginal":
+            return Marginal(peak_gib=peak, sum_gib=total, limit_gib=row.limit_gib, by=None)
+        case "no":
+            return DoesNotFit(needed_gib=peak, limit_gib=row.limit_gib, told_by="compiler")

@@ -12,13 +12,12 @@ from itertools import combinations
 from math import prod
 
 from xsft.base.problems import Problem, error, note
-from xsft.catalog.mesh import DEFAULT_AXES, Axes, given_axes, mesh_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.releases import key_hint, key_ok
+from xsft.catalog.sizes import DEFAULT_AXES, Axes, given_axes, mesh_axes
 from xsft.catalog.tpu import Slice
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

@@ -12,8 +12,7 @@ from xsft.catalog.releases import at_least, models_of
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.catalog.weights import WeightsFailure, weights_failure
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number, same
+from xsft.checks.trainer_keys import is_on, number, same, where_of
 from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Value
 from xsft.spec.conversion_inputs import is_folder

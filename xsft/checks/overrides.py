@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from xsft.base.problems import Problem, error
-from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, is_on, number, where_of
 from xsft.spec.base import Value
 from xsft.spec.explain import explain_validation
 from xsft.spec.model import Overrides, WorkloadSpec

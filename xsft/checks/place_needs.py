@@ -12,12 +12,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, object_name, rows, text, texts
+from xsft.base.lenient import JsonObject, mapping, object_name, rows, text, texts
 from xsft.base.names import MODES, ModeName, single_controller
 from xsft.checks.admission import UnreadFact, listed
 from xsft.checks.controllers import CONTROLLERS
-from xsft.checks.cpu_quota import POOL, WANTED
+from xsft.checks.node_pools import POOL, WANTED
 from xsft.checks.pathways import server_problems
 from xsft.cluster.supply import supplies
 from xsft.spec.model import DEFAULT_PRIORITY

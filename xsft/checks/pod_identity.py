@@ -14,8 +14,7 @@ from itertools import chain
 from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, rows, text
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem, note
 from xsft.checks.demand import Demand
 from xsft.cluster.supply import NODE_POOL

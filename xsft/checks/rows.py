@@ -10,12 +10,11 @@ from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
 from xsft.checks.facts import Facts
 from xsft.checks.special_tokens import reads_texts
-from xsft.checks.values import is_on
+from xsft.checks.trainer_keys import is_on
 from xsft.data.facts import CountedData, DataFacts
-from xsft.data.findings import findings
+from xsft.data.findings import findings, summarize
 from xsft.data.passes import FaultyRow, PassAnswers, Split, inspection_of, reading_of
 from xsft.data.refusals import refused_rows_problem
-from xsft.data.summary import summarize
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import QUESTION_FORMATTER

@@ -9,8 +9,7 @@ from xsft.base.problems import Problem, error, warning
 from xsft.base.secrets import is_secret_variable, looks_secret
 from xsft.catalog.tokenizers import is_gated
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, texts
+from xsft.checks.trainer_keys import is_on, texts, where_of
 from xsft.spec.base import Value
 from xsft.spec.keypath import key_part, path_below
 from xsft.spec.resolve import Run

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from xsft.base.names import job_name_limit, stage_name
 from xsft.base.problems import Problem, error, warning
+from xsft.catalog.machines import GIB, ServingShape, serving_shape_for, serving_shapes
 from xsft.catalog.models import context_length
-from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
 from xsft.catalog.weights import UNLOADED, model_type, weights_failure
 from xsft.checks.facts import Facts
 from xsft.evaluation.trainer_plan import incomparable
 from xsft.image.reference import is_pinned
-from xsft.launcher.servers import attention_heads, weights_bytes
+from xsft.launcher.server_manifest import attention_heads, weights_bytes
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.serving_inputs import BUCKET

@@ -14,8 +14,7 @@ from xsft.catalog.releases import at_least
 from xsft.checks.data import rows_per_step, training_rows
 from xsft.checks.facts import Facts
 from xsft.checks.resumption import files, readers
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number
+from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

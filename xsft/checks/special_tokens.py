@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
 from xsft.checks.facts import Facts
-from xsft.checks.values import is_on
+from xsft.checks.trainer_keys import is_on
 from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run

@@ -1,17 +1,22 @@
-"""The least time that a run's steps can take by arithmetic, and its cost, before the run starts. Pure."""
+"""The least time that a run's steps can take, and whether a step can be built and fit, by arithmetic alone. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.catalog.fit import PublishedStep, published_steps
+from xsft.base.problems import errors_in
+from xsft.catalog.fit import PublishedStep, minimum_gib_per_chip, published_steps
 from xsft.catalog.models import CatalogModel
 from xsft.catalog.models import model as catalog_model
 from xsft.catalog.tpu import Slice, parse_tpu_type
-from xsft.checks.values import is_on, number
+from xsft.checks import lora, mesh
+from xsft.checks.facts import Facts
+from xsft.checks.trainer_keys import is_on, number
 from xsft.fit.step import target_length
+from xsft.fit.translate import InvalidStep
+from xsft.fit.verdict import DoesNotFit, Invalid, Verdict
 from xsft.records.record import MeasuredPace
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -122,3 +127,22 @@ def published_step_s(published: PublishedStep) -> float:
     if least is None:
         raise LookupError(f"{published.id}: the size of its model or TPU is unknown")
     return least
+
+
+def analytic_verdict(run: Run) -> Verdict | None:
+    """Return NO or INVALID if arithmetic alone decides; None if the compiler must be asked."""
+    return next(_estimated_verdicts(run), None)
+
+
+def _estimated_verdicts(run: Run) -> Iterator[Verdict]:
+    keys = trainer_of(run).trainer_keys(run)
+    for problem in errors_in((*mesh.check(run, keys, Facts()), *lora.check(run, keys, Facts()))):
+        because = InvalidStep(where=problem.where, message=problem.message, fix=problem.fix)
+        yield Invalid(because=because)
+    if run.model is None or run.slice is None or run.model.params_b is None or run.slice.hbm_gib is None:
+        return
+    if keys.get("override_model_config") or keys.get("lora.lora_weight_qtype"):
+        return
+    need = minimum_gib_per_chip(params_b=run.model.params_b, run=run.slice, num_slices=run.num_slices, keys=keys)
+    if need > run.slice.hbm_gib:
+        yield DoesNotFit(needed_gib=round(need, 2), limit_gib=run.slice.hbm_gib, told_by="bound")

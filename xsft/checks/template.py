@@ -14,8 +14,7 @@ from string import Formatter
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.releases import at_least, key_ok
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, same
+from xsft.checks.trainer_keys import is_on, same, where_of
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja

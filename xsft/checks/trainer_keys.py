@@ -1,7 +1,11 @@
-"""Check MaxText's keys: known to the release, not owned by a field, and possible on the command line. Pure."""
+"""Check MaxText's keys: known to the release, not owned by a field, possible on the command line. Pure.
+
+A value is read as MaxText would read it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -9,13 +13,14 @@ from xsft.base.problems import Problem, error, note, warning
 from xsft.base.secrets import looks_secret
 from xsft.catalog.releases import DEFAULT, at_least, key_hint, new_name
 from xsft.checks.facts import Facts
-from xsft.checks.values import is_on, same, texts
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.template import WHERE as TEMPLATE
 from xsft.trainer.arguments import argument, template_keys
 from xsft.trainer.trainer import trainer_of
 
+LARGEST = 1e15
+"""Largest number accepted: products of a few such numbers are still finite, and whole ones exact in a double."""
 FIELD_OF: Mapping[str, str] = MappingProxyType(
     {
         "run_name": "name",
@@ -88,6 +93,35 @@ field."""
 
 ARGUMENT_LIMIT = 131_071
 """Maximum bytes of one argument: Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h), without the NUL at its end."""
+
+
+def number(value: Value) -> float | None:
+    """Return the number that YAML reads from the value, LARGEST at most; None if MaxText's types refuse it."""
+    if isinstance(value, bool) or value is None or isinstance(value, list):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return None if math.isnan(found) else max(-LARGEST, min(found, LARGEST))
+
+
+def is_on(value: Value) -> bool:
+    """Return whether a switch is on, written as a boolean, `true` or 1."""
+    return value is True or str(value).lower() in ("true", "1", "on", "yes")
+
+
+def same(left: Value, right: object) -> bool:
+    """Return whether two values are equal after MaxText's command line: `True`, `true` and True are one value, and so
+    are 1 and 1.0."""
+    return left == right or str(left).lower() == str(right).lower()
+
+
+def texts(value: Value) -> Iterator[str]:
+    """Yield every string in a value."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            yield item
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:

@@ -17,8 +17,7 @@ from xsft.base.problems import Problem, error, warning
 from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT, at_least, defects
 from xsft.checks.facts import Facts
-from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import is_on, number, same
+from xsft.checks.trainer_keys import is_on, number, same, where_of
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 

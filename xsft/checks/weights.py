@@ -13,7 +13,8 @@ from xsft.checks.trainer_keys import where_of
 from xsft.spec.base import Value
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
-from xsft.weights.checkpoint_compare import (
+from xsft.weights.checkpoint_files import certain
+from xsft.weights.checkpoint_report import (
     NUMBERS,
     ArrayMismatch,
     ResizedArray,
@@ -25,7 +26,6 @@ from xsft.weights.checkpoint_compare import (
     models,
     weights,
 )
-from xsft.weights.checkpoint_files import certain
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:

@@ -17,8 +17,7 @@ from msgspec import Struct, convert, field
 
 from xsft.base.errors import ClusterMissing, EnvironmentMissing, Forbidden, Unreachable, UsageError, XsftError
 from xsft.base.lenient import mapping, rows
-from xsft.base.names import list_names
-from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
+from xsft.base.names import FIX, is_placeholder, list_names, placeholder_in
 from xsft.base.secrets import redact
 from xsft.machine import clock, process
 from xsft.machine.files import replacing_name, sweep
@@ -26,7 +25,7 @@ from xsft.machine.paths import private_folder, state_dir
 from xsft.machine.process import ProcessResult, own_environment
 from xsft.machine.regular import read_bytes, read_text
 from xsft.records.run_cluster import ClusterAddress
-from xsft.spec.loader import load_yaml
+from xsft.spec.yamltext import load_yaml
 
 CERTIFICATES = ("certificate-authority", "client-certificate", "client-key")
 """Keys that name a file, unless the key with `-data` holds its content."""

@@ -10,16 +10,15 @@ from msgspec import Raw, Struct, ValidationError, convert
 from msgspec.json import Decoder, decode
 from urllib3 import BaseHTTPResponse, exceptions
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import Unreachable
-from xsft.base.lenient import mapping, text
+from xsft.base.lenient import JsonObject, mapping, text
 from xsft.base.network_words import meaning
 from xsft.base.problems import RetryAdvice
 from xsft.base.secrets import redact
 from xsft.cluster.access import Access
 from xsft.cluster.objects import BadObject, ObjectList, ObjectMetadata, without_nulls
 from xsft.machine.bounded import UnusableAnswer, parse_bounded
-from xsft.machine.retries import retry_after_s
+from xsft.machine.deadline import retry_after_s
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import XsftError
+from xsft.base.lenient import JsonObject
 from xsft.cluster.access import Access
 from xsft.cluster.answers import (
     LostAnswer,
@@ -28,8 +28,7 @@ from xsft.cluster.http import JSON, Http, Stream
 from xsft.cluster.objects import ObjectList
 from xsft.cluster.resources import Resource
 from xsft.machine import clock
-from xsft.machine.deadline import NEVER, Deadline
-from xsft.machine.retries import Retries
+from xsft.machine.deadline import NEVER, Deadline, Retries
 
 T = TypeVar("T")
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xsft.base.aliases import JsonObject
+from xsft.base.amounts import before
 from xsft.base.errors import XsftError
-from xsft.base.lenient import mapping, rows, text
-from xsft.base.moments import before
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem
 from xsft.cluster import dry_run
 from xsft.cluster import resources as kinds
@@ -32,7 +31,7 @@ from xsft.cluster.http import http_for
 from xsft.cluster.reads import Reads, Servers
 from xsft.cluster.resources import Resource
 from xsft.machine.deadline import Deadline
-from xsft.records.labels import FIRST_HOSTS, RUN_LABEL, TPU_NODE
+from xsft.records.jobset_paths import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.records.run_cluster import ClusterAddress
 
 if TYPE_CHECKING:

@@ -6,14 +6,16 @@ ServiceAccount or a PodSecurity level is found only when pods are created, while
 
 from __future__ import annotations
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import SpecError
+from xsft.base.lenient import JsonObject
 from xsft.base.problems import Problem
 from xsft.cluster import resources as kinds
 from xsft.cluster.answers import Reply, read_named
 from xsft.cluster.api import Api
-from xsft.cluster.children import child_jobs, first_pods, jobless
 from xsft.cluster.dry_run_problems import (
+    child_jobs,
+    first_pods,
+    jobless,
     jobs_not_checked,
     limited_problems,
     makes_no_job,

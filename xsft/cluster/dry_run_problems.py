@@ -1,13 +1,19 @@
-"""Check the answers to the dry runs of a run's Jobs and pods. Pure."""
+"""Check the answers to the dry runs of a run's Jobs and pods, and compute the Jobs that JobSet will create. Pure.
+
+source: jobset@v0.10.1 pkg/controllers/jobset_controller.go (constructJob, labelAndAnnotateObject, coordinatorEndpoint,
+GetSubdomain) and pkg/webhooks/jobset_webhook.go (defaults). JobSet's own admission checks little of a pod template: an
+invalid Job is found only when its controller creates one, after Kueue has given it quota.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.aliases import JsonObject
+from xsft.base.lenient import JsonObject
 from xsft.base.problems import Problem, error, note
 
 JOBS_NOT_CHECKED = LateProblem(id="jobs-not-checked")
@@ -17,6 +23,11 @@ NO_ACCOUNT = re.compile(r'error looking up service account \S+: serviceaccount "
 INSECURE = re.compile(r'violates PodSecurity "(?P<level>[^"]+)"')
 OUT_OF_RANGE = re.compile(r"(?:maximum|minimum) \S+ usage per \w+ is|limit to request ratio per \w+ is")
 OVER_QUOTA = re.compile(r"exceeded quota: (?P<name>[^,\s]+)|failed quota: (?P<failed>[^:\s]+)")
+PREFIX = "jobset.sigs.k8s.io"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+JOB_NAME = "batch.kubernetes.io/job-name"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
 
 def makes_no_job(name: str) -> Problem:
@@ -96,3 +107,145 @@ def _limits(pod: JsonObject) -> dict[str, Mapping[str, str]]:
 
 def _error(id: str, message: str, fix: str) -> Problem:
     return error(id, "namespace", f"The cluster would refuse the run's pods: {message}", fix)
+
+
+def child_jobs(jobset: JsonObject) -> tuple[JsonObject, ...]:
+    """Return one Job per replicated job: its last replica, which has the longest name and labels."""
+    return tuple(_child_job(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
+
+
+def first_pods(jobset: JsonObject) -> tuple[JsonObject, ...]:
+    """Return the first pod of each Job, as the Job controller makes it. JobSet's webhook admits it before any other pod
+    of its Job. source: kubernetes@v1.35 pkg/controller/job/job_controller.go, jobset@v0.10.1
+    pkg/webhooks/pod_admission_webhook.go.
+    """
+    return tuple(_first_pod(job) for job in child_jobs(jobset))
+
+
+def jobless(jobset: JsonObject) -> tuple[str, ...]:
+    """Return replicated jobs without any Job. The API server accepts them, but Kueue then gives the run quota and it
+    never ends.
+
+    source: run against jobset@v0.10.1 and Kueue 0.16.
+    """
+    return tuple(str(one["name"]) for one in jobset["spec"]["replicatedJobs"] if one.get("replicas", 1) == 0)
+
+
+def _child_job(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
+    template = replicated["template"]
+    index = max(int(replicated.get("replicas", 1)) - 1, 0)
+    labels = _job_labels(jobset, replicated, index)
+    exclusive = _exclusive(jobset, replicated)
+    spec = template["spec"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            **template.get("metadata", {}),
+            "name": _job_name(jobset, replicated, index),
+            "namespace": jobset["metadata"].get("namespace", "default"),
+            **_marked(template.get("metadata", {}), labels, exclusive),
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            **spec,
+            "suspend": bool(jobset["spec"].get("suspend", False)),
+            "template": _pod_template(jobset, spec["template"], labels, exclusive),
+        },
+    }
+
+
+def _first_pod(job: JsonObject) -> JsonObject:
+    template, name = job["spec"]["template"], job["metadata"]["name"]
+    metadata = template["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name}-0",
+            "namespace": job["metadata"]["namespace"],
+            "labels": {**metadata["labels"], JOB_NAME: name, COMPLETION_INDEX: "0"},
+            "annotations": {**metadata["annotations"], COMPLETION_INDEX: "0"},
+        },
+        "spec": {**template["spec"], "hostname": f"{name}-0"},
+    }
+
+
+def _pod_template(jobset: JsonObject, template: JsonObject, labels: JsonObject, exclusive: JsonObject) -> JsonObject:
+    network = jobset["spec"].get("network") or {}
+    subdomain = {"subdomain": _subdomain(jobset)} if network.get("enableDNSHostnames", True) else {}
+    restart = {"restartPolicy": "OnFailure"}  # JobSet's default if the template has none
+    metadata = template.get("metadata", {})
+    return {
+        **template,
+        "metadata": {**metadata, **_marked(metadata, labels, exclusive)},
+        "spec": {**restart, **template["spec"], **subdomain},
+    }
+
+
+def _marked(metadata: JsonObject, labels: JsonObject, exclusive: JsonObject) -> JsonObject:
+    return {
+        "labels": {**(metadata.get("labels") or {}), **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **labels, **exclusive},
+    }
+
+
+def _job_labels(jobset: JsonObject, replicated: JsonObject, index: int) -> JsonObject:
+    """Return JobSet's labels, also set as annotations; without the UID, which does not exist yet."""
+    name = jobset["metadata"]["name"]
+    namespace = jobset["metadata"].get("namespace", "default")
+    job = _job_name(jobset, replicated, index)
+    before, every = _count_jobs(jobset, replicated)
+    before_in_group, in_group = _count_jobs(jobset, replicated, group=_group(replicated))
+    labels = {
+        f"{PREFIX}/jobset-name": name,
+        f"{PREFIX}/replicatedjob-name": replicated["name"],
+        f"{PREFIX}/replicatedjob-replicas": str(replicated.get("replicas", 1)),
+        f"{PREFIX}/restart-attempt": "0",
+        f"{PREFIX}/global-replicas": str(every),
+        f"{PREFIX}/job-index": str(index),
+        f"{PREFIX}/job-key": hashlib.sha1(f"{namespace}/{job}".encode(), usedforsecurity=False).hexdigest(),
+        f"{PREFIX}/job-global-index": str(before + index),
+        f"{PREFIX}/group-name": _group(replicated),
+        f"{PREFIX}/group-replicas": str(in_group),
+        f"{PREFIX}/job-group-index": str(before_in_group + index),
+    }
+    return {**labels, **_coordinator(jobset)}
+
+
+def _count_jobs(jobset: JsonObject, replicated: JsonObject, *, group: str | None = None) -> tuple[int, int]:
+    """Return the number of Jobs before those of `replicated`, and the total; of one group if given."""
+    found = [one for one in jobset["spec"]["replicatedJobs"] if group in (None, _group(one))]
+    counts = [int(one.get("replicas", 1)) for one in found]
+    at = [str(one["name"]) for one in found].index(str(replicated["name"]))
+    return sum(counts[:at]), sum(counts)
+
+
+def _group(replicated: JsonObject) -> str:
+    """Return the group; JobSet's webhook defaults to `default`."""
+    return str(replicated.get("groupName") or "default")
+
+
+def _coordinator(jobset: JsonObject) -> JsonObject:
+    """Return the coordinator's label. Its value is limited to 63 characters, which limits the names of Pathways
+    runs.
+    """
+    at = jobset["spec"].get("coordinator")
+    if not at:
+        return {}
+    pod = f"{at['replicatedJob']}-{at.get('jobIndex', 0)}-{at.get('podIndex', 0)}"
+    return {f"{PREFIX}/coordinator": f"{jobset['metadata']['name']}-{pod}.{_subdomain(jobset)}"}
+
+
+def _exclusive(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
+    sources = (jobset["metadata"], replicated["template"].get("metadata") or {})
+    found = [source.get("annotations") or {} for source in sources]
+    return {key: one[key] for one in found for key in (EXCLUSIVE, NODE_SELECTOR_STRATEGY) if key in one}
+
+
+def _job_name(jobset: JsonObject, replicated: JsonObject, index: int) -> str:
+    return f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
+
+
+def _subdomain(jobset: JsonObject) -> str:
+    return str((jobset["spec"].get("network") or {}).get("subdomain") or jobset["metadata"]["name"])

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, rows, text
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem
 from xsft.cluster.jobset_fields import QUEUE_LABEL
 from xsft.cluster.objects import Condition, KubernetesObject, KubernetesStruct, Quota

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError
+from xsft.base.lenient import JsonObject
 from xsft.base.secrets import HIDDEN
 from xsft.cluster.answers import LostAnswer, Reply, read_named
 from xsft.cluster.api import Api
 from xsft.cluster.errors import ApiRequest
 from xsft.cluster.resources import Resource
-from xsft.machine.chance import random_hex
+from xsft.machine.paths import random_hex
 
 MANAGER = "xsft"
 STRICT = {"fieldValidation": "Strict"}

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import whole
+from xsft.base.lenient import JsonObject, whole
 from xsft.base.names import MODES, ModeName, attempt_number
 from xsft.base.targets import launcher_named
 from xsft.catalog.tpu import Slice, slice_of
@@ -29,8 +28,7 @@ from xsft.cluster.objects import (
 )
 from xsft.cluster.observation import ReplicatedJob, RunObject
 from xsft.cluster.pod_fields import SERVER_JOB
-from xsft.records.jobset_paths import TRAINER_CONTAINER
-from xsft.records.labels import (
+from xsft.records.jobset_paths import (
     DATA_ANNOTATION,
     DIGEST_ANNOTATION,
     MODE_LABEL,
@@ -38,6 +36,7 @@ from xsft.records.labels import (
     RUN_LABEL,
     STEPS_ANNOTATION,
     TARGET_LABEL,
+    TRAINER_CONTAINER,
     WORK_LABEL,
     WRITES_ANNOTATION,
 )

@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.json import Decoder
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import Unreachable
-from xsft.base.lenient import count, mapping, rows, text
+from xsft.base.lenient import JsonObject, count, mapping, rows, text
 
 T = TypeVar("T")
 

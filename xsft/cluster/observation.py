@@ -15,7 +15,7 @@ from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
 from xsft.cluster.objects import Condition, Workload
 from xsft.cluster.pod_fields import Pod, pods_selector
-from xsft.records.labels import RUN_LABEL, WORK_LABEL
+from xsft.records.jobset_paths import RUN_LABEL, WORK_LABEL
 from xsft.spec.modes import mode_rules
 from xsft.trainer.progress import LoggedLine, Progress
 

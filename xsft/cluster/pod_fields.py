@@ -6,11 +6,17 @@ from collections.abc import Iterable
 
 from msgspec.json import Decoder
 
+from xsft.base.amounts import seconds_between
 from xsft.base.lenient import count
-from xsft.base.moments import seconds_between
 from xsft.cluster.objects import ConditionsStatus, KubernetesObject, KubernetesStruct, PodSpec
-from xsft.records.jobset_paths import TRAINER_CONTAINER
-from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
+from xsft.records.jobset_paths import (
+    COMPLETION_INDEX,
+    JOBSET_NAME,
+    RESTART_ATTEMPT,
+    RUN_LABEL,
+    TRAINER_CONTAINER,
+    WORK_LABEL,
+)
 from xsft.spec.serving_inputs import CONTAINER, COPIER
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"

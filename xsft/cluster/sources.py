@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.errors import UsageError
-from xsft.base.placeholders import placeholder_in
+from xsft.base.names import placeholder_in
 from xsft.cluster.places_file import places_file
 from xsft.machine.process import own_environment
 from xsft.records.index import IndexEntry

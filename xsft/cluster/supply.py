@@ -11,8 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import count, mapping, rows, text
+from xsft.base.lenient import JsonObject, count, mapping, rows, text
 from xsft.catalog.tpu import Slice
 from xsft.cluster.jobset_fields import shape_of
 from xsft.cluster.objects import Resources, Workload

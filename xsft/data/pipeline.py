@@ -13,15 +13,15 @@ from typing import Any
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.data.examples import Vocabulary
 from xsft.data.passes import SPLITS, DataPass, PassAnswers, PassRead, Split
 from xsft.data.refusals import MOST_WORDS, data_refused
 from xsft.data.row_files import FetchedRows, fetch_rows, files_content
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.machine.files import write_private
-from xsft.machine.scratch import scratch_folder
+from xsft.machine.paths import scratch_folder
 from xsft.spec.base import Value
 from xsft.spec.paths import FILE_FORMATS
 from xsft.spec.resolve import Run

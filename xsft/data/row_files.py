@@ -21,14 +21,13 @@ import google_crc32c
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import SpecError, Unreachable
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import error
 from xsft.catalog.data import located
 from xsft.data.passes import Split
-from xsft.machine.byte_progress import ByteProgress, pieces_of
 from xsft.machine.process import own_environment
-from xsft.machine.regular import open_regular
+from xsft.machine.regular import ByteProgress, open_regular, pieces_of
 from xsft.machine.storage import DEADLINE_S, GcsStorage, StoredObject, storage_for
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from xsft import workers
 from xsft.base.errors import XsftError
-from xsft.machine.scratch import scratch_folder
+from xsft.machine.paths import scratch_folder
 from xsft.machine.watched_process import GRACE_S, follow
 
 PROGRAMS = Path(workers.__file__).parent

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 from uv import find_uv_bin
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing
+from xsft.base.lenient import ShowLine
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, PythonMinor, find_in, finish, folder_for
 from xsft.environments.uv import uv_environment

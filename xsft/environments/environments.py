@@ -11,8 +11,8 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing, UsageError
+from xsft.base.lenient import ShowLine
 from xsft.environments import envbuild
 from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, find_in
 from xsft.machine.paths import own_cache

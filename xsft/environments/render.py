@@ -22,8 +22,8 @@ from xsft.base.problems import Problem, error
 from xsft.environments.ask import PROGRAMS, Interpreter, ProgramFailed, ask
 from xsft.machine import clock, process
 from xsft.machine.files import write_private
+from xsft.machine.paths import scratch_folder
 from xsft.machine.process import own_environment
-from xsft.machine.scratch import scratch_folder
 
 Argv = tuple[str, ...]
 

@@ -19,10 +19,9 @@ from xsft.fit.step import StepToCompile
 from xsft.fit.verdict import GIB, CompiledStep, verdict_of
 from xsft.machine import clock
 from xsft.machine.memory import available_bytes
-from xsft.machine.paths import private_folder
+from xsft.machine.paths import private_folder, scratch_folder
 from xsft.machine.pid_namespace import Containment, detect
 from xsft.machine.process import run
-from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import interrupted_after
 from xsft.machine.watched_process import GRACE_S
 from xsft.trainer.kernel_kills import KILLED, kernel_said, true_status

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
 from xsft.catalog.fit import minimum_gib_per_chip
-from xsft.catalog.mesh import mesh_axes
 from xsft.catalog.models import CatalogModel
+from xsft.catalog.sizes import mesh_axes
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.fit.alternatives import TunableRun
 from xsft.fit.search import HOPELESS

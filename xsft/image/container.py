@@ -18,9 +18,9 @@ from requests.exceptions import RequestException
 from xsft.base.errors import EnvironmentMissing, Refused
 from xsft.image.engine import Engine, explain_engine_errors
 from xsft.image.failures import FailedRequest, quote
-from xsft.machine.chance import random_hex
-from xsft.machine.log_lines import keep_lines
+from xsft.machine.paths import random_hex
 from xsft.machine.signals import as_ctrl_c
+from xsft.machine.watched_process import keep_lines
 
 SHARED_MEMORY_BYTES = 2 << 30
 """Shared memory in which data workers hand over batches; Docker's 64 MB are too little. Only what is used is

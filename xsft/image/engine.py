@@ -27,8 +27,7 @@ from xsft.image.failures import NO_CLIENT, FailedRequest, explain_failure
 from xsft.image.login import Login, login_for, read_docker_config
 from xsft.image.reference import Reference, parse_image_name
 from xsft.machine import clock
-from xsft.machine.http_session import Session
-from xsft.machine.sockets import require_listener
+from xsft.machine.http_session import Session, require_listener
 
 TIMEOUT_S = 60.0
 """Time limit for one answer, and between two lines of a pull or push. The SDK's own default."""

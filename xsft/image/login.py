@@ -1,5 +1,8 @@
 """The user's login to a registry: from Docker's configuration (`docker login`, `gcloud auth configure-docker` and other
 credential helpers), or of Google's Application Default Credentials. It is read, never written and never printed.
+
+A repository is created in Artifact Registry only if the user asks for it. source: artifactregistry.googleapis.com v1
+REST reference, projects.locations.repositories.create, operations.get.
 """
 
 from __future__ import annotations
@@ -9,23 +12,34 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+from msgspec.json import Decoder
+from requests import RequestException
 
-from xsft.base.errors import Unreachable
+from xsft.base.errors import Unreachable, UsageError
 from xsft.base.secrets import hold_secret
-from xsft.image.failures import quote
-from xsft.image.reference import is_google
+from xsft.image.failures import FailedRequest, explain_failure, quote
+from xsft.image.reference import is_google, repository_of
 from xsft.machine.bounded import ODD_SHAPE
-from xsft.machine.google_files import may_log_in
+from xsft.machine.clock import pause
+from xsft.machine.http_session import Session
+from xsft.machine.paths import may_log_in
 from xsft.machine.regular import read_text
 
 GOOGLE_USER = "oauth2accesstoken"
 """User name for an access token. source: Artifact Registry documentation, "Access token"."""
 
 GoogleToken = Callable[[Mapping[str, str]], str | None]
+API = "https://artifactregistry.googleapis.com/v1"
+TIMEOUT_S = 10.0
+POLLS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
+"""Seconds before each question whether the repository is ready."""
+DOCUMENT = Decoder(dict[str, Any])
+DESCRIPTION = "Images of fine-tuning runs (xsft)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,3 +136,78 @@ def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
+
+
+def create_repository(
+    registry: str,
+    *,
+    env: Mapping[str, str],
+    say: Callable[[str], None],
+    api: str = API,
+    find_login: Callable[..., Login | None] = login_for,
+    sleep: Callable[[float], None] = pause,
+) -> None:
+    """Create the repository of an Artifact Registry name. If another user created it at the same moment, that counts as
+    success. Raises UsageError for any other registry, and what Google answers, explained.
+    """
+    repository = repository_of(registry)
+    if repository is None:
+        raise UsageError(
+            f"{registry} is not in Artifact Registry: xsft cannot create its repository.",
+            fix="Create it in that registry, and push without --create.",
+            id="artifact-repository",
+        )
+    host = repository.docker.partition("/")[0]
+    login = find_login(host, env=env)
+    request = FailedRequest(
+        what=f"create {repository.docker}",
+        host=host,
+        repository=repository.docker,
+        pushes=True,
+        anonymous=login is None,
+    )
+
+    ask = partial(_ask_google, api, login=login, request=request)
+    say(f"creating {repository.docker}")
+    operation = ask(
+        "POST",
+        f"{repository.parent}/repositories?repositoryId={repository.name}",
+        json={"format": "DOCKER", "description": DESCRIPTION},
+    )
+    for pause_s in POLLS_S:
+        if operation.get("done"):
+            break
+        sleep(pause_s)
+        operation = ask("GET", str(operation.get("name")))
+    if problem := operation.get("error"):
+        raise explain_failure(str(problem.get("message")), request)
+    if not operation.get("done"):
+        raise explain_failure(f"timed out after {sum(POLLS_S):g} s creating the repository", request)
+
+
+def _ask_google(
+    api: str, method: str, path: str, *, login: Login | None, request: FailedRequest, **options: Any
+) -> dict[str, Any]:
+    """Ask with an access token, which `gcloud auth configure-docker` gives, too."""
+    headers = {"Authorization": f"Bearer {login.secret}"} if login else {}
+    try:
+        with Session() as session:
+            answer = session.request(method, f"{api}/{path}", headers=headers, timeout=TIMEOUT_S, **options)
+        document: dict[str, Any] = DOCUMENT.decode(answer.content)
+    except (RequestException, ValueError) as failed:
+        raise explain_failure(f"connection broken: {failed}", request) from None
+    if answer.status_code == 409:  # another user was faster
+        return {"done": True}
+    if answer.status_code >= 300:
+        raise explain_failure(f"HTTP {answer.status_code} {_google_message(document)}", request)
+    return document
+
+
+def _google_message(document: Mapping[str, Any]) -> str:
+    """Return Google's message and its reasons, e.g. SERVICE_DISABLED."""
+    problem = document.get("error")
+    if not isinstance(problem, dict):
+        return ""
+    details = problem.get("details") or ()
+    reasons = [str(detail.get("reason")) for detail in details if isinstance(detail, dict) and detail.get("reason")]
+    return " ".join((str(problem.get("message", "")), *reasons))

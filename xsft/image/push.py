@@ -14,7 +14,6 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.amounts import size_text
 from xsft.base.errors import (
     EnvironmentMissing,
@@ -25,8 +24,8 @@ from xsft.base.errors import (
     XsftError,
     refuse_errors,
 )
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem, error
-from xsft.image.artifact_registry import create_repository
 from xsft.image.build import Build, run_build
 from xsft.image.code_layer import (
     MANIFEST,
@@ -46,10 +45,11 @@ from xsft.image.engine import Engine, connect_engine
 from xsft.image.folders import layer_archive, refuse_content
 from xsft.image.lock import LockedImage
 from xsft.image.lock_file import keep_lock, read_lock_file
+from xsft.image.login import create_repository
 from xsft.image.recipe import DOCKERFILE, KIND_LABEL, TAG_LABEL, Recipe, registry_of_repository
 from xsft.image.registry import RegistryClient
 from xsft.machine import clock
-from xsft.machine.checkout import checkout
+from xsft.machine.paths import checkout
 
 NEEDED_BYTES = 8 << 30
 """Free space that a build of the dependencies may need: 2.6 GB of packages, and BuildKit's cache of them."""

@@ -25,9 +25,8 @@ from xsft.image.login import Login, login_for
 from xsft.image.recipe import PLATFORM
 from xsft.image.reference import base_url, is_google, may_receive_login, parse_image_name
 from xsft.machine import clock
-from xsft.machine.deadline import Deadline
+from xsft.machine.deadline import Deadline, Retries, retry_after_s
 from xsft.machine.http_session import Session
-from xsft.machine.retries import Retries, retry_after_s
 
 TIMEOUT_S = 8.0
 """Time limit for a connection, and between two parts of an answer."""

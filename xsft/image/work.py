@@ -30,9 +30,8 @@ from xsft.image.options import (
 from xsft.image.push import ImageMaker
 from xsft.image.recipe import Recipe, make_recipe, repository_in
 from xsft.image.reference import parse_reference, repository_of
-from xsft.machine.checkout import checkout, git_commit
 from xsft.machine.filelock import exclusive
-from xsft.machine.paths import own_cache, private_folder
+from xsft.machine.paths import checkout, git_commit, own_cache, private_folder
 from xsft.machine.process import ProcessResult, run
 
 FETCH_TIMEOUT_S = 600.0

@@ -12,8 +12,8 @@ from xsft.base.errors import SpecError
 from xsft.base.names import ModeName
 from xsft.base.problems import Problem, error
 from xsft.base.secrets import is_secret_variable, redact
+from xsft.base.targets import DEFAULT_TRAINER
 from xsft.base.terminal_text import safe_text
-from xsft.base.training import DEFAULT_TRAINER
 from xsft.catalog import releases
 from xsft.checks.facts import Facts
 from xsft.importing.cluster import Tree, cluster_fields, lost_flags, mode_of, name_fields, put_field
@@ -31,9 +31,8 @@ from xsft.importing.xpkline import XpkLine, find_xpk_line
 from xsft.launcher.encoding import RESTARTS, at_first_start
 from xsft.launcher.xpk import xpk_argv
 from xsft.spec.base import Value
-from xsft.spec.explain import validate
+from xsft.spec.explain import read_spec, validate
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.spec.yamltext import ParsedYaml
 from xsft.trainer.trainer import trainer_with

@@ -15,8 +15,8 @@ from xsft.base.problems import error
 from xsft.importing.flags import Flags
 from xsft.importing.notes import Notes
 from xsft.launcher.encoding import kubernetes_expand
-from xsft.spec.loader import load_yaml
 from xsft.spec.modes import mode_rules
+from xsft.spec.yamltext import load_yaml
 from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
 
 ReadEnvFile = Callable[[str], str | None]

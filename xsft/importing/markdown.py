@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
-from xsft.base.training import DEFAULT_TRAINER
+from xsft.base.targets import DEFAULT_TRAINER
 from xsft.catalog import releases
 from xsft.importing.trainer import modules
 from xsft.importing.values import config_arguments, read_mapping

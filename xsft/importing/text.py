@@ -11,7 +11,7 @@ import yaml
 
 from xsft.base.problems import Problem
 from xsft.importing.notes import PasteDifference
-from xsft.spec.scalars import resolve_plain
+from xsft.spec.yamltext import resolve_plain
 from xsft.trainer.arguments import yaml_value
 
 WIDTH = 118

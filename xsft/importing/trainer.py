@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import error
-from xsft.base.training import DEFAULT_TRAINER, trainers
+from xsft.base.targets import DEFAULT_TRAINER, trainers
 from xsft.catalog import releases
 from xsft.importing.notes import Notes
 from xsft.importing.shell import Shell, SimpleCommand

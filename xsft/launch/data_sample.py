@@ -8,10 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import SpecError, UsageError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem, errors_in
-from xsft.data.findings import findings
+from xsft.data.findings import Summary, findings, summarize
 from xsft.data.passes import (
     SAMPLE,
     DataPass,
@@ -25,13 +25,12 @@ from xsft.data.passes import (
 )
 from xsft.data.pipeline import SAMPLE_S, PipelineHost, read_passes
 from xsft.data.refusals import check_refused_rows
-from xsft.data.summary import Summary, summarize
 from xsft.data.tokenizer import read_tokenizer
 from xsft.environments import environments
 from xsft.evaluation.trainer_plan import held_out_keys
 from xsft.launch.data_online import refuse_unreachable
 from xsft.launch.local_machine import Machine, program_environment
-from xsft.launch.prepare_work import Follower
+from xsft.launch.prepare_data import Follower
 from xsft.machine.paths import hub_cache, own_cache
 from xsft.machine.process import own_environment
 from xsft.spec.resolve import Run

@@ -13,8 +13,7 @@ from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.passes import SAMPLE, PassAnswers, Split
 from xsft.launch.data_sample import DataInspection, refused_examples
 from xsft.launch.training_data import inspect_data, show_data
-from xsft.machine.files import write_atomic
-from xsft.machine.new_file import refuse_unless_free
+from xsft.machine.files import refuse_unless_free, write_atomic
 from xsft.planning.api import LoadedWorkload
 from xsft.runs.pictures import lengths_picture
 

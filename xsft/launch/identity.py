@@ -10,13 +10,13 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import JsonMapping
 from xsft.base.errors import Refused
+from xsft.base.lenient import JsonMapping
 from xsft.base.names import attempt_name, jobset_limit
 from xsft.base.problems import Problem
 from xsft.cluster.jobset_fields import JobSet
 from xsft.planning.steps import Planned
-from xsft.records.labels import DIGEST_ANNOTATION, RUN_LABEL
+from xsft.records.jobset_paths import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.records.record import Record
 from xsft.records.resumption import MAY_CHANGE_WORDS, all_differences, changed_keys
 from xsft.runs.rows import is_worthless

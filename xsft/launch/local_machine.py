@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
+from xsft.base.lenient import ShowLine
 from xsft.base.reporting import Reporter
 from xsft.environments import environments
 from xsft.environments.installed import BuiltEnvironment

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,27 +21,39 @@ from xsft.base.errors import AlreadyRunning, XsftError
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem
 from xsft.base.reporting import Reporter
-from xsft.launch.local_attempt import DONE, AttemptWatch, TrainerEnd, ended_then, judge_end, warnings_of
-from xsft.launch.local_folder import RunFolder, admit, recover_losses, run_folder_of
+from xsft.launch.local_folder import (
+    DONE,
+    AttemptWatch,
+    RunFolder,
+    TrainerEnd,
+    admit,
+    ended_then,
+    judge_end,
+    recover_losses,
+    run_folder_of,
+    warnings_of,
+)
 from xsft.launch.local_machine import Machine, compiled_folder, machine_for, trainer_command, trainer_environment
-from xsft.launch.stage_record import check_usable, interruption
+from xsft.launch.recording import check_usable, interruption
+from xsft.machine import clock
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
-from xsft.machine.paths import private_folder
+from xsft.machine.paths import private_folder, scratch_folder
 from xsft.machine.pid_namespace import Containment, refuse_where_harmful
-from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.machine.watched_process import follow
 from xsft.planning.steps import Plan
 from xsft.records.record import Attempt, Outcome, Receipt, Record
 from xsft.records.record_files import record_store
-from xsft.runs.failures import NO_ROWS
+from xsft.runs.failures import NO_ROWS, reason
 from xsft.runs.pictures import loss_picture
 from xsft.runs.receipt import whole_receipt
 from xsft.spec.digest import canonical
-from xsft.trainer.kernel_kills import LESS, TRAINER_KILLED, true_status
+from xsft.trainer.kernel_kills import LESS, TRAINER_KILLED, signal_text, true_status
 from xsft.trainer.lines import TrainerEvent
 from xsft.trainer.shuffling import order_of
+
+TAIL_LINES = 2000
 
 
 class LocalResult(Struct, frozen=True, kw_only=True):
@@ -343,3 +356,35 @@ def next_step(result: LocalResult) -> str:
             return f"{LOOK_AT_THE_DATA}; {log}"
         case _:
             return f"xsft why {shlex.quote(str(result.folder))} shows the most likely cause and what to do; {log}"
+
+
+class ProgramEnd(Struct, frozen=True, kw_only=True):
+    status: int
+    """Exit status, 128 + n for signal n."""
+    why: str
+    """Why it failed: the signal or its last exception, else the exit status."""
+
+
+def follow_program(
+    argv: Sequence[str],
+    *,
+    name: str,
+    env: Mapping[str, str],
+    log: Path,
+    on_line: Callable[[str], None] = lambda _line: None,
+) -> ProgramEnd:
+    """Run it as `trainer_process.follow` does. `name`: what the reason calls it."""
+    tail, began = deque[str](maxlen=TAIL_LINES), clock.monotonic()
+
+    def keep(line: str) -> None:
+        tail.append(line)
+        on_line(line)
+
+    return program_end(name, follow(tuple(argv), env=env, log=log, on_line=keep), tuple(tail), since=began)
+
+
+def program_end(name: str, status: int, tail: Sequence[str], *, since: float) -> ProgramEnd:
+    """Return the end of a program. `tail`: its last lines; `since`: `clock.monotonic` of its start."""
+    true = true_status(status, tail)
+    why = signal_text(name, true, since=since) or reason(tail) or f"{name} ended with exit status {true}"
+    return ProgramEnd(status=true, why=why)

@@ -8,9 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from xsft.base.acceptance import accept_late
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import RunFailed, XsftError
-from xsft.base.lenient import mapping, text
+from xsft.base.lenient import JsonObject, mapping, text
 from xsft.base.problems import Problem, warning
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import ready_timeout_problems
@@ -26,7 +25,7 @@ from xsft.launch.identity import LastEnd
 from xsft.machine import clock
 from xsft.machine.objects import Objects, begun_steps
 from xsft.planning.steps import JobPlan, Plan, Planned
-from xsft.records.labels import WRITES_ANNOTATION
+from xsft.records.jobset_paths import WRITES_ANNOTATION
 from xsft.records.record import ReadBack
 from xsft.runs.causes import explain_state
 from xsft.runs.classify import classify

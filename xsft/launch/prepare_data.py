@@ -1,14 +1,18 @@
 """Builds a prepared data set, once: reads the data in MaxText's environment, writes shards, and marks it complete last.
 
 Each try writes into its own folder, and `prepared.json` is created only when all of its shards exist. So a killed try
-never looks complete, and nothing is deleted or overwritten.
+never looks complete, and nothing is deleted or overwritten. A digest of the files read decides whether it is there.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import json
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +21,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.errors import EnvironmentMissing, Refused, SpecError, UsageError, refuse_errors
+from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unreachable, UsageError, XsftError, refuse_errors
 from xsft.base.problems import Problem, error
+from xsft.catalog.data import located
+from xsft.data.passes import FaultyRow
 from xsft.data.preparation import (
     PREPARED,
     Preparation,
     PreparedDataset,
+    RowSource,
     Shard,
     SplitCount,
     SplitName,
@@ -31,14 +38,16 @@ from xsft.data.preparation import (
     shard_count,
     shard_problems,
 )
-from xsft.launch.local_machine import Machine
-from xsft.launch.prepare_sources import SourceContent, digest, located_source, stamps
-from xsft.launch.prepare_work import Follower, work
-from xsft.machine.chance import random_hex
+from xsft.data.refusals import fix_of
+from xsft.environments.ask import Interpreter, ProgramFailed, ask
+from xsft.launch.local_machine import Machine, program_environment
 from xsft.machine.filelock import exclusive
 from xsft.machine.objects import GcsObjects, Objects, objects_for
-from xsft.machine.scratch import scratch_folder
+from xsft.machine.paths import random_hex, scratch_folder
+from xsft.machine.regular import ByteProgress, pieces_of
 from xsft.machine.writable import check_writable
+from xsft.spec.keypath import printable
+from xsft.spec.paths import FILE_FORMATS
 
 MAX_MANIFEST = 64 * 2**20
 """100,000 shards take 20 MB."""
@@ -46,6 +55,14 @@ MARGIN = 1.1
 """Disk space needed, relative to the rows' size in memory: parquet files are smaller, but a small file has its
 footer.
 """
+WORKER = "xsft.workers.prepare_rows"
+UNANSWERED = ("ConnectionError", "ConnectError", "ReadError", "Timeout", "LocalEntryNotFoundError")
+"""Errors of datasets, huggingface_hub and httpx if the hub did not answer."""
+NO_ACCESS = ("GatedRepoError", "DatasetNotFoundError", "RepositoryNotFoundError")
+"""Their errors for a data set that does not exist, or that this login may not read; the hub answers both alike."""
+DISK_FULL = ("[Errno 28]", "[Errno 122]")
+
+LOGIN = "Correct data.hf_path; for a gated data set accept its terms on the hub and run `hf auth login`."
 
 
 class Workshop(Struct, frozen=True, kw_only=True):
@@ -244,3 +261,164 @@ def _make_folder(folder: Path) -> None:
     except OSError as failed:
         message = f"cannot make the folder {folder}: {failed.strerror}"
         raise EnvironmentMissing(message, fix=f"Check that you may write in {folder.parent}.") from None
+
+
+class SourceContent(Struct, frozen=True, kw_only=True):
+    """One source, as it is on this machine."""
+
+    load: dict[str, Any]
+    """Arguments of datasets.load_dataset, except `streaming`."""
+    files: tuple[Path, ...] = ()
+    """Every file that determines the content; empty for a data set of the hub."""
+
+    @property
+    def commit(self) -> str | None:
+        """Return the commit of a data set of the hub, once it is known."""
+        return self.load.get("revision")
+
+
+def located_source(source: RowSource) -> SourceContent:
+    """Return the source's files. Raises SpecError if they are not on this machine."""
+    common = {"split": source.split, "name": source.name, "data_dir": source.data_dir}
+    if source.on_hub:
+        return SourceContent(load={"path": source.path, **common, "data_files": source.files})
+    if source.path in FILE_FORMATS:
+        files = _matching_files(source.files or "")
+        load = {"path": source.path, **common, "data_files": [str(file) for file in files]}
+        return SourceContent(load=load, files=files)
+    folder = Path(located(source.path)).expanduser().absolute()
+    if not folder.is_dir():
+        raise _unreadable(
+            "data.hf_path", f"{folder} is not a folder", "Set data.hf_path to the folder of the data set."
+        )
+    load = {"path": str(folder), **common, "data_files": source.files}
+    return SourceContent(load=load, files=tuple(_files_below(folder)))
+
+
+def digest(content: SourceContent, *, say: Callable[[str], None]) -> str:
+    """Return the digest: of the names and bytes of a folder's files, of the bytes of named files, or the commit of a
+    data set of the hub. Raises SpecError if a file cannot be read.
+    """
+    if content.commit:
+        return content.commit
+    whole = hashlib.sha256()
+    folder = Path(content.load["path"])
+    progress = ByteProgress(say, total=sum(file.stat().st_size for file in content.files), verb="digested")
+    for file in content.files:
+        name = str(file.relative_to(folder)) if folder.is_absolute() else ""
+        whole.update(f"{name}\0{_digest_of(file, progress)}\n".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
+
+
+def stamps(contents: Sequence[SourceContent]) -> tuple[tuple[int, int], ...]:
+    """Return values that change when a file is written."""
+    found = (file.stat() for content in contents for file in content.files)
+    return tuple((one.st_size, one.st_mtime_ns) for one in found)
+
+
+def _matching_files(pattern: str) -> tuple[Path, ...]:
+    path = located(pattern)
+    if not path:
+        fix = "Set data.hf_train_files, or --set data.hf_train_files=FILE."
+        raise _unreadable("data.hf_train_files", "No files are named", fix)
+    if "://" in path:
+        fix = "Copy them here (`gcloud storage cp`), and name the copy: --set data.hf_train_files=FILE."
+        raise _unreadable("data.hf_train_files", f"{path} is not on this machine", fix)
+    found = tuple(Path(file).absolute() for file in sorted(glob.glob(os.path.expanduser(path), recursive=True)))
+    if not found:
+        message = f"No file matches {path}" if glob.has_magic(path) else f"{path} does not exist"
+        raise _unreadable(
+            "data.hf_train_files", message, "Correct the path; a relative one starts from the workload's folder."
+        )
+    return found
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the regular files, without hidden ones, as `datasets` does."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(root, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _digest_of(file: Path, progress: ByteProgress) -> str:
+    content = hashlib.sha256()
+    try:
+        for piece in pieces_of(file, progress):
+            content.update(piece)
+        return content.hexdigest()
+    except OSError as failed:
+        message = f"{file} cannot be read: {failed.strerror}"
+        raise _unreadable("data.hf_train_files", message, "Check its permissions (ls -l).") from None
+
+
+def _unreadable(where: str, message: str, fix: str) -> SpecError:
+    return SpecError((error("data-unreadable", where, f"{message}.", fix),))
+
+
+class Follower(Struct, kw_only=True):
+    """A reader of the worker's messages, with what the worker has reported so far."""
+
+    say: Callable[[str], None]
+    verb: str
+    total: int | None
+    on_shard: Callable[[Shard], None] = lambda _shard: None
+    shards: list[Shard] = []
+
+    def line(self, text: str) -> None:
+        """Read a line of the worker; a line that is not its own (a library's warning) is skipped."""
+        with suppress(ValueError):
+            match json.loads(text):
+                case {"rows": int(rows), "seconds": float(seconds), "total": int(total)}:
+                    self.say(progress_line(self.verb, rows, total=total, seconds=seconds))
+                case {"rows": int(rows), "seconds": float(seconds)}:
+                    self.say(progress_line(self.verb, rows, total=self.total, seconds=seconds))
+                case {"fetched": int(fetched), "seconds": float(seconds)}:
+                    self.say(f"fetched {fetched / 1e6:,.1f} MB, {fetched / 1e6 / max(seconds, 0.001):,.1f} MB/s")
+                case {"shard": found}:
+                    shard = msgspec.convert(found, Shard)
+                    self.on_shard(shard)
+                    self.shards.append(shard)
+                case _:
+                    pass
+
+
+def progress_line(verb: str, rows: int, *, total: int | None, seconds: float) -> str:
+    """Return the rate and, if the total is known, the time left."""
+    rate = rows / max(seconds, 0.001)
+    if total is None:
+        return f"{verb} {rows:,} rows, {rate:,.0f}/s"
+    return f"{verb} {rows:,} of {total:,} rows, {rate:,.0f}/s, {max(total - rows, 0) / max(rate, 0.001):.0f} s left"
+
+
+def work(
+    job: Mapping[str, Any], *, machine: Machine, scratch: Path, follower: Follower, online: bool
+) -> Mapping[str, Any]:
+    """Return the worker's answer. Raises SpecError if the source cannot be read, Unreachable if the hub does not
+    answer, EnvironmentMissing if the disk is full or the worker did not run.
+    """
+    environment = program_environment(machine, scratch, online=online)
+    interpreter = Interpreter(python=machine.python, env=environment, cwd=scratch)
+    try:
+        answer: Mapping[str, Any] = ask(interpreter, WORKER, job, follower.line)
+    except ProgramFailed as failed:
+        if failed.error is not None:
+            raise failure(printable(failed.error)) from failed
+        message = f"The worker in MaxText's environment ended with status {failed.status}: {failed.printed}"
+        fix = "Run the command again; `xsft setup maxtext` builds the environment."
+        raise EnvironmentMissing(message, fix=fix) from failed
+    if "missing" in answer:
+        fault = FaultyRow(row=0, id="data-columns", fault=printable(answer["missing"]))
+        raise SpecError((error(fault.id, "data.columns", f"The data {fault.fault}.", fix_of(fault)),))
+    return answer
+
+
+def failure(words: str) -> XsftError:
+    """Return the error for the worker's message."""
+    if any(word in words for word in DISK_FULL):
+        return EnvironmentMissing(
+            f"The disk is full: {words}", fix="Free some space, or prepare elsewhere with --to.", id="disk-full"
+        )
+    if any(word in words for word in UNANSWERED):
+        return Unreachable(f"The data set could not be fetched: {words}", fix="Check the network, and try again.")
+    fix = LOGIN if any(word in words for word in NO_ACCESS) else "Correct the data section, or the file."
+    return SpecError((error("data-unreadable", "data", f"The data cannot be read: {words}", fix),))

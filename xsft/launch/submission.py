@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import accept_late
-from xsft.base.aliases import JsonObject, ShowLine
 from xsft.base.errors import SpecError, TimedOut, XsftError, refuse_errors
+from xsft.base.lenient import JsonObject, ShowLine
 from xsft.base.names import RowOrder, attempt_name
 from xsft.base.problems import Problem, errors_in, warning
 from xsft.checks.admission import ClusterFacts
@@ -24,7 +24,7 @@ from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
 from xsft.cluster.jobset_fields import JOBSET, JobSet
 from xsft.cluster.objects import typed
 from xsft.image.contents import ImageLook
-from xsft.image.look import look_at_image
+from xsft.image.lock_file import look_at_image
 from xsft.launch import notes
 from xsft.launch.admission import RightsOf, examine, manifest_of
 from xsft.launch.identity import (
@@ -47,9 +47,9 @@ from xsft.launch.recording import Provenance, manifest_digest, record_of, record
 from xsft.launcher.readback import lacking_of_xpk, missing_values
 from xsft.machine import clock
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
-from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.machine.objects import latest_step
 from xsft.machine.parallel import start
+from xsft.machine.signals import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.machine.writable import check_writable
 from xsft.planning.steps import JobPlan, Plan, Planned
 from xsft.records import attempt_stem

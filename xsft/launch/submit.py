@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import for_submission
-from xsft.base.aliases import ShowLine
 from xsft.base.amounts import counted_text, duration_text
 from xsft.base.errors import Refused, UsageError, UserRefusal, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.reporting import AskUser, PlainView, ProgressView, Reporter
 from xsft.checks.demand import Demand
@@ -28,9 +28,9 @@ from xsft.launch.submission import Submission, Submitter
 from xsft.launch.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
 from xsft.launcher.cpujob import CpuJob
 from xsft.launcher.slicejob import SliceJob
-from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.machine.parallel import StartedCall, start
 from xsft.machine.process import own_environment
+from xsft.machine.signals import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.planning.api import LoadedWorkload, accepted_problems, ask_maxtext, plan
 from xsft.planning.asked_rows import ask_rows
 from xsft.planning.steps import Plan, Planned
@@ -238,7 +238,7 @@ def _ask_hub(plan: Plan) -> tuple[Problem, ...]:
 
 
 def _rights(source: str, demand: Demand) -> PodRights | None:
-    from xsft.launch.pod_rights import connect_iam  # through google-auth
+    from xsft.launch.admission import connect_iam  # through google-auth
 
     iam = connect_iam(own_environment())
     return iam.rights(source, demand) if iam else None

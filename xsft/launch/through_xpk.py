@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
+from xsft.base.lenient import JsonObject
 from xsft.base.problems import error, note
 from xsft.base.secrets import is_secret_variable, redact
 from xsft.cluster.access import load_kubeconfig
@@ -24,8 +24,8 @@ from xsft.cluster.exactly_once import CreatedObject, ExistingObject
 from xsft.environments.render import COMMAND_LINE, last_words
 from xsft.launcher.readback import lacking_of_xpk, lost_by_xpk
 from xsft.machine import process
+from xsft.machine.paths import scratch_folder
 from xsft.machine.process import ProcessResult
-from xsft.machine.scratch import scratch_folder
 from xsft.planning.steps import Plan, Planned
 from xsft.spec.base import written_fields
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import SpecError
+from xsft.base.lenient import ShowLine
 from xsft.checks.facts import Facts
 from xsft.data.counted_store import keep_counts
 from xsft.data.facts import CountedData, DataFacts

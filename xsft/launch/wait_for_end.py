@@ -9,8 +9,8 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.reporting import Reporter
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Observation

@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterator
 
 from xsft.base.pointers import JsonValue, NamedEntry, Pointer
-from xsft.catalog.cpu import GIB, cpu_types
-from xsft.launcher.audit import Expectation
-from xsft.launcher.cpujob import SCRATCH, CpuJob
-from xsft.launcher.expect import (
+from xsft.catalog.machines import GIB, cpu_types
+from xsft.launcher.audit import (
+    Expectation,
     process_expectations,
     pull_secret_expectations,
     setting_expectations,
     slice_expectations,
 )
+from xsft.launcher.cpujob import SCRATCH, CpuJob
 from xsft.launcher.launcher import Job
 from xsft.launcher.patch import (
     NODE_TERMS,
@@ -31,9 +31,9 @@ from xsft.launcher.patch import (
     setting_changes,
 )
 from xsft.launcher.pod_settings import PodSetting, protection, shared_settings
-from xsft.records.jobset_paths import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
-from xsft.records.labels import (
+from xsft.records.jobset_paths import (
     DIGEST_ANNOTATION,
+    FAIL_JOBSET_RULE,
     FOR_ANNOTATION,
     INSTANCE_TYPE,
     OUTPUT_ANNOTATION,
@@ -41,6 +41,9 @@ from xsft.records.labels import (
     TPU_NODE,
     WORK_LABEL,
     WRITES_ANNOTATION,
+    JobSetPaths,
+    places,
+    pod_failure_policy,
 )
 
 SCRATCH_VOLUME = "xsft-scratch"

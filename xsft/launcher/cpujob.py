@@ -1,23 +1,33 @@
 """Jobs of a training that need no chip: one process in one pod on a CPU node or, on request, on the first host of a TPU
-slice. Pure data."""
+slice; and the commands of containers. Pure data.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.base.names import JOB_MODE, StageWork, attempt_name
-from xsft.catalog.cpu import GIB, CpuType, cpu_type_for, cpu_types
-from xsft.launcher.encoding import encode_command
-from xsft.launcher.pod_end import exported_argv, noted_end, recorded_argv
-from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord
+from xsft.base.stage import to_document
+from xsft.catalog.machines import GIB, CpuType, cpu_type_for, cpu_types
+from xsft.launcher.encoding import CountedArgument, encode_command
+from xsft.records import attempt_stem
+from xsft.records.document import facts_to_json
+from xsft.records.record import AttemptFacts
+from xsft.spec.conversion_inputs import RECORD_FILE, ConversionInputs, ConversionRecord
 from xsft.spec.resolve import Mode, Run
-from xsft.trainer.trainer import HF_TOKEN_DIRECTORY
+from xsft.trainer.shuffling import SEED, counted_seeds
+from xsft.trainer.trainer import HF_TOKEN_DIRECTORY, trainer_of
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
 from xsft.weights.estimates import ConversionEstimate, ExportEstimate
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import FILE, ExportPlan, ExportRecord
+from xsft.weights.exporter import COMPARER, MODEL_FILES, comparison_job, model_files_job
+from xsft.workers.delivery import pod_argv
 
 SCRATCH = "/xsft-scratch"
 """Folder in which the pod may write."""
@@ -67,7 +77,7 @@ class CpuJob(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the encoded command, as `xsft.launcher.command.command`. Raises ValueError if it cannot be sent."""
+        """Return the encoded command, as `xsft.launcher.cpujob.command`. Raises ValueError if it cannot be sent."""
         return encode_command(argv=self.process, env=(), mode=self.run.mode.value)
 
     @property
@@ -163,3 +173,87 @@ def run_on_slice(run: Run, *, run_name: str, attempt: int) -> Run:
     spec = run.spec.model_copy(update={"tpu": tpu})
     own = job_run(run, run_name=run_name, attempt=attempt, process="one process on the first host of a slice")
     return replace(own, spec=spec)
+
+
+def command(run: Run) -> str:
+    """Return the trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
+    seeds, trainer = counted_seeds(run), trainer_of(run)
+    counted = CountedArgument(key=SEED, first=seeds.first, each=seeds.per_restart) if seeds else None
+    return encode_command(
+        argv=trainer.trainer_argv(run), env=trainer.command_env(run), mode=run.mode.value, counted=counted
+    )
+
+
+def proxy_args(run: Run) -> tuple[str, ...]:
+    """Return the arguments of the Pathways proxy: XLA flags act there (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py
+    _get_pathways_proxy_flags)."""
+    flags = run.spec.pathways.proxy_args if run.spec.pathways else ()
+    return (*flags, *run.spec.xla_flags)
+
+
+def noted_end(run: Run) -> dict[str, Any]:
+    """Return the document of the end, without outcome and time, and its path, without `.<outcome>.json`. `run`: of this
+    attempt."""
+    end = AttemptFacts(outcome="completed", at="", submitter="container")
+    return {
+        "attempt": json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
+        "attempt_stem": attempt_stem(str(run.output), run.run_name, run.attempt),
+    }
+
+
+CONVERSION_PROGRAM = "xsft.workers.conversion_container"
+
+
+def recorded_argv(
+    argv: tuple[str, ...],
+    *,
+    record: ConversionRecord,
+    end: Mapping[str, Any],
+    checkpoint: str,
+    comparison: Mapping[str, Any] | None = None,
+    carried: str | None = None,
+) -> tuple[str, ...]:
+    """Return the command that runs `argv` and records its end, even if no xsft waits for it: a program of the
+    image's Python (`container`).
+
+    Arguments:
+        record: Written beside the result before the converter starts, and again at its end.
+        end: `attempt`, the document of the end of the run's attempt without outcome and time, and `attempt_stem`, its
+            path without `.<outcome>.json`.
+        checkpoint: Path of the result, `<try>/0/items`.
+        comparison: Question to the program that compares it with its source, `{"module", "notes"}`; None: the image's
+            MaxText has no tables for it.
+        carried: As in `pod_argv`.
+    """
+    path = f"{checkpoint.removesuffix('/0/items')}/{RECORD_FILE}"
+    notes = {"record": to_document(record), **end, "checkpoint": checkpoint, "record_path": path}
+    if comparison is not None:
+        notes["comparison"] = comparison
+    return pod_argv(CONVERSION_PROGRAM, notes, argv, carried=carried)
+
+
+EXPORT_PROGRAM = "xsft.workers.export_container"
+
+
+def exported_argv(plan: ExportPlan, *, run: Run) -> tuple[str, ...]:
+    """Return the command that exports, verifies, copies and records the end. `run`: of this attempt."""
+    notes = export_notes(plan, argv=plan.argv) | noted_end(run)
+    return pod_argv(EXPORT_PROGRAM, notes, plan.argv, carried=run.evaluation_program)
+
+
+def export_notes(plan: ExportPlan, *, argv: tuple[str, ...], logits: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the program does, wherever it runs. `argv`: the exporter's command, with the machine's interpreter;
+    `logits`: how they are compared, or why not."""
+    inputs = dict(to_builtins(plan.inputs))
+    record = ExportRecord(digest=plan.digest, run_name=plan.run_name, argv=argv, inputs=inputs)
+    return {
+        "record": to_document(record),
+        "record_path": f"{plan.directory}/{FILE}",
+        "directory": plan.directory,
+        "folder": plan.folder,
+        "hub": plan.inputs.hub,
+        "title": f"xsft export {plan.digest}",
+        "model_files": {"module": MODEL_FILES, "notes": model_files_job(plan, folder=plan.folder)},
+        "comparison": {"module": COMPARER, "notes": comparison_job(plan, folders=(plan.folder,), seed=0)},
+        **(logits or {}),
+    }

@@ -12,23 +12,21 @@ from xsft.base.pointers import JsonValue, NamedEntry, Pointer, put, remove
 from xsft.launcher.encoding import RESTARTS
 from xsft.launcher.pod_settings import PodSetting, training_settings
 from xsft.records.jobset_paths import (
+    DATA_ANNOTATION,
+    DIGEST_ANNOTATION,
     FAIL_JOBSET_RULE,
+    JOBSET_LABEL,
+    MODE_LABEL,
     ON_DEMAND_TERMS,
+    OUTPUT_ANNOTATION,
+    RESTART_ATTEMPT,
+    RUN_LABEL,
     SPOT_TOLERATIONS,
+    STEPS_ANNOTATION,
     JobSetPaths,
     places,
     pod_failure_policy,
     reservation_name,
-)
-from xsft.records.labels import (
-    DATA_ANNOTATION,
-    DIGEST_ANNOTATION,
-    JOBSET_LABEL,
-    MODE_LABEL,
-    OUTPUT_ANNOTATION,
-    RESTART_ATTEMPT,
-    RUN_LABEL,
-    STEPS_ANNOTATION,
     target_label,
 )
 from xsft.spec.resolve import Run

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from xsft.base.pointers import Item, NamedEntry, Pointer
 from xsft.launcher.audit import AuditRow, Expectation, audit
-from xsft.launcher.server_manifest import HEALTH, ServingPlan
-from xsft.launcher.servers import model_len, serve_stage, shape_of
-from xsft.records.labels import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION, target_label
+from xsft.launcher.server_manifest import HEALTH, ServingPlan, model_len, serve_stage, shape_of
+from xsft.records.jobset_paths import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION, target_label
 from xsft.spec.resolve import Run
 from xsft.spec.serving_inputs import CONTAINER, COPIER
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.base.pointers import Pointer
-from xsft.launcher.audit import Expectation
-from xsft.launcher.cpu_patch import expected_identity, job_identity
-from xsft.launcher.expect import (
+from xsft.launcher.audit import (
+    Expectation,
     process_expectations,
     pull_secret_expectations,
     setting_expectations,
     slice_expectations,
 )
+from xsft.launcher.cpu_patch import expected_identity, job_identity
 from xsft.launcher.patch import Change, capacity_changes, pull_secret_changes, setting_changes
 from xsft.launcher.pod_settings import shared_settings
 from xsft.launcher.slicejob import SliceJob

@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from xsft.base.names import StageWork
 from xsft.evaluation.inputs import EvaluationPlan
 from xsft.evaluation.report import evaluation_argv
-from xsft.launcher.cpujob import job_run
+from xsft.launcher.cpujob import job_run, noted_end
 from xsft.launcher.encoding import encode_command
-from xsft.launcher.pod_end import noted_end
 from xsft.spec.resolve import Run
 from xsft.trainer.tokenizer_copy import copy_arguments
 from xsft.trainer.trainer import trainer_of
@@ -49,7 +48,7 @@ class SliceJob(Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the encoded command, as `xsft.launcher.command.command`. Raises ValueError if it cannot be sent."""
+        """Return the encoded command, as `xsft.launcher.cpujob.command`. Raises ValueError if it cannot be sent."""
         env, mode = trainer_of(self.run).command_env(self.run), self.run.mode.value
         return encode_command(argv=self.argv, env=env, mode=mode)
 

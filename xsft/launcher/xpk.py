@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from xsft.launcher.command import command, proxy_args
-from xsft.launcher.cpujob import CpuJob
+from xsft.launcher.cpujob import CpuJob, command, proxy_args
 from xsft.launcher.encoding import encode_env_value
 from xsft.launcher.launcher import XpkRendering
 from xsft.launcher.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher

@@ -1,5 +1,5 @@
-"""Reads a workload file safely (no hanging on a pipe, no unbounded size), writes a file atomically, and removes the
-leftovers of a killed writer.
+"""Reads a workload file safely (no hanging on a pipe, no unbounded size), writes files atomically or only where none
+is, and removes the leftovers of a killed writer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from xsft.base.errors import EnvironmentMissing, SpecError, UsageError
+from xsft.base.errors import EnvironmentMissing, Refused, SpecError, UsageError
 from xsft.base.problems import error
 from xsft.machine.paths import PRIVATE_FILE, private_folder
 
@@ -31,6 +31,7 @@ STDIN = "-"
 OLD_S = 3600.0
 """No writer takes this long; a younger file may still be in use."""
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
+SCHEMA = Path(__file__).parent.parent / "spec" / "schema.json"
 
 
 class ContentKind(Struct, frozen=True, kw_only=True):
@@ -330,3 +331,33 @@ def _remove(entry: os.DirEntry[str], *, before: float) -> None:
     found = entry.stat(follow_symlinks=False)
     if found.st_uid == os.getuid() and found.st_mtime < before:
         Path(entry.path).unlink(missing_ok=True)
+
+
+def schema_line(folder: Path | None) -> str:
+    """Return the comment that makes editors complete keys.
+
+    `folder`: where the file will be written. Inside a checkout the schema is named relative to it, so that the file can
+    be committed; elsewhere (and for None) by the address of the installed package.
+    """
+    return f"# yaml-language-server: $schema={_schema_address(folder)}\n"
+
+
+def refuse_unless_free(target: Path, *, instead: str) -> None:
+    """Raise Refused if `target` exists, EnvironmentMissing if its folder does not; `instead`: the next step in the
+    message."""
+    if target.exists() or target.is_symlink():
+        what = "is a directory" if target.is_dir() else "exists; xsft does not overwrite files"
+        raise Refused(f"{target} {what}", fix=f"Choose another file, or move that one away; {instead}")
+    if not target.parent.is_dir():
+        raise EnvironmentMissing(
+            f"cannot write {target}: the folder {target.parent} does not exist",
+            fix=f"Create it: mkdir -p {target.parent}",
+        )
+
+
+def _schema_address(folder: Path | None) -> str:
+    checkout = SCHEMA.parents[2]
+    if folder is None or not (checkout / "pyproject.toml").is_file() or not folder.is_relative_to(checkout):
+        return SCHEMA.as_uri()
+    up = "../" * len(folder.relative_to(checkout).parts)
+    return f"{up or './'}{SCHEMA.relative_to(checkout).as_posix()}"

@@ -22,9 +22,9 @@ from requests.exceptions import RequestException
 from xsft.base.errors import EnvironmentMissing, Unreachable, XsftError
 from xsft.base.secrets import redact
 from xsft.machine.bounded import ODD_SHAPE
-from xsft.machine.google_files import LOGIN
+from xsft.machine.deadline import retry_after_s
 from xsft.machine.google_login import google_credentials, google_session
-from xsft.machine.retries import retry_after_s
+from xsft.machine.paths import LOGIN
 
 _KEY = "Cloud KMS key"
 """In the answer of a bucket whose default key Cloud Storage's own account may not use, or which is disabled. source:

@@ -1,4 +1,4 @@
-"""HTTP sessions that send no login except the one they are given.
+"""HTTP sessions that send no login except the one they are given; and sockets of this machine.
 
 requests replaces the given Authorization header by the login of ~/.netrc for the host, or by its `default` login. So do
 google-auth and Docker's SDK, which use requests. Proxies and certificates are the environment's. source: requests 2.34
@@ -7,6 +7,7 @@ sessions.py, `prepare_request`, `rebuild_auth`, `merge_environment_settings`.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
@@ -16,11 +17,13 @@ from urllib.parse import urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 
-from xsft.base.errors import Unreachable
+from xsft.base.errors import Refused, Unreachable
 from xsft.base.network_words import is_loopback, keeps_secrets, meaning
 from xsft.base.secrets import HIDDEN
 from xsft.machine.bounded import UnusableAnswer, bounded
 from xsft.machine.parallel import call_within
+
+LOOPBACK = "127.0.0.1"
 
 
 class Session(requests.Session):
@@ -105,3 +108,25 @@ def post_notice(address: str, document: str, *, timeout_s: float = NOTICE_S) -> 
         raise Unreachable(meaning(str(failed)).replace(host, HIDDEN)) from None
     if not HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
         raise Unreachable(f"the server answered {response.status_code}")
+
+
+def require_listener(path: str, *, timeout_s: float) -> None:
+    """Raise OSError if no process listens on the Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(timeout_s)
+        probe.connect(path)
+
+
+def free_port(wanted: int | None = None) -> int:
+    """Return `wanted`, or a port that the system chooses. Raises Refused, port-in-use, if `wanted` cannot be bound."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted or 0))
+        except OSError as problem:
+            raise Refused(
+                f"port {wanted} of {LOOPBACK} cannot be used: {problem.strerror}",
+                fix="Choose another with --port, or omit --port to use a free one.",
+                id="port-in-use",
+            ) from problem
+        return int(probe.getsockname()[1])

@@ -13,8 +13,8 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import Unreachable
+from xsft.base.lenient import ShowLine
 from xsft.machine import clock
 
 P = ParamSpec("P")

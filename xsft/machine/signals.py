@@ -1,4 +1,4 @@
-"""Turns signals that end a process into exceptions, so that cleanup runs."""
+"""Turns signals that end a process into exceptions, so that cleanup runs; and what Ctrl-C says then."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is Python's own KeyboardInterrupt."""
+NOTHING_CREATED = "Nothing was created yet; run the command again."
 
 
 @contextmanager
@@ -57,3 +58,25 @@ def interrupted_after(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def when_interrupted(note: str) -> Iterator[None]:
+    """Add `note` to a KeyboardInterrupt raised inside. If blocks are nested, only the innermost adds its note, which is
+    the most precise.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if not getattr(stop, "__notes__", ()):
+            stop.add_note(note)
+        raise
+
+
+def goes_on(name: str, *, where: str = "") -> str:
+    """Return the note that the run continues. `where`: the options that find the run, if any were given."""
+    at = f" {where}" if where else ""
+    return (
+        f"Run {name} is unaffected and continues. `xsft wait {name}{at}` waits for its end, `xsft logs {name} -f{at}`"
+        f" shows its log, `xsft cancel {name}{at}` ends it."
+    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,14 +18,15 @@ from typing import Any, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from xsft.base.errors import Unreachable
-from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
+from xsft.base.names import FIX, is_placeholder, placeholder_in
 from xsft.machine import clock
 from xsft.machine.bounded import BoundedBytes
+from xsft.machine.deadline import Retries
 from xsft.machine.files import system_words
-from xsft.machine.google_files import LOGIN, may_log_in
-from xsft.machine.parallel import call_within
+from xsft.machine.parallel import call_within, repeat_call
+from xsft.machine.paths import LOGIN, may_log_in
+from xsft.machine.process import own_environment
 from xsft.machine.regular import open_regular
-from xsft.machine.retries import Retries
 
 T = TypeVar("T")
 
@@ -43,6 +45,8 @@ A checkpoint with one directory per parameter has a few hundred, a long run that
 
 MAX_FILES = 20_000
 """Maximum number of files whose sizes are added up; deepseek3 without OCDBT has some ten thousand."""
+EVERY_S = 10.0
+"""Seconds between two reads; each lists the folder's files."""
 
 
 class StoredObject(Struct, frozen=True, kw_only=True):
@@ -306,3 +310,18 @@ def bucket_and_name(path: str) -> tuple[str, str]:
 
 def _cannot_read(path: str, failed: OSError | ValueError) -> Unreachable:
     return Unreachable(f"{path}: {system_words(failed)}", fix="Check its permissions (ls -ld).")
+
+
+@contextmanager
+def watch_growth(folder: str, *, on_size: Callable[[int], None], every_s: float = EVERY_S) -> Iterator[None]:
+    """Call `on_size` with the bytes of the folder from a thread, while the block runs. A size that cannot be read is
+    skipped, because it is only shown."""
+
+    def look() -> None:
+        with suppress(Unreachable):
+            size = storage_for(folder, env=own_environment()).size(folder)
+            if size is not None:
+                on_size(size)
+
+    with repeat_call(look, every_s=every_s):
+        yield

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-from xsft.base.secret_shapes import KEY_LINE, KEY_MARK
-from xsft.base.secrets import HIDDEN, redact
+from xsft.base.secrets import HIDDEN, KEY_LINE, KEY_MARK, redact
 from xsft.base.terminal_text import safe_text
 
 MAX_KEY_LINES = 256

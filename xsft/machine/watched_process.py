@@ -1,16 +1,17 @@
-"""The trainer as a child process: started in its own session, its lines passed on, stopped within seconds."""
+"""The trainer as a child process: started in its own session, its lines kept and passed on, stopped within seconds."""
 
 from __future__ import annotations
 
+import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
+from typing import BinaryIO
 
 from xsft.base.errors import EnvironmentMissing
-from xsft.machine.log_lines import LONGEST, keep_lines
 from xsft.machine.process import kill_session, killed_after, stop_session, timed_out
 
 GRACE_S = 8.0
@@ -18,6 +19,10 @@ GRACE_S = 8.0
 written when it is killed is ignored on resume (it is still named `N.orbax-checkpoint-tmp`)."""
 
 SIGNALS_FROM = 128
+LONGEST = 64 << 10
+"""Maximum bytes of a line; a longer one is split, since a program may print for hours without ending a line."""
+_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
+"""A progress bar ends its line with a carriage return; one at the end of a chunk may be the first half of CR LF."""
 
 
 def follow(
@@ -90,3 +95,31 @@ def _read_available(output: BufferedReader) -> Iterator[bytes]:
     """Yield what is available, without waiting for more."""
     while chunk := output.read1(LONGEST):
         yield chunk
+
+
+def keep_lines(chunks: Iterable[bytes], *, log: BinaryIO, on_line: Callable[[str], None]) -> None:
+    """Write every byte to `log` as soon as its line has ended, then pass the line without its end to `on_line`."""
+    for line in lines(chunks):
+        log.write(line)
+        log.flush()
+        on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield each line with its end; the last one may have no end."""
+    held = b""
+    for chunk in chunks:
+        looked_at, held, start = max(0, len(held) - 1), held + chunk, 0
+        for end in _END.finditer(held, looked_at):
+            yield from _split_line(held[start : end.end()])
+            start = end.end()
+        *long, held = _split_line(held[start:])
+        yield from long
+    if held:
+        yield held
+
+
+def _split_line(line: bytes) -> Iterator[bytes]:
+    """Yield the parts: at least one, and none empty unless the whole line is."""
+    for at in range(0, max(1, len(line)), LONGEST):
+        yield line[at : at + LONGEST]

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import accept_late, for_submission
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem, errors_in
 from xsft.checks.facts import Facts
 from xsft.checks.parsed import parser_problems, question_of
@@ -46,11 +46,11 @@ from xsft.planning.steps import Intent, Plan
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names
 from xsft.records.record import MeasuredPace
 from xsft.records.record_files import record_store
+from xsft.spec.explain import read_spec
 from xsft.spec.facts import TemplateFacts
-from xsft.spec.loader import load_yaml
 from xsft.spec.model import WorkloadSpec
-from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
+from xsft.spec.yamltext import load_yaml
 from xsft.weights.read_checkpoint import read_checkpoint
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xsft.base.acceptance import accept_late
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import SpecError, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.checks.rows import answer_problems, not_answered
 from xsft.data.passes import CHECKED, evaluates, passes_to_inspect

@@ -22,10 +22,9 @@ from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.data.read_rows import ReadRows, read_rows
 from xsft.data.tokenizer import read_tokenizer, tokenizer_problem
 from xsft.image.lock_file import image_facts
-from xsft.machine.checkout import git_commit
 from xsft.machine.files import STDIN, ContentKind, read_content
 from xsft.machine.parallel import start
-from xsft.machine.paths import hub_cache, own_cache
+from xsft.machine.paths import git_commit, hub_cache, own_cache
 from xsft.machine.process import own_environment
 from xsft.planning.hub_reader import HubReader
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names, with_tries

@@ -12,10 +12,9 @@ from xsft.base.problems import Problem, error
 from xsft.checks.facts import Facts
 from xsft.checks.step_time import run_time
 from xsft.checks.subjects import check_run, late_ids
-from xsft.launcher.audit import AuditRow, Expectation, audit, audit_problems
+from xsft.launcher.audit import AuditRow, Expectation, audit, audit_problems, expectations
 from xsft.launcher.cpu_patch import cpu_changes, cpu_expectations
 from xsft.launcher.cpujob import CpuJob
-from xsft.launcher.expect import expectations
 from xsft.launcher.launcher import Job, Rendering, launcher_of
 from xsft.launcher.patch import Change, apply
 from xsft.launcher.slice_patch import slice_changes, slice_job_expectations
@@ -25,7 +24,7 @@ from xsft.spec.digest import spec_digest
 from xsft.spec.facts import TriesFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
-from xsft.trainer.conversion import conversion_argv, loads_lazily
+from xsft.trainer.arguments import conversion_argv, loads_lazily
 from xsft.trainer.shuffling import seeds
 from xsft.trainer.trainer import trainer_of
 from xsft.weights.conversion_plan import ConversionPlan

@@ -1,7 +1,8 @@
-"""Records as JSON. Pure.
+"""Records as JSON, without secrets. Pure.
 
 A record may be older or newer than this xsft: unknown keys are ignored, and missing ones have defaults. A record with a
-value of another type is not read: only xsft writes records.
+value of another type is not read: only xsft writes records. Plans with a literal secret are already refused; that
+secrets are removed here is a second safeguard.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
+from xsft.base.secrets import HIDDEN, is_secret_value, is_secret_variable, redact
 from xsft.records.record import SCHEMA, Attempt, AttemptFacts, Outcome, Record
-from xsft.records.scrub import scrub
 
 T = TypeVar("T")
 
@@ -101,3 +102,27 @@ def _typed(kind: type[T], document: Any) -> T:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as invalid:
         raise ValueError(str(invalid)) from None
+
+
+def scrub(value: Any, *, key: str = "") -> Any:
+    """Return a JSON value without secrets, found by format (in keys too) or by the name they are assigned to.
+
+    Environment variables are judged by name too; `key` is the name of this value.
+    """
+    match value:
+        case str():
+            return redact(value)
+        case Mapping():
+            return {redact(str(name)): _scrub_under(str(name), inner, inside=key) for name, inner in value.items()}
+        case list() | tuple():
+            return [scrub(item, key=key) for item in value]
+        case _:
+            return value
+
+
+def _scrub_under(name: str, value: Any, *, inside: str) -> Any:
+    if not isinstance(value, str):
+        return scrub(value, key=name)
+    if is_secret_value(name, value) or (inside == "env" and is_secret_variable(name, value)):
+        return HIDDEN
+    return redact(value)

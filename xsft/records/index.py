@@ -18,9 +18,9 @@ from xsft.machine.filelock import exclusive
 from xsft.machine.files import sweep, write_atomic
 from xsft.machine.paths import PRIVATE_FILE
 from xsft.machine.regular import read_text
+from xsft.records.document import scrub
 from xsft.records.record import MeasuredPace, Record, measured_pace
 from xsft.records.run_cluster import ClusterAddress
-from xsft.records.scrub import scrub
 
 SCHEMA = "xsft.run/1"
 _FAMILY = "xsft.run/"

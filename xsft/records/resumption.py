@@ -12,7 +12,7 @@ from typing import Any
 
 from xsft.records.document import read_record
 from xsft.records.record import SCHEMA, Record
-from xsft.spec.scalars import same_value
+from xsft.spec.yamltext import same_value
 
 MAY_CHANGE = frozenset(
     {"train.steps", "train.checkpoint_period", "data.num_epoch", "overrides.maxtext.num_epoch", "output"}

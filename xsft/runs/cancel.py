@@ -11,7 +11,7 @@ from xsft.base.errors import Refused, Unreachable
 from xsft.base.problems import Problem
 from xsft.base.reporting import ShowWaiting, wait_silently
 from xsft.cluster.observation import Observation, RunObject
-from xsft.machine.interrupts import when_interrupted
+from xsft.machine.signals import when_interrupted
 from xsft.runs.lookup import one_run, silent
 from xsft.runs.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.runs.read_all import RunAccess

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from xsft.base.moments import earliest, seconds_between, with_z
+from xsft.base.amounts import earliest, seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
 from xsft.cluster.evidence import Evidence, Neighbour

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from xsft.base.moments import earliest, latest, seconds_between
+from xsft.base.amounts import earliest, latest, seconds_between
 from xsft.base.state_names import State
 from xsft.cluster.objects import Condition, Workload, true_condition
 from xsft.cluster.observation import Observation, RunObject, Status

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from xsft.base.moments import seconds_between, with_z
+from xsft.base.amounts import seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.problems import errors_in
 from xsft.cluster.evidence import Event, Evidence, Log

@@ -17,8 +17,7 @@ from xsft.base.names import RowOrder
 from xsft.base.problems import Problem, note, warning
 from xsft.base.reporting import Reporter
 from xsft.cluster.observation import Observation
-from xsft.machine.files import write_atomic
-from xsft.machine.new_file import refuse_unless_free
+from xsft.machine.files import refuse_unless_free, write_atomic
 from xsft.machine.regular import read_bytes
 from xsft.records.record import Record
 from xsft.records.record_files import RecordStore
@@ -29,8 +28,8 @@ from xsft.runs.read_all import RunAccess
 from xsft.runs.read_progress import read_metrics
 from xsft.runs.rows import doubts, order_of
 from xsft.trainer.lines import CheckpointRestored, trainer_event
-from xsft.trainer.losses import LossFold
 from xsft.trainer.metrics import event_losses, losses_of, tensorboard_folder
+from xsft.trainer.progress import LossFold
 
 MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""

@@ -6,7 +6,7 @@ requested one.
 
 from __future__ import annotations
 
-from xsft.base.moments import seconds_between
+from xsft.base.amounts import seconds_between
 from xsft.base.state_names import ENDED, State
 from xsft.cluster.observation import UNENDED, Observation, Status
 from xsft.runs.pod_reasons import current, oom_killed

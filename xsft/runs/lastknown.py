@@ -20,9 +20,9 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
+from xsft.base.amounts import seconds_between
 from xsft.base.errors import XsftError
 from xsft.base.lenient import text, whole
-from xsft.base.moments import seconds_between
 from xsft.base.state_names import ENDED, RUNNING
 from xsft.cluster.observation import Before, Observation, Recorded, RunObject, Status, Unread
 from xsft.machine.files import write_private

@@ -14,8 +14,8 @@ from xsft.base.errors import XsftError
 from xsft.base.names import StageWork
 from xsft.base.targets import THIS_MACHINE
 from xsft.cluster.observation import UNENDED, Observation, Recorded, Unread
+from xsft.machine.filelock import is_held
 from xsft.machine.files import system_words
-from xsft.machine.lock_holder import is_held
 from xsft.machine.objects import LocalObjects, latest_step
 from xsft.machine.regular import open_regular, read_bytes
 from xsft.records import CONVERSION_KEY, EVALUATION_KEY, EXPORT_KEY, FOLDER, LOCAL_RECORD

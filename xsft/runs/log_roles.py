@@ -8,7 +8,7 @@ from xsft.base.errors import UsageError
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.cluster.observation import RunObject
 from xsft.cluster.pod_fields import JOB_INDEX, REPLICATED_JOB
-from xsft.records.labels import COMPLETION_INDEX, JOBSET_NAME
+from xsft.records.jobset_paths import COMPLETION_INDEX, JOBSET_NAME
 
 STREAMS = 8
 """Maximum logs that --all opens by default: two slices of v6e-256 have 128."""

@@ -14,16 +14,16 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
+from xsft.base.amounts import before
 from xsft.base.errors import Unknown, UsageError, XsftError
-from xsft.base.moments import before
+from xsft.base.lenient import ShowLine
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.observation import Observation, RunObject
 from xsft.machine import clock
-from xsft.machine.kept_log import follow_log, read_log
-from xsft.machine.lock_holder import is_held
+from xsft.machine.deadline import Retries
+from xsft.machine.filelock import is_held
 from xsft.machine.parallel import start
-from xsft.machine.retries import Retries
+from xsft.machine.regular import follow_log, read_log
 from xsft.records.record import Record
 from xsft.runs.compare import LossCurve, read_curve
 from xsft.runs.local_runs import lock_of

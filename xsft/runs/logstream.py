@@ -13,12 +13,11 @@ from xsft.base.errors import Unreachable, XsftError
 from xsft.cluster.answers import LostAnswer
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.http import Stream
-from xsft.cluster.logs import ContainerLogRequest, open_log
 from xsft.cluster.observation import RunObject
 from xsft.cluster.pod_fields import Pod
+from xsft.cluster.reads import ContainerLogRequest, open_log
 from xsft.machine import clock
-from xsft.machine.deadline import NEVER
-from xsft.machine.retries import Retries, doubling_pauses
+from xsft.machine.deadline import NEVER, Retries, doubling_pauses
 from xsft.runs.log_roles import ProcessRole
 from xsft.trainer.progress import LoggedLine, parse_logged_line, sortable
 

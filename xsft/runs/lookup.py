@@ -13,8 +13,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from xsft.base.amounts import seconds_between
 from xsft.base.errors import Unreachable, UsageError, XsftError
-from xsft.base.moments import seconds_between
 from xsft.base.names import attempt_number
 from xsft.base.problems import Problem
 from xsft.base.state_names import ENDED, RUNNING, STATES, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.base.moments import seconds_between
+from xsft.base.amounts import seconds_between
 from xsft.cluster.observation import Observation
 from xsft.runs.classify import admitted_at
 from xsft.runs.pod_reasons import current

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from xsft.base.moments import before, moment
+from xsft.base.amounts import before, moment
 from xsft.cluster.evidence import Diagnosis, Evidence, Log
 from xsft.cluster.observation import Observation
 from xsft.cluster.pod_fields import SERVER_JOB, Container, ContainerEnd, ContainerWait, Pod

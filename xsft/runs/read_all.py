@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import SpecError, Unreachable, UsageError, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.cluster.api import FOR_READS
 from xsft.cluster.cluster import Cluster, connect
 from xsft.cluster.exactly_once import DeleteOutcome
 from xsft.cluster.observation import Observation, RunObject, Status
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, source_at, sources
-from xsft.machine.lock_holder import interrupt_holder
+from xsft.machine.filelock import interrupt_holder
 from xsft.machine.objects import latest_step
 from xsft.machine.parallel import start
 from xsft.machine.process import user_name

@@ -13,19 +13,18 @@ from typing import Any, TypeVar
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from xsft.base.aliases import JsonObject
+from xsft.base.amounts import seconds_between
 from xsft.base.errors import Unreachable, XsftError
-from xsft.base.lenient import mapping, rows, text
-from xsft.base.moments import seconds_between
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
-from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import Condition, PendingWorkload, Workload, quotas_of
 from xsft.cluster.observation import LogTail, Observation, RunObject, Status
 from xsft.cluster.pod_fields import Container, Pod
-from xsft.machine import clock, kept_log
+from xsft.cluster.reads import ContainerLogRequest, read_log
+from xsft.machine import clock, regular
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.cause_rule import Explanation
 from xsft.runs.causes import explain_state, found_of, needs_dry_run
@@ -364,7 +363,7 @@ def _local_log(runs: Runs, hit: FoldedRun) -> Log | None:
         number = hit.seen.record.number if hit.seen.record else None
         its = [one for one in runs.records(hit.seen) if one.attempts and number in (None, one.last.number)]
         path = its[-1].last.log if its else ""
-        lines = tuple(kept_log.read_log(Path(path), tail=LOCAL_TAIL)) if path else ()
+        lines = tuple(regular.read_log(Path(path), tail=LOCAL_TAIL)) if path else ()
     except XsftError:
         return None
     if not lines:

@@ -11,16 +11,16 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.base.amounts import seconds_between
 from xsft.base.errors import Unreachable, XsftError
-from xsft.base.moments import seconds_between
-from xsft.base.result_record import is_complete
 from xsft.base.secrets import redact
+from xsft.base.stage import is_complete
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
-from xsft.cluster.logs import ContainerLogRequest, read_log
 from xsft.cluster.objects import ObjectList
 from xsft.cluster.observation import LogTail, Observation, Recorded, RunObject, Unread, What
 from xsft.cluster.pod_fields import Pod
+from xsft.cluster.reads import ContainerLogRequest, read_log
 from xsft.launcher.encoding import XPK_START
 from xsft.machine.objects import latest_step
 from xsft.machine.parallel import StartedCall, answers

@@ -11,8 +11,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import ClusterMissing, Unreachable, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.secrets import redact
 from xsft.base.targets import FIRST
@@ -26,7 +26,7 @@ from xsft.cluster.sources import RunSource
 from xsft.machine.deadline import Deadline
 from xsft.machine.parallel import SAY_AFTER_S, StartedCall, start
 from xsft.records.index import Index, IndexEntry
-from xsft.records.labels import FIRST_HOSTS, SERVERS
+from xsft.records.jobset_paths import FIRST_HOSTS, SERVERS
 from xsft.records.record_files import RecordStore
 from xsft.runs.lastknown import (
     LastKnown,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from xsft.base.moments import seconds_between
+from xsft.base.amounts import seconds_between
 from xsft.cluster.observation import Observation, RunObject
 from xsft.records.index import IndexEntry
 from xsft.runs.lookup import DAY_S, WEEK_S

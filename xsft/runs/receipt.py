@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct, field
 
-from xsft.base.moments import earliest, moment
+from xsft.base.amounts import earliest, moment
 from xsft.cluster.observation import Observation, RunObject
 from xsft.records.record import Attempt, Receipt
 from xsft.runs.rows import created_at, ended_at

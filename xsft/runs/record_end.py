@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from xsft.base.errors import Unreachable, XsftError
 from xsft.base.problems import Problem, warning
 from xsft.cluster.observation import Observation, Recorded, RunObject, Status
-from xsft.machine.chance import random_hex
 from xsft.machine.parallel import call_within
+from xsft.machine.paths import random_hex
 from xsft.records.record import AttemptFacts, Outcome, Receipt, Record
 from xsft.records.record_files import RecordStore, ref_of
 from xsft.runs.rows import Row, is_worthless, text_of

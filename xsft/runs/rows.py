@@ -8,7 +8,7 @@ from typing import Literal, TypeGuard, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.moments import seconds_between, with_z
+from xsft.base.amounts import seconds_between, with_z
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem, warning
 from xsft.base.stage import STAGES, StageName

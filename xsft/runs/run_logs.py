@@ -9,13 +9,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.base.aliases import Pause, ShowLine
 from xsft.base.errors import Unknown, Unreachable, UsageError, XsftError
+from xsft.base.lenient import Pause, ShowLine
 from xsft.base.reporting import Reporter
 from xsft.base.state_names import ENDED
 from xsft.cluster.observation import Observation, RunObject
 from xsft.machine import clock
-from xsft.machine.retries import Retries
+from xsft.machine.deadline import Retries
 from xsft.runs.classify import classify
 from xsft.runs.log_roles import LogRequest, ProcessRole, chosen_roles, role_text
 from xsft.runs.logstream import LogLine

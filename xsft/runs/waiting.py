@@ -9,9 +9,9 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.state_names import ENDED, RUNNING
 from xsft.machine import clock as system_clock

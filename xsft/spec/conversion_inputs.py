@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct, field
 
-from xsft.base.result_record import ResultRecord, decode_record
+from xsft.base.stage import ResultRecord, decode_record
 
 BRANCH = "main"
 """The hub's default branch; source: huggingface_hub@1.0.0 constants.py DEFAULT_REVISION."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from xsft.base.aliases import JsonMapping
+from xsft.base.lenient import JsonMapping
 
 if TYPE_CHECKING:
     from xsft.spec.base import Section

@@ -1,4 +1,5 @@
-"""Convert a pydantic ValidationError to problems for the user, all at once, each with its key path. Pure.
+"""Read a workload: YAML, then `--set`, then types; every problem of the stage that failed, each with its key path.
+Pure.
 
 Validation uses pydantic's strict JSON mode: no text becomes a number or a boolean.
 """
@@ -15,10 +16,12 @@ from pydantic import BaseModel, ValidationError
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import Problem, error
-from xsft.spec.complaints import Complaint, describe, without_misspelt
+from xsft.spec.complaints import Complaint, LocatedError, describe, locate, without_misspelt
 from xsft.spec.keypath import key_path
-from xsft.spec.modelkeys import LocatedError, locate
-from xsft.spec.yamltext import ParsedYaml
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.refused import REFUSALS
+from xsft.spec.yamledit import apply_overrides
+from xsft.spec.yamltext import ParsedYaml, parse_yaml
 
 M = TypeVar("M", bound=BaseModel)
 Refusals = Mapping[str, tuple[str, str]]
@@ -141,3 +144,9 @@ def _is_refused(complaint: Complaint, refused: Sequence[str]) -> bool:
     return any(
         prefix.startswith(f"{path}.") or (complaint.is_unknown_key and path.startswith(prefix)) for path in refused
     )
+
+
+def read_spec(text: str, *, settings: Sequence[str] = ()) -> WorkloadSpec:
+    """Return the workload. Raises SpecError."""
+    parsed = apply_overrides(parse_yaml(text), settings)
+    return validate(WorkloadSpec, parsed.data, parsed, refusals=REFUSALS)

@@ -11,8 +11,15 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from xsft.base import forms
 from xsft.base.names import ModeName
 from xsft.base.stage import StageName
-from xsft.base.targets import FIRST, LAUNCHERS, TargetProperties, registered_launcher, targets
-from xsft.base.training import DEFAULT_TRAINER, trainers
+from xsft.base.targets import (
+    DEFAULT_TRAINER,
+    FIRST,
+    LAUNCHERS,
+    TargetProperties,
+    registered_launcher,
+    targets,
+    trainers,
+)
 from xsft.spec.base import DnsLabel, EnvName, Section, StoragePath, Value
 from xsft.spec.place import Place
 from xsft.spec.sections import (

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from xsft.catalog.serving import GIB, ServingShape
+from xsft.catalog.machines import GIB, ServingShape
 
 WeightsBy = Literal["copy", "fuse"]
 Exposure = Literal["cluster", "vpc"]

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from xsft.base.errors import UsageError
 from xsft.base.stage import STAGES, StageName
-from xsft.catalog.serving import serving_types
+from xsft.catalog.machines import serving_types
 from xsft.spec.base import DnsLabel, ImageRef, Section, StoragePath
 from xsft.spec.export_inputs import destination
 from xsft.spec.serving_inputs import Exposure, WeightsBy

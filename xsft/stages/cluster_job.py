@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import RunFailed, TimedOut
+from xsft.base.lenient import ShowLine
 from xsft.base.names import stage_name
 from xsft.base.problems import Problem
 from xsft.base.reporting import AskUser, Reporter
@@ -27,7 +27,7 @@ from xsft.launcher.cpujob import CpuJob
 from xsft.launcher.launcher import Job
 from xsft.launcher.slicejob import SliceJob
 from xsft.machine.deadline import NEVER, Deadline
-from xsft.machine.interrupts import NOTHING_CREATED, goes_on, when_interrupted
+from xsft.machine.signals import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.planning import api
 from xsft.planning.planner import job_rendering, make_job_plan
 from xsft.planning.steps import AnyJob, Intent, JobPlan, Plan, Planned

@@ -13,25 +13,22 @@ from msgspec.structs import replace
 from xsft.base.acceptance import accept_late
 from xsft.base.errors import AlreadyRunning, EnvironmentMissing, RunFailed
 from xsft.base.problems import Problem, errors_in, warning
-from xsft.base.result_record import to_json
-from xsft.base.stage import StageFound
+from xsft.base.stage import StageFound, to_json
 from xsft.checks.cpu_job import CONVERSION_DISK, CONVERSION_MEMORY, CONVERSION_UNCHECKED
 from xsft.launch.local_machine import Machine, program_environment
-from xsft.launch.local_program import ProgramEnd, follow_program
-from xsft.launch.stage_record import StageRun, beside_fields
+from xsft.launch.local_run import ProgramEnd, follow_program
+from xsft.launch.recording import StageRun, beside_fields
 from xsft.machine import clock
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
 from xsft.machine.parallel import repeat_call
-from xsft.machine.paths import private_folder
-from xsft.machine.scratch import scratch_folder
+from xsft.machine.paths import private_folder, scratch_folder
 from xsft.planning.tries import OWN
 from xsft.records import CONVERSION_KEY
 from xsft.records.record import Record
 from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.stages.once import JobEnd, JobResult, StartedJob, shortages
-from xsft.weights.conversion_plan import ConversionPlan
-from xsft.weights.conversion_progress import BytesDone, ConversionEvent, conversion_event
+from xsft.weights.conversion_plan import BytesDone, ConversionEvent, ConversionPlan, conversion_event
 from xsft.weights.estimates import ConversionEstimate
 
 LOOK_EVERY_S = 0.5

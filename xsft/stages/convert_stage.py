@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import accept_late
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import Unreachable, UsageError, refuse_errors
+from xsft.base.lenient import ShowLine
 from xsft.base.names import stage_name
 from xsft.base.problems import Problem, warning
 from xsft.base.reporting import Reporter
@@ -23,9 +23,9 @@ from xsft.launch.local_machine import maxtext_machine
 from xsft.launch.submission import Submission
 from xsft.launcher.cpujob import CpuJob, conversion_job
 from xsft.machine import clock
-from xsft.machine.growth import watch_growth
 from xsft.machine.paths import hub_token, own_cache
 from xsft.machine.process import own_environment
+from xsft.machine.storage import watch_growth
 from xsft.planning import api, gather
 from xsft.planning.hub import read_repository, read_token
 from xsft.planning.hub_reader import answered_reader
@@ -34,13 +34,11 @@ from xsft.records.record_files import record_store
 from xsft.spec.conversion_inputs import BRANCH
 from xsft.spec.facts import SourceFacts
 from xsft.spec.resolve import Run, resolve
-from xsft.stages.claims import read_claim, take_claim, under_claim
 from xsft.stages.cluster_job import SharedIntent, cpu_job_of, described_job, plan_job
 from xsft.stages.convert import Conversion, ConversionResult, conversion_found
-from xsft.stages.once import StageHere, do_once
+from xsft.stages.once import StageHere, do_once, read_claim, take_claim, under_claim
 from xsft.stages.verify import ConversionVerifier
-from xsft.weights.conversion_plan import ConversionPlan
-from xsft.weights.conversion_progress import BytesDone
+from xsft.weights.conversion_plan import BytesDone, ConversionPlan
 from xsft.weights.weights_folder import read_folder
 
 NOT_OF_JOBS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "pathways", "name", "model.tokenizer")

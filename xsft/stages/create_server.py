@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject, ShowLine
 from xsft.base.amounts import duration_text
 from xsft.base.errors import Refused, RunFailed, SpecError, TimedOut, UserRefusal, XsftError
+from xsft.base.lenient import JsonObject, ShowLine
 from xsft.base.problems import Problem, errors_in
 from xsft.base.reporting import AskUser
 from xsft.base.stage import StageFound
@@ -22,12 +22,11 @@ from xsft.cluster.observation import RunObject
 from xsft.launcher.audit import audit_problems
 from xsft.launcher.readback import missing_values
 from xsft.launcher.server_expect import audit_server
-from xsft.launcher.server_manifest import ServingPlan, owned_by
-from xsft.launcher.servers import plan_of_server
+from xsft.launcher.server_manifest import ServingPlan, owned_by, plan_of_server
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER, Deadline
-from xsft.machine.interrupts import when_interrupted
-from xsft.records.labels import RUN_LABEL
+from xsft.machine.signals import when_interrupted
+from xsft.records.jobset_paths import RUN_LABEL
 from xsft.records.record_files import RecordRef
 from xsft.runs.server_states import ServerState, server_state
 from xsft.spec.resolve import Run

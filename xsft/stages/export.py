@@ -1,5 +1,7 @@
-"""Exports trained weights on this machine, by the program that a pod runs: MaxText's to_huggingface, the source model's
-files, the verification, and the copy to the destination. The record there is written last.
+"""The export stage: on this machine by the program that a pod runs, or on a cluster.
+
+MaxText's to_huggingface, the source model's files, the verification, and the copy to the destination. The record there
+is written last.
 """
 
 from __future__ import annotations
@@ -16,36 +18,42 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from xsft.base.acceptance import accept_late
 from xsft.base.amounts import size_text
-from xsft.base.errors import EnvironmentMissing
+from xsft.base.errors import EnvironmentMissing, UsageError
+from xsft.base.lenient import ShowLine
+from xsft.base.names import stage_name
 from xsft.base.problems import Problem
-from xsft.base.reporting import Reporter
-from xsft.base.result_record import to_json
-from xsft.base.stage import StageFound
+from xsft.base.reporting import Reporter, hear_nothing
+from xsft.base.stage import StageFound, StageName, StagePlan, to_json
 from xsft.catalog.weights import model_type
+from xsft.checks.export import pod_problems
 from xsft.environments.ask import PROGRAMS
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, engine_environment, maxtext_machine
-from xsft.launch.local_program import follow_program
-from xsft.launch.stage_record import StageRun
-from xsft.launcher.pod_end import EXPORT_PROGRAM, export_notes
+from xsft.launch.local_run import follow_program
+from xsft.launch.recording import StageRun
+from xsft.launcher.cpujob import EXPORT_PROGRAM, EXPORTED, CpuJob, export_job, export_notes
+from xsft.launcher.server_manifest import BF16_BYTES, weights_bytes
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
 from xsft.machine.memory import memory_bytes
-from xsft.machine.paths import hub_token, own_cache
-from xsft.machine.scratch import scratch_folder
-from xsft.planning.steps import Intent
+from xsft.machine.paths import hub_token, own_cache, scratch_folder
+from xsft.planning import api
+from xsft.planning.steps import Intent, JobPlan
 from xsft.records import EXPORT_KEY
 from xsft.records.record import Record
 from xsft.records.record_files import record_store
 from xsft.spec.export_inputs import ExportSource, destination
 from xsft.spec.paths import relative_paths
-from xsft.stages.exported import plan_export
-from xsft.stages.once import JobEnd, JobResult, StartedJob, do_once, shortages
+from xsft.spec.stages import ExportStage
+from xsft.stages.cluster_job import SharedIntent, described_job, plan_job
+from xsft.stages.exported import plan_ahead, plan_export
+from xsft.stages.once import JobEnd, JobResult, StageHere, StartedJob, do_once, shortages
 from xsft.stages.served_model import refuse_unreadable
 from xsft.stages.verify import ExportShop, environment, logits_notes, reads_bucket, verify_logits, with_logits
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE, PROCESS_BYTES, Verification, logits_memory, verification_text
+from xsft.weights.estimates import estimate_export
+from xsft.weights.export_record import FILE, PROCESS_BYTES, ExportPlan, Verification, logits_memory, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
 BUCKET = "gs://"
@@ -313,3 +321,113 @@ def _is_online(plan: ExportPlan) -> bool:
         places.append(plan.inputs.source.repo)
     is_remote = bool(plan.inputs.hub) or plan.directory.startswith(BUCKET) or reads_bucket(plan)
     return is_remote or not all(Path(place).is_dir() for place in places)
+
+
+def export_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
+    """Return the export of the last checkpoint on this machine."""
+    stage = workload.spec.stages.export or ExportStage()
+    steps = workload.spec.train.steps
+
+    def plan() -> StagePlan:
+        route = export_route(workload)
+        hub, output = destination(route.to)
+        request = replace(route.asked, hub=hub)
+        made = plan_ahead(route.trained, request, step=steps, output=output)
+        return StagePlan(name="export", run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
+
+    def job(progress: ShowLine) -> ExportWork:
+        route = export_route(workload)
+        return export_work(route, say=progress, logits=stage.verify == "logits", listener=listener)
+
+    return StageHere(
+        name="export",
+        run_name=stage_name(run_name=training, stage="export"),
+        plan=plan,
+        job=job,
+        do=lambda progress: export_by(export_route(workload), job(progress)),
+    )
+
+
+def export_route(workload: api.LoadedWorkload) -> ExportRoute:
+    """Return what the workload's export stage exports, and where it goes."""
+    stage = workload.spec.stages.export or ExportStage()
+    (intent,) = api.intend((workload,))
+    request = ExportRequest(form=stage.what, step=workload.spec.train.steps)
+    to = stage.to and intent.run.located(stage.to)
+    return ExportRoute(trained=intended_training(intent), asked=request, to=to)
+
+
+ITS = ("place", "namespace", "queue", "image", "secrets", "stages", "priority", "output", "env")
+"""Sections of a workload whose errors affect an export."""
+
+
+class ExportJob(Struct, frozen=True, kw_only=True):
+    """Export of a checkpoint by a CPU job of the workload's cluster; a `ClusterJob`."""
+
+    intent: SharedIntent
+    request: ExportRequest
+    to: str | None
+    """gs://…, a folder that pods mount, or hf://owner/name; None: beside the training."""
+    name: StageName = "export"
+
+    def ahead(self) -> StagePlan:
+        """Return the plan as it is before the training: the digits of the folder's name come with the checkpoint."""
+        stage = self.intent.workload.spec.stages.export
+        if stage and stage.verify == "logits":
+            raise no_logits()
+        hub, output = destination(self.to)
+        request = replace(self.request, hub=hub)
+        steps = self.intent.workload.spec.train.steps
+        trained = intended_training(self.intent.now())
+        made = plan_ahead(trained, request, step=steps, output=output, folder=EXPORTED)
+        return replace(described_job(self._planned(made, hear_nothing), name=self.name), digest=None)
+
+    def look(self) -> ExportPlan:
+        hub, output = destination(self.to)
+        trained = intended_training(self.intent.now())
+        request = replace(self.request, hub=hub)
+        return plan_export(trained, request, record_store(), output=output, folder=EXPORTED)
+
+    def found(self, plan: ExportPlan) -> StageFound:
+        return replace(export_found(plan, result=plan.served), digest=plan.digest)
+
+    def recorded_name(self, plan: ExportPlan) -> str:
+        return plan.run_name
+
+    def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[ExportPlan, JobPlan[CpuJob]]:
+        del is_sent  # it takes no claim
+        plan = self.look()
+        return plan, self._planned(plan, progress)
+
+    def show_end(self, plan: ExportPlan) -> None:
+        """Show nothing: the report of the stage names the folder."""
+
+    def _planned(self, made: ExportPlan, progress: ShowLine) -> JobPlan[CpuJob]:
+        """Return the plan of the CPU job. Raises SpecError if an error of the workload forbids it."""
+        intent, file = self.intent.now(), self.intent.workload.file
+        run = intent.run
+        own = tuple(p for p in intent.problems if p.kind != "unmade" and p.is_in(ITS))
+        size = weights_bytes(run)
+        parameters = None
+        if size:
+            parameters = size // BF16_BYTES
+        needs = estimate_export(made.inputs, parameters=parameters, weights_bytes=made.weights_bytes)
+        late = accept_late(pod_problems(made, run, needs), run.spec.checks)
+        admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
+        assert needs is not None  # else `export-size`, an error
+        return plan_job(export_job(made, run, needs), file=file, problems=admitted, progress=progress)
+
+
+def staged_export(intent: SharedIntent) -> ExportJob:
+    """Return the export of the workload's last checkpoint, as its stage says."""
+    stage = intent.workload.spec.stages.export or ExportStage()
+    request = ExportRequest(form=stage.what, step=intent.workload.spec.train.steps)
+    return ExportJob(intent=intent, request=request, to=stage.to)
+
+
+def no_logits() -> UsageError:
+    return UsageError(
+        "The image of a cluster has no second engine: an export there is verified by its tensors only.",
+        fix="Leave --verify logits out; or export here, to a folder: --output FOLDER --verify logits.",
+        id="export-logits-cluster",
+    )

@@ -18,8 +18,7 @@ from xsft.records.record_files import RecordStore
 from xsft.spec.conversion_inputs import MAX_RECORD_BYTES, RECORD_FILE, items, read_conversion
 from xsft.spec.export_inputs import ExportInputs, ExportSource, content_of, directory_of
 from xsft.weights.checkpoint_files import METADATA, OCDBT_MANIFEST, SHARDING
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import FILE, MAX_BYTES, ExportRecord, from_json, missing_files
+from xsft.weights.export_record import FILE, MAX_BYTES, ExportPlan, ExportRecord, from_json, missing_files
 from xsft.weights.exporter import (
     STAGE,
     ExportRequest,

@@ -1,29 +1,37 @@
-"""Does a stage's job on this machine, once: the only way in which a conversion, an evaluation or an export runs here.
+"""Does a stage's job once: the only way in which a conversion, an evaluation or an export runs on this machine, and the
+claims of conversions on a cluster.
 
 Of two concurrent callers one works, and the other waits and uses the result. Nothing is ever deleted or overwritten: an
 interrupted attempt keeps its folder, and the next one gets another. Whether a result is complete is told by its files;
 records that a killed process left open are closed by the next caller.
+
+On a cluster the first caller for some weights and output names the run that converts them, and every later caller,
+under whatever name, joins that run. Its claim, `<first try>/xsft/claim-<12 hex digits of the inputs>.json`, is written
+once and never changed. A claim names no process: the JobSet and records of its run show whether it is running, ended or
+failed. A failed one is tried again under its name.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.amounts import duration_text, size_text
-from xsft.base.errors import AlreadyRunning, SpecError, TimedOut, UsageError
+from xsft.base.errors import AlreadyRunning, Refused, SpecError, TimedOut, UsageError
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.reporting import hear_nothing
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict, stage_action
 from xsft.launch.local_machine import Machine
-from xsft.launch.stage_record import (
+from xsft.launch.recording import (
     StageRun,
     begin_attempt,
     check_usable,
@@ -34,15 +42,21 @@ from xsft.launch.stage_record import (
     with_end,
 )
 from xsft.machine import clock
-from xsft.machine.lock_holder import is_held
+from xsft.machine.filelock import is_held
 from xsft.machine.memory import memory_bytes
 from xsft.machine.pid_namespace import refuse_where_harmful
+from xsft.machine.process import user_name
 from xsft.records.record import Outcome, Record
+from xsft.records.record_files import RecordStore
 from xsft.runs.local_runs import lock_of
+from xsft.spec.conversion_inputs import DIGITS
+from xsft.weights.conversion_plan import ConversionPlan
 from xsft.weights.export_record import Verification
 
 P = TypeVar("P")
 """Plan of a job."""
+SCHEMA = "xsft.conversion-claim/1"
+MAX_BYTES = 1 << 16
 
 
 class JobEnd(Struct, frozen=True, kw_only=True):
@@ -321,3 +335,54 @@ def shortages(work: str, *, memory: int, disk: Sequence[tuple[Path, int]] = ()) 
         if free < size:
             takes = f"{work} takes about {size_text(size)} of disk space at {existing}"
             yield "disk", f"{takes}; {size_text(free)} is free."
+
+
+class ConversionClaim(Struct, frozen=True, kw_only=True):
+    """The run that converts some weights into one output."""
+
+    run_name: str
+    """Name of the conversion."""
+    training: str
+    """Run that it was first planned for."""
+    user: str = ""
+    at: str = ""
+    """UTC, ISO 8601."""
+
+
+_CLAIM = msgspec.json.Decoder(ConversionClaim)
+
+
+def read_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim | None:
+    """Return the claim, or None without one. Raises Unreachable if it cannot be read, Refused if it is damaged."""
+    path = claim_path(plan)
+    content = store.objects_at(path).read(path, limit=MAX_BYTES)
+    if content is None:
+        return None
+    try:
+        return _CLAIM.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
+        fix = "Look at the file, and move it away if no conversion is in progress; nothing was changed."
+        raise Refused(f"{path} does not say which run converts these weights: {broken}", fix=fix) from broken
+
+
+def take_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim:
+    """Return the claim that holds: the one that exists, else a new one for this plan's run. Raises as `read_claim` and
+    `Objects.create`."""
+    if held := read_claim(store, plan):
+        return held
+    own = ConversionClaim(run_name=plan.run_name, training=plan.training, user=user_name(), at=store.now())
+    path = claim_path(plan)
+    text = json.dumps({"schema": SCHEMA, **to_builtins(own)}, indent=1, ensure_ascii=False) + "\n"
+    store.objects_at(path).create(path, text.encode())
+    return read_claim(store, plan) or own
+
+
+def under_claim(plan: ConversionPlan, claim: ConversionClaim | None) -> ConversionPlan:
+    """Return the plan under the name of the run that converts these weights into this output."""
+    if claim is None:
+        return plan
+    return replace(plan, run_name=claim.run_name)
+
+
+def claim_path(plan: ConversionPlan) -> str:
+    return f"{plan.first}/xsft/claim-{plan.digest[:DIGITS]}.json"

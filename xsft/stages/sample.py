@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from xsft.base.errors import RunFailed, UsageError
-from xsft.base.training import DEFAULT_TRAINER
+from xsft.base.targets import DEFAULT_TRAINER
 from xsft.evaluation.inputs import turn
 from xsft.evaluation.report import Measurement, measurement_of
 from xsft.evaluation.trainer_plan import base_argv, measured_argv, tuned_argv

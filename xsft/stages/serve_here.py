@@ -12,22 +12,20 @@ from pathlib import Path
 from msgspec import Struct
 from requests import RequestException
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import RunFailed
+from xsft.base.lenient import ShowLine
 from xsft.base.reporting import Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.environments import environments
 from xsft.environments.installed import BuiltEnvironment
 from xsft.machine import clock, watched_process
-from xsft.machine.http_session import Session
+from xsft.machine.http_session import LOOPBACK, Session, free_port
+from xsft.machine.paths import scratch_folder
 from xsft.machine.process import own_environment
-from xsft.machine.scratch import scratch_folder
 from xsft.machine.signals import as_ctrl_c
-from xsft.machine.sockets import LOOPBACK, free_port
 from xsft.planning import api
 from xsft.records.record_files import record_store
-from xsft.stages.export import ExportRoute, export_work
-from xsft.stages.export_stage import export_route
+from xsft.stages.export import ExportRoute, export_route, export_work
 from xsft.stages.exported import training_of
 from xsft.stages.once import do_once, end_of_stage
 from xsft.stages.served_model import ServedModel, served_model

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import for_submission
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import Refused, UsageError, refuse_errors
+from xsft.base.lenient import ShowLine
 from xsft.base.names import stage_name
 from xsft.base.problems import Problem
 from xsft.base.reporting import AskUser, Reporter
@@ -24,7 +24,7 @@ from xsft.launcher.audit import AuditRow
 from xsft.launcher.server_expect import audit_server
 from xsft.launcher.server_manifest import ServingPlan, vllm_argv
 from xsft.machine.deadline import LOOKS_S, Deadline
-from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
+from xsft.machine.signals import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.records.record_files import record_store
 from xsft.runs.waiting import WaitLimits
@@ -39,7 +39,7 @@ from xsft.stages.create_server import (
     plan_serving,
     wait_for_server,
 )
-from xsft.stages.export_stage import staged_export
+from xsft.stages.export import staged_export
 from xsft.stages.server_record import ServerRecord
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")

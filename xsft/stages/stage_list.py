@@ -10,8 +10,8 @@ from xsft.planning.api import LoadedWorkload
 from xsft.planning.steps import Intent
 from xsft.stages.cluster_job import ClusterCall, SharedIntent, StageOnCluster
 from xsft.stages.convert_stage import ConversionJob, convert_stage
-from xsft.stages.evaluate_stage import EvaluationJob, evaluate_stage
-from xsft.stages.export_stage import export_stage, staged_export
+from xsft.stages.evaluate import EvaluationJob, evaluate_stage
+from xsft.stages.export import export_stage, staged_export
 from xsft.stages.serve_here import ServeHere
 from xsft.stages.serve_on_cluster import ServeOnCluster
 from xsft.stages.train_stage import TrainHere, TrainJob

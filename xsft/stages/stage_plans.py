@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from xsft.base.aliases import ShowLine
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.stage import StagePlan
 from xsft.planning import api

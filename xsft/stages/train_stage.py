@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import AlreadyRunning
+from xsft.base.lenient import ShowLine
 from xsft.base.reporting import Reporter
 from xsft.base.stage import StageEnd, StageFound, StageName, StagePlan, StageState, stage_action
 from xsft.launch.local_folder import RunFolder, recorded_run, recover_losses, run_folder_of
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import LocalResult, TrainedHere, already_done, failure, next_step, train_here
-from xsft.machine.lock_holder import is_held
+from xsft.machine.filelock import is_held
 from xsft.machine.objects import latest_step
 from xsft.planning import api
 from xsft.planning.steps import Intent, Plan

@@ -14,15 +14,13 @@ from xsft.catalog.weights import UNLOADED, model_type
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, program_environment
-from xsft.machine.chance import random_hex
 from xsft.machine.memory import memory_bytes
-from xsft.machine.scratch import scratch_folder
+from xsft.machine.paths import random_hex, scratch_folder
 from xsft.spec.export_inputs import ExportDtype
 from xsft.spec.keypath import printable
 from xsft.stages.served_model import reads_type
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import LOGITS_BOUNDS, LogitsVerdict, Verification, logits_memory
+from xsft.weights.export_record import LOGITS_BOUNDS, ExportPlan, LogitsVerdict, Verification, logits_memory
 from xsft.weights.exporter import forward_argv, logits_argv, merged_dtype
 from xsft.workers.export_judging import logits_problems
 

@@ -1,6 +1,6 @@
 """Parse lines of the trainer's output into typed events. Pure; shared by local runs and by the logs of pods.
 
-The events are the same for every trainer; each trainer reads its own lines, by rules (`xsft.base.training`).
+The events are the same for every trainer; each trainer reads its own lines, by rules (`xsft.base.targets`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import cast
 from msgspec import Struct
 
 from xsft.base.secrets import redact
+from xsft.base.targets import trainers
 from xsft.base.terminal_text import without_sequences
-from xsft.base.training import trainers
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 """Control characters except the tab."""

@@ -12,7 +12,7 @@ from xsft.spec.resolve import Run
 from xsft.spec.sections import Data
 from xsft.spec.template import Template
 from xsft.trainer.arguments import argument, template_keys
-from xsft.trainer.conversion import conversion_argv as conversion_argv  # noqa: PLC0414 -- its answer as a trainer
+from xsft.trainer.arguments import conversion_argv as conversion_argv  # noqa: PLC0414 -- its answer as a trainer
 from xsft.trainer.local import local_env
 from xsft.trainer.shuffling import SEED, first_seed
 from xsft.trainer.tokenizer_copy import copy_arguments, copy_of

@@ -25,8 +25,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from xsft.trainer.lines import Step
-from xsft.trainer.losses import Tally
-from xsft.trainer.progress import Progress, middle
+from xsft.trainer.progress import Progress, Tally, middle
 
 if TYPE_CHECKING:
     from xsft.spec.resolve import Run  # imports pydantic, which reading statuses does not need

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, cast
 
-from xsft.base.training import trainers
+from xsft.base.targets import trainers
 from xsft.catalog.releases import Release
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run

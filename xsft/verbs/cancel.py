@@ -15,7 +15,7 @@ from xsft.base.errors import Refused, UserRefusal
 from xsft.base.reporting import AskUser
 from xsft.base.state_names import State
 from xsft.cluster.sources import PlaceQuery
-from xsft.machine.interrupts import when_interrupted
+from xsft.machine.signals import when_interrupted
 from xsft.runs.cancel import CancelResult, cancel_run
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.verbs.document import VerbDocument, asker, problem_documents, report_document, request_of, show_spinner

@@ -1,12 +1,13 @@
-"""The card of one run: its receipt, attempts, checkpoints, losses and links."""
+"""The card of one run: its receipt, attempts, checkpoints, losses with their plot, and links."""
 
 from __future__ import annotations
 
 import re
+import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TextIO, TypeVar
 from urllib.parse import quote
 
 from msgspec import convert
@@ -30,8 +31,8 @@ from xsft.runs.receipt import SPENT
 from xsft.runs.rows import Row
 from xsft.runs.run_receipts import read_receipt
 from xsft.spec.keypath import printable
+from xsft.trainer.progress import drawable
 from xsft.verbs.document import ProblemFields, document_of, print_document, print_lines, show_spinner
-from xsft.verbs.loss_plot import drawable_text, terminal_plot
 from xsft.verbs.status_table import (
     COLUMNS,
     NOTHING,
@@ -65,6 +66,14 @@ T = TypeVar("T")
 ReadReceipt = Callable[[FoldedRun], Receipt | None]
 """Return the run's receipt; None if it has no JobSet, and no receipt in its records. Raises XsftError if its log cannot
 be read."""
+WIDTH, HEIGHT = 76, 15
+"""Size of a plot in characters; fits a terminal of 80 columns."""
+
+MOST_TICKS, WIDE, FEW_TICKS = 7, 6, 5
+"""Ticks of the axis of steps; fewer from `WIDE` digits on, where plotext drops labels that do not fit."""
+
+LETTERS = string.ascii_lowercase
+"""Letters of the runs in a plot of several: readable without colour."""
 
 
 class ReceiptDocument(ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):
@@ -327,3 +336,48 @@ def _next_commands(row: Row) -> str:
         case _:
             verbs = ["logs -f", "cancel"]
     return ", or ".join(f"xsft {verb} {row.run_name}" for verb in verbs)
+
+
+def terminal_plot(losses: Mapping[int, float], *, height: int = HEIGHT) -> str:
+    """Return the plot as plain text without colour; empty for fewer than two losses that can be drawn."""
+    points = drawable(losses)
+    if len(points) < 2:
+        return ""
+    return _plot_curves([(points, None)], height=height)
+
+
+def terminal_comparison(curves: Sequence[Mapping[int, float]]) -> str:
+    """Return a plot with each run drawn by its letter, a, b, c, … in the order given; empty if no run has a loss that
+    can be drawn. Later runs are drawn over earlier ones. At most as many runs as LETTERS."""
+    drawn = [(points, LETTERS[i]) for i, points in enumerate(map(drawable, curves)) if points]
+    return _plot_curves(drawn, height=HEIGHT) if drawn else ""
+
+
+def drawable_text(text: str, stream: TextIO) -> str:
+    """Return the text with question marks for the box characters that the stream cannot encode."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def _plot_curves(curves: Sequence[tuple[Mapping[int, float], str | None]], *, height: int) -> str:
+    import plotext
+
+    figure = plotext.figure
+    figure.clear()
+    figure.theme("colorless")
+    figure.plot_size(WIDTH, height)
+    figure.title("loss")
+    for points, marker in curves:
+        figure.draw(figure.signal(list(points), list(points.values()), marker=marker).lines())
+    figure.ruler("x").ticks(*_step_ticks({step for points, _ in curves for step in points}))
+    text = plotext.uncolorize(figure.build().string())
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _step_ticks(steps: set[int]) -> tuple[list[int], list[str]]:
+    """Return whole steps, evenly apart, the first and the last among them, and their labels."""
+    first, last = min(steps), max(steps)
+    most = MOST_TICKS if len(str(last)) < WIDE else FEW_TICKS
+    count = min(most, last - first + 1)
+    ticks = sorted({first + round(i * (last - first) / max(1, count - 1)) for i in range(count)})
+    return ticks, [str(tick) for tick in ticks]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 
-from xsft.base.aliases import ShowLine
 from xsft.base.amounts import counted_text
+from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.machine.parallel import all_answers
 from xsft.planning import api

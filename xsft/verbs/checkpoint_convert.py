@@ -13,10 +13,10 @@ from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
 from xsft.spec.conversion_inputs import ConversionSource
-from xsft.stages.claims import ConversionClaim, read_claim
 from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do_alone
 from xsft.stages.convert import ConversionResult
 from xsft.stages.convert_stage import ConversionJob, converted_here, show_conversion
+from xsft.stages.once import ConversionClaim, read_claim
 from xsft.verbs.document import (
     document_of,
     print_problems,

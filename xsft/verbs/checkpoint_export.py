@@ -14,8 +14,7 @@ from xsft.base.problems import Problem
 from xsft.planning import api
 from xsft.records.record_files import record_store
 from xsft.stages.cluster_job import JobRequest, SharedIntent, StageOnCluster, do_alone
-from xsft.stages.export import BUCKET, ExportResult, exported_here, intended_training
-from xsft.stages.export_stage import ExportJob, no_logits
+from xsft.stages.export import BUCKET, ExportJob, ExportResult, exported_here, intended_training, no_logits
 from xsft.stages.exported import training_of
 from xsft.verbs.document import (
     document_of,
@@ -27,8 +26,7 @@ from xsft.verbs.document import (
 )
 from xsft.verbs.terminal import terminal
 from xsft.verbs.weights_job import WeightsDocument, cluster_call, refuse_timeout_alone, report_cpu_job
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import Verification, verification_text
+from xsft.weights.export_record import ExportPlan, Verification, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun
 
 WORKLOADS = (".yaml", ".yml")

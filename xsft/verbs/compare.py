@@ -19,6 +19,7 @@ from xsft.runs.compare_baseline import Measure, curve_in_folder, earlier_curves,
 from xsft.runs.log_sources import RunLogs
 from xsft.runs.read_all import RunAccess, runs_for
 from xsft.spec.keypath import printable
+from xsft.verbs.card import LETTERS, drawable_text, terminal_comparison
 from xsft.verbs.document import (
     Document,
     VerbDocument,
@@ -27,7 +28,6 @@ from xsft.verbs.document import (
     report_document,
     request_of,
 )
-from xsft.verbs.loss_plot import LETTERS, drawable_text, terminal_comparison
 from xsft.verbs.terminal import terminal
 
 

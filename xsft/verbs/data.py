@@ -12,9 +12,9 @@ from typing import Any, Literal
 from rich.text import Text
 
 from xsft.data.examples import Piece, TokenKind, TokenSequence, Vocabulary, pieces, spans
+from xsft.data.findings import Lengths, Role
 from xsft.data.passes import ReadSettings, Split
 from xsft.data.preparation import PrepareOptions, Shard
-from xsft.data.summary import Lengths, Role
 from xsft.importing.text import workload_yaml
 from xsft.launch import training_data
 from xsft.launch.examples import ExamplePick, inspect_examples, show_examples

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from xsft.base.amounts import counted_text
 from xsft.planning import api
 from xsft.planning.steps import Plan
-from xsft.spec.scalars import same_value
+from xsft.spec.yamltext import same_value
 from xsft.verbs.document import BOLD, GREEN, RED, Document, VerbDocument, print_document, print_styled, show_progress
 
 FOLLOWING = ("xpk_argv", "manifest")

@@ -16,8 +16,16 @@ from xsft.fit.search import FitSearch, FitSource
 from xsft.fit.trainer_step import needed_step
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import Fits, StepMemory, Verdict, rejection
-from xsft.launch.fit_answers import FitAnswer, FitQuestions, load_variants
-from xsft.launch.fit_search import FoundFit, SearchRequest, SearchResult, SearchState, search
+from xsft.launch.fit_search import (
+    FitAnswer,
+    FitQuestions,
+    FoundFit,
+    SearchRequest,
+    SearchResult,
+    SearchState,
+    load_variants,
+    search,
+)
 from xsft.machine.files import STDIN
 from xsft.planning import api
 from xsft.verbs.document import (

@@ -13,8 +13,7 @@ from xsft.fit.alternatives import Alternative
 from xsft.fit.search import FitSearch, TriedAlternative
 from xsft.fit.trainer_step import tunable_run
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict, figures_text, rejection
-from xsft.launch.fit_answers import FitAnswer
-from xsft.launch.fit_search import FoundFit
+from xsft.launch.fit_search import FitAnswer, FoundFit
 from xsft.verbs.plan_text import time_text
 
 EVAL_STEP = "the eval step"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from xsft.base.amounts import size_text
 from xsft.base.errors import UsageError
-from xsft.base.placeholders import FIX, is_placeholder, placeholder_in
+from xsft.base.names import FIX, is_placeholder, placeholder_in
 from xsft.cluster.places import load_places
 from xsft.image.context import ContextFile, largest, size_of
 from xsft.image.folders import find_images

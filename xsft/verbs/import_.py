@@ -13,11 +13,10 @@ from xsft.base.problems import Problem, errors_in
 from xsft.importing.build import import_paste
 from xsft.importing.notes import PasteDifference
 from xsft.machine import clock
-from xsft.machine.files import PASTE, read_workload_text, write_atomic
-from xsft.machine.new_file import refuse_unless_free, schema_line
+from xsft.machine.files import PASTE, read_workload_text, refuse_unless_free, schema_line, write_atomic
 from xsft.planning.gather import gather
 from xsft.planning.planner import make_intent
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 from xsft.verbs.document import (
     CYAN,
     GREEN,

@@ -11,10 +11,9 @@ from xsft.catalog.models import model, suggest
 from xsft.catalog.releases import DEFAULT
 from xsft.catalog.weights import weights_failure
 from xsft.checks.facts import Facts
-from xsft.machine.files import write_atomic
-from xsft.machine.new_file import refuse_unless_free, schema_line
+from xsft.machine.files import refuse_unless_free, schema_line, write_atomic
 from xsft.planning.planner import make_intent
-from xsft.spec.reader import read_spec
+from xsft.spec.explain import read_spec
 
 TEMPLATES = Path(__file__).parent.parent / "packaged" / "init"
 MODEL, HUB_ID = "qwen3-0.6b", "Qwen/Qwen3-0.6B"

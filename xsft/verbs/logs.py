@@ -9,7 +9,7 @@ from typing import TextIO
 from xsft.base.amounts import duration_text
 from xsft.base.reporting import Reporter
 from xsft.cluster.sources import PlaceQuery
-from xsft.machine.interrupts import goes_on, when_interrupted
+from xsft.machine.signals import goes_on, when_interrupted
 from xsft.machine.streams import with_controls
 from xsft.runs.log_roles import LogRequest
 from xsft.runs.log_sources import RunLogs

@@ -37,8 +37,7 @@ from xsft.verbs.document import (
     show_spinner,
 )
 from xsft.verbs.terminal import terminal
-from xsft.world.discovery import ClusterView, ProjectView
-from xsft.world.gcloud import GkeCluster
+from xsft.world.discovery import ClusterView, GkeCluster, ProjectView
 from xsft.world.new_cluster import create_cluster, plan_cluster
 from xsft.world.new_place import PlaceRequest, add_place
 from xsft.world.view import QueueQuota, view_place

@@ -14,7 +14,7 @@ from xsft.base.stage import StagePlan
 from xsft.base.terminal_text import safe_text, wrap_line
 from xsft.checks.data import rows_per_step
 from xsft.checks.step_time import RunTime
-from xsft.checks.values import number
+from xsft.checks.trainer_keys import number
 from xsft.launcher.audit import AuditRow
 from xsft.planning.steps import Plan, Planned
 from xsft.spec.resolve import Run

@@ -7,8 +7,7 @@ import argparse
 from xsft.base.errors import INTERRUPTED, UsageError
 from xsft.base.stage import STAGES, Stage, StageFound
 from xsft.planning import api
-from xsft.stages.run import PipelineRequest, run_stages
-from xsft.stages.walk import StageReport, WalkResult
+from xsft.stages.walk import PipelineRequest, StageReport, WalkResult, run_stages
 from xsft.verbs.document import VerbDocument, asker, print_lines, report_document, request_of
 from xsft.verbs.terminal import terminal
 

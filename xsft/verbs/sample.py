@@ -9,7 +9,7 @@ from xsft.base.terminal_text import safe_text
 from xsft.evaluation.inputs import PromptTurn
 from xsft.evaluation.report import MeasuredAnswer, Measurement
 from xsft.launch.local_machine import maxtext_machine
-from xsft.machine.scratch import scratch_folder
+from xsft.machine.paths import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.records.record_files import record_store
 from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run

@@ -12,7 +12,7 @@ from typing import Literal
 
 from xsft.base.errors import UsageError
 from xsft.base.secrets import looks_secret
-from xsft.machine.secretvalue import read_secret_file, read_secret_stdin
+from xsft.machine.regular import read_secret_file, read_secret_stdin
 from xsft.verbs.document import VerbDocument, document_of, report_document, request_of, show_spinner
 from xsft.world.new_secret import SecretRequest, create_secret
 

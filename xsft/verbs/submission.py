@@ -15,7 +15,7 @@ from xsft.launch.local_run import LocalResult
 from xsft.launch.submission import Submission
 from xsft.launch.submit import SubmissionEnd
 from xsft.launcher.cpujob import CpuJob
-from xsft.launcher.servers import BF16_BYTES, weights_bytes
+from xsft.launcher.server_manifest import BF16_BYTES, weights_bytes
 from xsft.launcher.slicejob import SliceJob
 from xsft.planning.steps import JobPlan, Plan, Planned
 from xsft.records.record import Receipt
@@ -23,6 +23,7 @@ from xsft.runs.receipt import SPENT
 from xsft.runs.rows import Row, state_line
 from xsft.trainer.metrics import open_command, tensorboard_lines
 from xsft.trainer.trainer import trainer_of
+from xsft.verbs.card import drawable_text, terminal_plot
 from xsft.verbs.document import (
     Document,
     VerbDocument,
@@ -32,7 +33,6 @@ from xsft.verbs.document import (
     problem_documents,
     report_document,
 )
-from xsft.verbs.loss_plot import drawable_text, terminal_plot
 from xsft.verbs.plan_text import time_text
 from xsft.weights.checkpoint_files import parameters
 from xsft.weights.read_checkpoint import read_checkpoint

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from xsft.base.aliases import ShowLine
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
+from xsft.base.lenient import ShowLine
 from xsft.base.reporting import AskUser
 from xsft.environments import environments
-from xsft.launch.fit_answers import UNASKED_TIMEOUT_S, compile_first, wants_compiler
+from xsft.launch.fit_search import UNASKED_TIMEOUT_S, compile_first, wants_compiler
 from xsft.launch.local_machine import Machine
 from xsft.launch.local_run import LocalResult, failure, next_step, train_here
 from xsft.launch.submit import submit_cluster, submitter_for
 from xsft.launch.wait_for_end import after_plan
-from xsft.machine.interrupts import NOTHING_CREATED, when_interrupted
+from xsft.machine.signals import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.runs.waiting import WaitLimits

@@ -37,13 +37,13 @@ from xsft.trainer.lines import (
 from xsft.verbs.document import print_problems, print_to_stderr, show_progress, show_spinner
 from xsft.verbs.submission import print_created, proposal_lines, resource_lines, show_result
 from xsft.verbs.why_text import cause_lines, log_lines
-from xsft.weights.conversion_plan import ConversionPlan
-from xsft.weights.conversion_progress import (
+from xsft.weights.conversion_plan import (
     ArraysDone,
     BytesDone,
     ConversionEvent,
     ConversionPace,
     ConversionPhase,
+    ConversionPlan,
     conversion_event,
     download_text,
 )

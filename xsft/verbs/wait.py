@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from xsft.cluster.sources import PlaceQuery
 from xsft.machine import clock
-from xsft.machine.interrupts import goes_on, when_interrupted
+from xsft.machine.signals import goes_on, when_interrupted
 from xsft.runs.read_all import runs_for
 from xsft.runs.rows import Row, state_line
 from xsft.runs.run_receipts import record_wait_end

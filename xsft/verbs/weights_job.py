@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from xsft.base.errors import UsageError
 from xsft.base.names import StageWork
 from xsft.base.problems import Problem
-from xsft.catalog.cpu import GIB
+from xsft.catalog.machines import GIB
 from xsft.launcher.cpujob import CpuJob
 from xsft.planning.steps import JobPlan
 from xsft.runs.rows import Row
@@ -21,7 +21,7 @@ from xsft.verbs.plan_text import cluster_text, command_blocks, evidence_blocks, 
 from xsft.verbs.submission import report_submission
 from xsft.verbs.terminal import terminal
 from xsft.weights.conversion_plan import ConversionPlan
-from xsft.weights.export_plan import ExportPlan
+from xsft.weights.export_record import ExportPlan
 
 TITLES: Mapping[StageWork, str] = {"convert": "conversion", "evaluate": "evaluation", "export": "export"}
 DISK: Mapping[StageWork, str] = {"convert": "the download", "export": "the model, before it is copied"}

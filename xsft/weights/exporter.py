@@ -18,12 +18,11 @@ from xsft.catalog.weights import weights_failure
 from xsft.records.record import Record
 from xsft.spec.conversion_inputs import is_folder
 from xsft.spec.export_inputs import FORMS, REPOSITORY, ExportDtype, ExportForm, ExportInputs, ExportSource, LoraScale
-from xsft.spec.loader import load_yaml
 from xsft.spec.paths import HERE
+from xsft.spec.yamltext import load_yaml
 from xsft.trainer.arguments import argument
 from xsft.trainer.tokenizer_copy import TokenizerCopy, split_copying
-from xsft.weights.export_plan import ExportPlan
-from xsft.weights.export_record import ALL_BELOW_BYTES, SAMPLE
+from xsft.weights.export_record import ALL_BELOW_BYTES, SAMPLE, ExportPlan
 from xsft.workers.delivery import text_of
 
 STAGE = "export"

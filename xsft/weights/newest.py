@@ -51,7 +51,7 @@ def _of_run(run_name: str, store: RecordStore) -> str:
 
 
 SUFFIX = "-convert/"
-"""Suffix of the folders of conversions; source: xsft.trainer.conversion, STAGE."""
+"""Suffix of the folders of conversions; source: xsft.trainer.arguments, STAGE."""
 MAX_RUNS = 20
 """Maximum number of runs whose records are read; each is a few requests."""
 

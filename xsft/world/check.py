@@ -37,7 +37,7 @@ NO_JOBSET = "xsft-doctor-asks-for-none"
 
 
 def _lacking_permissions(email: str, bucket: str) -> tuple[str, ...] | None:
-    from xsft.launch.pod_rights import connect_iam  # through google-auth
+    from xsft.launch.admission import connect_iam  # through google-auth
 
     iam = connect_iam(own_environment())
     return iam.lacking_permissions(email, bucket) if iam else None

@@ -1,9 +1,16 @@
-"""Finds what a new place can name: clusters, buckets and registries by gcloud, and what a cluster has for runs."""
+"""Finds what a new place can name: clusters, buckets and registries by gcloud, and what a cluster has for runs.
+
+What gcloud prints is parsed without raising. source: gcloud prints the REST resources: cloud.google.com/kubernetes-
+engine/docs/reference/rest/v1 projects.locations.clusters (Cluster, NodePool) and cloud.google.com/artifact-
+registry/docs/reference/rest/v1 projects.locations.repositories;
+cloud.google.com/sdk/gcloud/reference/storage/buckets/list and config/list.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +18,10 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.base.errors import ClusterMissing, XsftError
-from xsft.base.lenient import object_name, rows
+from xsft.base.lenient import JsonObject, count, mapping, object_name, rows, text
 from xsft.base.problems import Problem, error, namespace_missing
 from xsft.base.secrets import redact
+from xsft.catalog.tpu import slice_on
 from xsft.checks.admission import UnreadFact
 from xsft.cluster.access import context_names, kubeconfig_files
 from xsft.cluster.cluster import Cluster
@@ -24,7 +32,6 @@ from xsft.machine.parallel import StartedCall, start
 from xsft.machine.process import own_environment
 from xsft.spec.place import Place
 from xsft.world.check import PlaceProbe
-from xsft.world.gcloud import GkeCluster, buckets_of, clusters_of, project_of, registries_of
 from xsft.world.tools import LATE, RunTool, run_tool
 
 LISTS = {
@@ -33,6 +40,65 @@ LISTS = {
     "registries": ("artifacts", "repositories", "list"),
 }
 """gcloud's lists of a project."""
+
+
+class GkeCluster(Struct, frozen=True, kw_only=True):
+    """A GKE cluster of a project."""
+
+    name: str
+    location: str
+    """Zone or region."""
+    status: str
+    """`RUNNING` if it can be used."""
+    slices: dict[str, int]
+    """TPU type to its number of slices at the initial size of the node pools, which is what GKE lists."""
+
+
+def clusters_of(listed: Iterable[JsonObject]) -> tuple[GkeCluster, ...]:
+    """Return the clusters of `gcloud container clusters list`."""
+    return tuple(
+        GkeCluster(
+            name=text(row.get("name")) or "?",
+            location=text(row.get("location")) or text(row.get("zone")) or "?",
+            status=text(row.get("status")) or "?",
+            slices=_count_pool_slices(rows(row.get("nodePools"))),
+        )
+        for row in listed
+    )
+
+
+def buckets_of(listed: Iterable[JsonObject]) -> tuple[str, ...]:
+    """Return `gs://BUCKET` of each row of `gcloud storage buckets list`."""
+    return tuple(f"gs://{name}" for row in listed if (name := text(row.get("name"))))
+
+
+def registries_of(listed: Iterable[JsonObject]) -> tuple[str, ...]:
+    """Return `REGION-docker.pkg.dev/PROJECT/NAME` of each Docker repository of `gcloud artifacts repositories list`."""
+    return tuple(_registry_names(listed))
+
+
+def project_of(config: Any) -> str | None:
+    """Return the project of `gcloud config list`."""
+    return text(mapping(config, "core").get("project")) if isinstance(config, dict) else None
+
+
+def _registry_names(listed: Iterable[JsonObject]) -> Iterator[str]:
+    for row in listed:
+        match (text(row.get("name")) or "").split("/"):
+            case ["projects", project, "locations", region, "repositories", name] if row.get("format") == "DOCKER":
+                yield f"{region}-docker.pkg.dev/{project}/{name}"
+
+
+def _count_pool_slices(pools: Iterable[JsonObject]) -> dict[str, int]:
+    """Return slices by TPU type. A pool of a slice of several hosts is one slice; a host of one-host slices is one."""
+    found: Counter[str] = Counter()
+    for pool in pools:
+        machine = text(mapping(pool, "config").get("machineType")) or ""
+        shape = slice_on(machine, text(mapping(pool, "placementPolicy").get("tpuTopology")))
+        if shape is not None:
+            zones = max(1, len(pool.get("locations") or ()))
+            found[shape.tpu_type] += count(pool.get("initialNodeCount")) * zones // shape.hosts
+    return dict(found)
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):

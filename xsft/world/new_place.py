@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
 from xsft.base.errors import Refused, SpecError, UsageError
+from xsft.base.lenient import JsonObject
 from xsft.base.names import list_names
 from xsft.base.problems import Problem, errors_in
 from xsft.base.reporting import Reporter

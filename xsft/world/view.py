@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.base.aliases import JsonObject
-from xsft.base.lenient import mapping, object_name, text
+from xsft.base.lenient import JsonObject, mapping, object_name, text
 from xsft.checks.admission import UnreadFact
 from xsft.checks.controllers import CONTROLLERS, Controller, version_of
 from xsft.cluster.cluster import Cluster
