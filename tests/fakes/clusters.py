@@ -44,7 +44,7 @@ REASONS = {
     "prompt": "it is about a terminal; what a submission creates, other tests compare on the real server",
     "held": "tests/control_plane/test_admission.py holds a slice by a real JobSet without a queue",
     "identity": "tests/control_plane/test_admission.py annotates a real ServiceAccount",
-    "finished": "tests/runs/test_list_runs_real.py makes Kueue finish a real Workload early",
+    "finished": "tests/runs/test_read_runs_namespace_real.py makes Kueue finish a real Workload early",
     "kueue-configured": "tests/control_plane/test_admission.py gives a real queue such a check and timeout",
     "walked": "tests/control_plane/test_whole_walk.py goes through the same stages on the real server",
 }

@@ -1,4 +1,4 @@
-"""Messages of real releases, with their sources: tests/states/messages.toml."""
+"""Messages of real releases, with their sources: tests/runs/messages.toml."""
 
 from __future__ import annotations
 

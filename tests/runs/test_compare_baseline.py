@@ -108,6 +108,8 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(nights, "failed", day=5, level=1.0, outcome="failed")
     write(nights, "short", day=5, level=1.0, steps=20)
     write(nights, "other", day=5, level=1.0, model={"name": "qwen3-0.6b"})
+    write(nights, "lora", day=5, level=1.0, lora={"rank": 4})
+    write(nights, "slower", day=5, level=1.0, overrides={"maxtext": {"learning_rate": 1e-9}})
     write(nights, "later", day=20, level=1.0)
     (nights / "no run").mkdir()
     (nights / "note.txt").write_text("x")

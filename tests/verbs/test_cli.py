@@ -428,3 +428,10 @@ def test_the_help_of_an_action_has_no_options_of_another(action: tuple[str, ...]
     assert xsft(*action, foreign, "x").returncode == 2
     done = xsft(verb, "--json", action[1], *(["nope.yaml"] if verb != "image" else ["--image", "nope"]))
     assert json.loads(done.stdout)["schema"] == f"xsft.{verb}/1", "options may stand before the action"
+
+
+def test_the_value_of_an_option_may_be_the_name_of_an_action() -> None:
+    done = xsft("data", "--find", "inspect", "show", "nope.yaml")
+    assert (done.returncode, "nope.yaml does not exist" in done.stderr) == (2, True)
+    done = xsft("place", "--namespace", "create", "show", "nowhere")
+    assert "unrecognized" not in done.stderr

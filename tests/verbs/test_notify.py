@@ -172,3 +172,7 @@ def test_an_address_on_the_command_line_is_refused_and_not_repeated(
 def test_submit_that_does_not_wait_has_no_end_to_post(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(("submit", "a.yaml", "--notify", ENV)) == 2
     assert "--notify needs --wait or --follow" in capfd.readouterr().err
+    assert main(("run", "a.yaml", "--no-wait", "--notify", ENV)) == 2
+    assert "--no-wait waits for none" in capfd.readouterr().err
+    assert main(("submit", "a.yaml", "--dry-run", "--notify", ENV)) == 2
+    assert "notice" not in capfd.readouterr().err

@@ -128,7 +128,7 @@ def program_job(plan: EvaluationPlan) -> dict[str, Any]:
 
 def evaluation_argv(plan: EvaluationPlan, *, end: Mapping[str, Any], carried: str | None) -> tuple[str, ...]:
     """Return the command that measures on a host of a cluster, judges, and writes to the plan's output. `end`: how the
-    program records the end of the run's attempt (`launcher.pod_end`); `carried`: as in `pod_argv`."""
+    program records the end of the run's attempt (`launcher.cpujob`); `carried`: as in `pod_argv`."""
     noted = known_before(plan, worker=programs_digest())
     notes = {**program_job(plan), **end, "noted": noted, "rules": msgspec.to_builtins(plan.inputs.rules)}
     return pod_argv(IN_POD, notes, (plan.result,), carried=carried)

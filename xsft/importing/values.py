@@ -24,7 +24,7 @@ _FLOAT = re.compile(
 _ALIAS = re.compile(r"(?:^|[-:,\[{]\s*)\*[A-Za-z]", re.MULTILINE)
 """It may stand for a text that grows without end."""
 _LIMIT = 2**63
-"""Largest integer in xsft's own YAML (spec.scalars)."""
+"""Largest integer in xsft's own YAML (spec.yamltext)."""
 _DROPPED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float")
 
 

@@ -35,7 +35,7 @@ READERS = 16
 BAD_ENDS: frozenset[Outcome] = frozenset({"not-created", "short", "failed", "interrupted", "cancelled"})
 """Outcomes of a run that did not succeed. The record of one that succeeded on a cluster has no outcome, but its metrics
 have the loss of its last step."""
-SAME_WORKLOAD = ("model", "data", "train")
+SAME_WORKLOAD = ("model", "data", "train", "lora", "overrides")
 """Sections of the workload in which the runs are equal, but for the seed."""
 
 
@@ -98,7 +98,7 @@ def _is_earlier(other: Record, record: Record) -> bool:
 
 
 def _compared(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    sections = (spec.get(section, {}) for section in SAME_WORKLOAD)
+    sections = (spec.get(section) or {} for section in SAME_WORKLOAD)
     return [{key: setting for key, setting in section.items() if key != "shuffle_seed"} for section in sections]
 
 

@@ -92,7 +92,7 @@ def _use_present_name(args: argparse.Namespace) -> None:
         vars(args).update(verb="status", runs=[args.run], receipt=True)
     elif args.verb == "submit" and args.dry_run:
         sys.stderr.write("`xsft submit FILE --dry-run` is now `xsft plan FILE`\n")
-        vars(args).update(verb="plan", files=[args.file], offline=False, part="screen")
+        vars(args).update(verb="plan", files=[args.file], offline=False, part="screen", notify=None)
 
 
 def _reader_went_away() -> int:
@@ -199,8 +199,8 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         if self.actions and args:
-            first = next((place for place, word in enumerate(args) if word in self.actions), 0)
-            args = (args[first], *args[:first], *args[first + 1 :])
+            place = self._place_of_action(args)
+            args = (args[place], *args[:place], *args[place + 1 :])
         if not self.intermixed:
             return super().parse_known_args(args, namespace)
         self.intermixed = False  # the method below calls this one for the options, then for the rest
@@ -209,8 +209,17 @@ class _Parser(argparse.ArgumentParser):
         finally:
             self.intermixed = True
 
-    actions: Mapping[str, object] = {}
-    """The verb's actions, which may stand after its options."""
+    actions: Mapping[str, argparse.ArgumentParser] = {}
+    """The parser of each of the verb's actions, which may stand after its options."""
+
+    def _place_of_action(self, words: Sequence[str]) -> int:
+        """Return where the action stands; a value of an option may be the name of an action, too."""
+        actions = [action for parser in self.actions.values() for action in parser._actions]  # noqa: SLF001
+        with_value = {option for action in actions if action.nargs != 0 for option in action.option_strings}
+        for place, word in enumerate(words):
+            if word in self.actions and (place == 0 or words[place - 1] not in with_value):
+                return place
+        return 0
 
     whole_help = ""
     """The help, if it is not argparse's."""

@@ -53,7 +53,7 @@ def _address_in(variable: str) -> str | None:
     """Return the address in the variable; None, after a warning, if nothing may be posted there."""
     address = own_environment().get(variable, "").strip()
     with suppress(ValueError):  # not an address at all
-        if keeps_secrets(address):
+        if address.startswith(("http://", "https://")) and keeps_secrets(address):
             return address
     reason = "holds neither an https:// address nor one on this machine" if address else "is not set"
     _warn(f"The environment variable {variable} {reason}.", fix=f"Export {variable} with an https:// address in it.")

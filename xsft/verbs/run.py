@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
 def _refuse_stage_options(args: argparse.Namespace) -> None:
     if STAGES.index(args.first) > STAGES.index(args.last):
         raise UsageError(f"--from {args.first} is after --to {args.last}.", fix=f"The order: {', '.join(STAGES)}.")
+    if not args.waits and args.notify:
+        raise UsageError("--notify posts an end, and --no-wait waits for none.", fix="Leave one of them out.")
     if not args.waits and args.timeout_s is not None:
         raise UsageError("--timeout limits a wait, and --no-wait disables it.", fix="Leave one of them out.")
 

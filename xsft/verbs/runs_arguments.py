@@ -139,8 +139,9 @@ def compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "For a local run, the losses come from its record; otherwise from the metrics in the run's output and from its "
         "log. For each run it prints the source, the number of points, and the differences from the first run's "
-        "workload. --baseline finds the last successful runs with the same model, data and training by the records in "
-        "RUN's output; fewer than 3 are a note. Exit status: 6 RUN is worse than its baseline · 8 no run has a loss."
+        "workload. --baseline finds the last successful runs with the same model, data, train, lora and overrides by "
+        "the records in RUN's output; fewer than 3 are a note. Exit status: 6 RUN is worse than its baseline · "
+        "8 no run has a loss."
     )
     parser.add_argument("runs", nargs="+", type=a_run, metavar="RUN", help="exact run names")
     parser.add_argument(
