@@ -16,7 +16,7 @@ from tests.observations import NOW, jobset, judged, local, observed, queued, sai
 from xsft.cluster.observation import Observation
 from xsft.runs.lookup import fold
 from xsft.runs.pictures import comparison_picture
-from xsft.verbs.status_table import table
+from xsft.verbs.status_screen import table
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "pictures"

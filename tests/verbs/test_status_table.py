@@ -16,7 +16,8 @@ from xsft.cluster.observation import Observation, Recorded, Status, Unread
 from xsft.runs.lookup import fold
 from xsft.runs.rows import Row
 from xsft.trainer.progress import Progress
-from xsft.verbs.status_table import COLUMNS, fitting_columns, one_line_each, plain_lines, table
+from xsft.verbs.status_screen import table
+from xsft.verbs.status_table import COLUMNS, fitting_columns, one_line_each, plain_lines
 
 STORY = (
     observed("gemma", cluster="lab"),

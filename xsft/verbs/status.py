@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return _forget(wanted.runs, json=args.json)
     runs = runs_for(request_of(args, PlaceQuery), names=wanted.runs, everything=wanted.everything)
     if args.watch:
-        from xsft.verbs.status_table import EVERY_S, watch
+        from xsft.verbs.status_screen import EVERY_S, watch
 
         return watch(runs, wanted, every_s=args.every or EVERY_S, pause=pause)
     if len(wanted.runs) != 1:
@@ -121,7 +121,7 @@ def report_status(
 def _show_table(lines: Sequence[Row], stdout: TextIO) -> None:
     """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs."""
     if lines and stdout.isatty():
-        from xsft.verbs.status_table import draw
+        from xsft.verbs.status_screen import draw
 
         draw(lines, stdout)
     elif lines:

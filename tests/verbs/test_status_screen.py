@@ -10,7 +10,7 @@ from tests.replacing import replace
 from tests.verbs.test_status import SILENT, Terminal
 from xsft.base.errors import Unreachable
 from xsft.runs.lookup import RowFilter, RunsRead
-from xsft.verbs.status_table import StatusView, next_look, watch
+from xsft.verbs.status_screen import StatusView, next_look, watch
 
 Answer = Callable[[], RunsRead]
 
