@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.records.test_record_files import begun, intent, store
+from tests.replacing import replace
 from xsft.base.errors import UsageError
 from xsft.machine.objects import LocalObjects
 from xsft.records.record_files import record_store
@@ -30,7 +32,8 @@ def test_checkpoint_path_makes_a_folder_absolute(tmp_path: Path, monkeypatch: py
 
 
 def test_the_newest_run_of_a_name_counts(tmp_path: Path) -> None:
-    records = store(tmp_path, LocalObjects())
+    times = map(str, count())
+    records = replace(store(tmp_path, LocalObjects()), now=times.__next__)
     for folder, step in (("old", 3), ("new", 5)):
         begun(records, intent(str(tmp_path / folder)))
         saved = tmp_path / folder / "a-run" / "checkpoints" / str(step)
