@@ -89,4 +89,7 @@ def _has_readable_rows(run: Run, *, offline: bool) -> bool:
 
 def _would_stop_first(problems: Sequence[Problem]) -> bool:
     """Return whether MaxText would stop before its first row."""
-    return any(one.severity == "error" and one.where.startswith(("data", "model.tokenizer")) for one in problems)
+    return any(
+        problem.severity == "error" and problem.is_in(("data", "model.tokenizer", "model.tokenizer_revision"))
+        for problem in problems
+    )

@@ -1,4 +1,4 @@
-"""The card of one run: its receipt, attempts, checkpoints, losses with their plot, and links."""
+"""The card of one run: receipt, attempts, checkpoints, losses and links; and the plot of losses, also of `compare`."""
 
 from __future__ import annotations
 
@@ -62,10 +62,6 @@ resource.labels.pod_name:"{jobset}-"
 """
 """Filter of the Logs Explorer for the run's pods; short, because a terminal wraps the address."""
 
-T = TypeVar("T")
-ReadReceipt = Callable[[FoldedRun], Receipt | None]
-"""Return the run's receipt; None if it has no JobSet, and no receipt in its records. Raises XsftError if its log cannot
-be read."""
 WIDTH, HEIGHT = 76, 15
 """Size of a plot in characters; fits a terminal of 80 columns."""
 
@@ -74,6 +70,11 @@ MOST_TICKS, WIDE, FEW_TICKS = 7, 6, 5
 
 LETTERS = string.ascii_lowercase
 """Letters of the runs in a plot of several: readable without colour."""
+
+T = TypeVar("T")
+ReadReceipt = Callable[[FoldedRun], Receipt | None]
+"""Return the run's receipt; None if it has no JobSet, and no receipt in its records. Raises XsftError if its log cannot
+be read."""
 
 
 class ReceiptDocument(ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):

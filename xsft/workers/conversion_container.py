@@ -1,7 +1,7 @@
 """Convert in a container: claim the folder, run the converter, compare its result with the source, record the end. Sent
 to the image's Python, which has no xsft, with the other modules of `xsft.workers`.
 
-Arguments: a JSON document with the `notes` (`launcher.pod_end`), then the converter's command.
+Arguments: a JSON document with the `notes` (`launcher.cpujob`), then the converter's command.
 """
 
 from __future__ import annotations

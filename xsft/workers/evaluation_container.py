@@ -2,7 +2,7 @@
 and the end of the run's attempt. Sent to the image's Python, which has no xsft.
 
 Arguments: a JSON document with the `notes`, and the path of the report. The notes are a job of `measure_weights`, with
-the rules, the other fields of the report (`noted`), and how the end is recorded (`launcher.pod_end`).
+the rules, the other fields of the report (`noted`), and how the end is recorded (`launcher.cpujob`).
 """
 
 from __future__ import annotations
