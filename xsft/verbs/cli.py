@@ -199,8 +199,8 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         if self.actions and args:
-            place = self._place_of_action(args)
-            args = (args[place], *args[:place], *args[place + 1 :])
+            index = self._index_of_action(args)
+            args = (args[index], *args[:index], *args[index + 1 :])
         if not self.intermixed:
             return super().parse_known_args(args, namespace)
         self.intermixed = False  # the method below calls this one for the options, then for the rest
@@ -212,13 +212,13 @@ class _Parser(argparse.ArgumentParser):
     actions: Mapping[str, argparse.ArgumentParser] = {}
     """The parser of each of the verb's actions, which may stand after its options."""
 
-    def _place_of_action(self, words: Sequence[str]) -> int:
+    def _index_of_action(self, words: Sequence[str]) -> int:
         """Return where the action stands; a value of an option may be the name of an action, too."""
         actions = [action for parser in self.actions.values() for action in parser._actions]  # noqa: SLF001
         with_value = {option for action in actions if action.nargs != 0 for option in action.option_strings}
-        for place, word in enumerate(words):
-            if word in self.actions and (place == 0 or words[place - 1] not in with_value):
-                return place
+        for index, word in enumerate(words):
+            if word in self.actions and (index == 0 or words[index - 1] not in with_value):
+                return index
         return 0
 
     whole_help = ""
