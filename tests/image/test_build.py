@@ -21,7 +21,7 @@ from tests.engine.steps import built, found_in_image, step
 from tests.image.materials import recipe
 from tests.replacing import replace
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError, XsftError
-from xsft.image.build import BuildClient, _build_environment, _command, build_arguments, find_client, run_build
+from xsft.image.build import BuildClient, build_arguments, build_command, find_client, run_build
 from xsft.image.engine import Engine, connect_engine
 from xsft.image.push import ImageMaker, build_image
 
@@ -112,10 +112,11 @@ def test_the_builder_of_the_environment_is_not_used() -> None:
     """It has none of this engine's images."""
     engine = Engine(host="unix:///none", api=None, env={"BUILDX_BUILDER": "cloud", "DOCKER_HOST": "unix:///none"})
     client = BuildClient(path="docker", version="28.2.2", buildx=True)
-    assert "BUILDX_BUILDER" not in _build_environment(engine, client)
-    assert _command(client, engine) == ("docker", "buildx", "build", "--builder", "default", "--load")
-    old = BuildClient(path="docker", version="20.10", buildx=False)
-    assert (_command(old, engine), _build_environment(engine, old)["DOCKER_BUILDKIT"]) == (("docker", "build"), "1")
+    argv, env = build_command(client, engine)
+    assert "BUILDX_BUILDER" not in env
+    assert argv == ("docker", "buildx", "build", "--builder", "default", "--load")
+    argv, env = build_command(BuildClient(path="docker", version="20.10", buildx=False), engine)
+    assert (argv, env["DOCKER_BUILDKIT"]) == (("docker", "build"), "1")
 
 
 @needs_engine

@@ -28,7 +28,7 @@ BEGIN = b"-----BEGIN PRIVATE" + b" KEY-----\n"
 
 
 def problems_of(*files: ContextFile, **options: Any) -> tuple[Problem, ...]:
-    return context_problems(files, **{"secrets": {}, **options})
+    return tuple(context_problems(files, **{"secrets": {}, **options}))
 
 
 def link(path: str, target: str) -> ContextFile:

@@ -13,8 +13,8 @@ from tests.replacing import replace
 from xsft.base.errors import Refused, UsageError
 from xsft.image.lock import LockedImage, update_lock
 from xsft.image.lock_file import (
-    _guard,
     current_tag,
+    guard_file,
     image_facts,
     is_stale,
     keep_lock,
@@ -120,7 +120,7 @@ def test_is_stale_is_none_if_the_sources_cannot_be_compared(images: Path) -> Non
 def test_a_second_writer_of_the_lock_waits_and_keeps_the_first_entry(images: Path) -> None:
     elsewhere = locked(images, repository="europe-docker.pkg.dev/p/r/mine")
     second = threading.Thread(target=keep_lock, args=(images, elsewhere), daemon=True)
-    with exclusive(_guard(lock_file(images, "mine")), waiting=lambda: None):
+    with exclusive(guard_file(lock_file(images, "mine")), waiting=lambda: None):
         second.start()
         second.join(0.5)
         assert second.is_alive()

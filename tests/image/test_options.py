@@ -32,7 +32,7 @@ REQUIREMENTS = (
 
 
 def problems_of(image: str = "mine", registry: str | None = None, **options: Any) -> tuple[Problem, ...]:
-    return option_problems(BuildOptions(**options), image=image, registry=registry)
+    return tuple(option_problems(BuildOptions(**options), image=image, registry=registry))
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def test_valid_options_have_no_problems() -> None:
 
 
 def test_unknown_build_argument_is_reported_with_the_known_ones() -> None:
-    found = argument_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), DECLARED)
+    found = tuple(argument_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), DECLARED))
     assert [p.id for p in found] == ["image-argument"] * 2
     assert "VLLM_REQUIREMENT" in found[0].message
     assert "Did you mean BASE_IMAGE?" in found[1].message
-    assert argument_problems(replace(OPTIONS, base="python:3.13", args={"RUN_AS": "1"}), DECLARED) == ()
+    assert not [*argument_problems(replace(OPTIONS, base="python:3.13", args={"RUN_AS": "1"}), DECLARED)]
 
 
 @given(st.text(), st.sampled_from(";|&$`\"'\\(){}\n\t\0"), st.sampled_from(REQUIREMENTS))

@@ -19,6 +19,7 @@ Interrupted by the user    130  (KeyboardInterrupt; not a class of ours)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Self
 
 from msgspec import Struct
@@ -93,11 +94,12 @@ class SpecError(UsageError):
         return self._problems
 
 
-def refuse_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+def refuse_errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the problems if none is an error. Raises SpecError with all errors."""
-    if errors := errors_in(problems):
+    listed = tuple(problems)
+    if errors := errors_in(listed):
         raise SpecError(errors)
-    return problems
+    return listed
 
 
 class ClusterMissing(UsageError):

@@ -24,7 +24,7 @@ def parse_json(text: str | bytes) -> Any:
     """Return the value; None for a text that is not JSON."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # a hostile text may be nested without end
         return None
 
 

@@ -67,10 +67,17 @@ class Build(Struct, frozen=True, kw_only=True):
 
 def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> BuildClient:
     """Return the first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
-    paths = tuple(_docker_commands(env, also))
+    files: dict[Path, str] = {}
+    for folder in (*(env.get("PATH") or os.defpath).split(os.pathsep), *also):
+        path = Path(folder or ".") / "docker"
+        if os.access(path, os.X_OK) and path.is_file():
+            files.setdefault(path.resolve(), str(path))
+    paths = tuple(files.values())
     clients = tuple(clients_of(paths, partial(_output_of, env=env)))
     if not clients:
-        tried = f"{', '.join(paths)} is not Docker's" if paths else "not found"
+        tried = "not found"
+        if paths:  # podman's, for example
+            tried = f"{', '.join(paths)} is not Docker's"
         raise EnvironmentMissing(
             f"Images are built with the docker command, and it is not on PATH ({tried}).",
             fix="Install Docker: https://docs.docker.com/engine/install.",
@@ -100,13 +107,11 @@ def run_build(build: Build, *, engine: Engine, on_line: Callable[[str], None]) -
     """Build the image with the docker command of this machine. Raises EnvironmentMissing, Unreachable or Refused,
     depending on the failure. On Ctrl-C the client ends, the engine stops the build, and no name is given.
     """
-    client = find_client(engine.env)
-    env = _build_environment(engine, client)
-    argv = (*_command(client, engine), *build_arguments(build), "-")
+    command, env = build_command(find_client(engine.env), engine)
     with tempfile.TemporaryFile() as context:
         write_tar(build.files, context)
         context.seek(0)
-        done = process.follow(argv, env=env, on_line=on_line, stdin=context)
+        done = process.follow((*command, *build_arguments(build), "-"), env=env, on_line=on_line, stdin=context)
     if not done.ok:
         raise _build_failure(done.stdout, build)
     if engine.image(build.name) is None:
@@ -125,32 +130,21 @@ def build_arguments(build: Build) -> Iterator[str]:
     for key, text in sorted(build.labels.items()):
         yield from ("--label", f"{key}={text}")
     if build.pip_config:
-        yield from ("--secret", _csv_row(f"id={PIP_SECRET}", f"src={build.pip_config}"))
+        # A row of CSV, because a path may contain a comma. source: buildx@0.19 util/buildflags.
+        secret = io.StringIO()
+        csv.writer(secret, lineterminator="").writerow((f"id={PIP_SECRET}", f"src={build.pip_config}"))
+        yield from ("--secret", secret.getvalue())
 
 
-def _command(client: BuildClient, engine: Engine) -> tuple[str, ...]:
-    if client.buildx:
-        return (client.path, "buildx", "build", "--builder", engine.builder, "--load")
-    return (client.path, "build")
-
-
-def _build_environment(engine: Engine, client: BuildClient) -> dict[str, str]:
-    """Return the environment of the client. BUILDX_BUILDER may name a builder that has none of this engine's images.
-    Attestations are disabled: they would turn the image into an index, with another digest each time.
-    """
+def build_command(client: BuildClient, engine: Engine) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the words before the arguments of a build, and the client's environment."""
+    # BUILDX_BUILDER may name a builder that has none of this engine's images.
     env = {name: text for name, text in engine.env.items() if name != "BUILDX_BUILDER"}
-    if client.buildx:
-        return {**env, "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
-    return {**env, "DOCKER_BUILDKIT": "1"}
-
-
-def _csv_row(*fields: str) -> str:
-    """Return one row of CSV, as BuildKit's clients read it: a path may contain a comma. source: buildx@0.19
-    util/buildflags.
-    """
-    row = io.StringIO()
-    csv.writer(row, lineterminator="").writerow(fields)
-    return row.getvalue()
+    if not client.buildx:
+        return (client.path, "build"), {**env, "DOCKER_BUILDKIT": "1"}
+    argv = (client.path, "buildx", "build", "--builder", engine.builder, "--load")
+    # Attestations would turn the image into an index, with another digest each time.
+    return argv, {**env, "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 
 
 def _build_failure(output: str, build: Build) -> XsftError:
@@ -164,16 +158,6 @@ def _build_failure(output: str, build: Build) -> XsftError:
         return explain_failure(output, FailedRequest(what=f"build {build.what}"))
     last = "\n".join(output.splitlines()[-LAST_LINES:])
     return explain_failure(last, FailedRequest(what=f"build {build.what}", stage="build"))
-
-
-def _docker_commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
-    """Yield every docker command, those of PATH first, each file once."""
-    files: set[Path] = set()
-    for folder in (*(env.get("PATH") or os.defpath).split(os.pathsep), *also):
-        path = Path(folder or ".") / "docker"
-        if os.access(path, os.X_OK) and path.is_file() and path.resolve() not in files:
-            files.add(path.resolve())
-            yield str(path)
 
 
 def _output_of(argv: tuple[str, ...], *, env: Mapping[str, str]) -> str:

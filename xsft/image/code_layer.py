@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.base.lenient import mapping
 from xsft.image.context import ContextFile
 
 RECORD = "usr/share/xsft/deps.json"
@@ -149,7 +150,14 @@ def with_layers(deps: ImageDocuments, layers: Iterable[Layer], *, user: str) -> 
     configuration["rootfs"]["diff_ids"] += [layer.diff_id for layer in layers]
     history = {"created": configuration.get("created"), "created_by": "xsft image push", "comment": "code"}
     configuration["history"] = [*configuration.get("history", ()), *(history for _ in layers)]
-    configuration["config"] = _settings(configuration.get("config") or {}, user=user)
+    settings = mapping(configuration, "config")
+    variables = [variable for variable in settings.get("Env") or () if not variable.startswith("PYTHONPATH=")]
+    configuration["config"] = {
+        **settings,
+        "User": user,
+        "Env": [*variables, f"PYTHONPATH=/{CODE}"],
+        "Labels": {**mapping(settings, "Labels"), "dev.xsft.kind": "code"},
+    }
     for name in ("container", "container_config", "id", "parent"):  # of the engine's build, not of this image
         configuration.pop(name, None)
     configuration_bytes = _canonical(configuration)
@@ -184,17 +192,6 @@ def digest_of(content: bytes | memoryview) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _settings(settings: Mapping[str, Any], *, user: str) -> dict[str, Any]:
-    labels = settings.get("Labels") or {}
-    variables = [variable for variable in settings.get("Env") or () if not variable.startswith("PYTHONPATH=")]
-    return {
-        **settings,
-        "User": user,
-        "Env": [*variables, f"PYTHONPATH=/{CODE}"],
-        "Labels": {**labels, "dev.xsft.kind": "code"},
-    }
-
-
 def _overlay(
     tree: Iterable[ContextFile], folder: str, installed: Mapping[str, str], cache_tag: str
 ) -> Iterator[ContextFile]:
@@ -205,17 +202,14 @@ def _overlay(
     changed = [file for path, file in ours.items() if installed.get(path) != file.sha256]
     removed = [path for path in installed if path not in ours and posixpath.splitext(path)[1] in REMOVED_SUFFIXES]
     yield from (replace(file, path=f"{folder}/{file.path}") for file in changed)
-    yield from (_whiteout(f"{folder}/{path}") for path in removed)
+    stale = []
     for path in (*removed, *(file.path for file in changed if file.path in installed)):
         stem, suffix = posixpath.splitext(posixpath.basename(path))
         if suffix == ".py":
-            cached = posixpath.join(folder, posixpath.dirname(path), "__pycache__", f"{stem}.{cache_tag}.pyc")
-            yield _whiteout(cached)
-
-
-def _whiteout(path: str) -> ContextFile:
-    """Return the empty file that removes `path` of a lower layer."""
-    return ContextFile(path=posixpath.join(posixpath.dirname(path), f".wh.{posixpath.basename(path)}"), kind="file")
+            stale.append(posixpath.join(posixpath.dirname(path), "__pycache__", f"{stem}.{cache_tag}.pyc"))
+    for path in (*removed, *stale):
+        above, name = posixpath.split(f"{folder}/{path}")
+        yield ContextFile(path=f"{above}/.wh.{name}", kind="file")  # empty: it removes the file of a lower layer
 
 
 def _moved(file: ContextFile, folder: str, to: str) -> ContextFile:

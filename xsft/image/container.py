@@ -102,11 +102,17 @@ def _container(api: Any, command: ContainerCommand, request: FailedRequest, *, g
     """
     with explain_engine_errors(request):
         config = _container_config(api, command)
-        container = str(api.create_container_from_config(config, name=_container_name(command))["Id"])
+        name = f"{command.name or 'xsft'}-{random_hex(4)}"  # two runs of one name may be in two folders
+        container = str(api.create_container_from_config(config, name=name)["Id"])
     try:
         yield container
     finally:
-        _end_container(api, container, grace_s=grace_s)
+        try:  # a second Ctrl-C skips the wait, not the removal
+            with suppress(DockerException, RequestException):  # it has already ended, or did not end in time
+                api.kill(container, signal="SIGINT")
+                api.wait(container, timeout=grace_s)
+        finally:
+            _remove(api, container)
 
 
 @contextmanager
@@ -138,8 +144,12 @@ def _start_container(api: Any, container: str, command: ContainerCommand) -> Non
 
 
 def _container_config(api: Any, command: ContainerCommand) -> dict[str, Any]:
+    mounts = [
+        Bind(target=str(mount.at or mount.path), source=str(mount.path), type="bind", read_only=not mount.writable)
+        for mount in command.mounts
+    ]
     host_config = api.create_host_config(
-        mounts=[_mount(mount) for mount in command.mounts],
+        mounts=mounts,
         network_mode="default" if command.network else "none",
         shm_size=SHARED_MEMORY_BYTES,
         log_config=LogConfig(type="none"),  # xsft keeps the log beside the run; the engine's copy would fill its disk
@@ -158,27 +168,7 @@ def _container_config(api: Any, command: ContainerCommand) -> dict[str, Any]:
     return config
 
 
-def _mount(mount: Mount) -> Any:
-    target = mount.at or mount.path
-    return Bind(target=str(target), source=str(mount.path), type="bind", read_only=not mount.writable)
-
-
-def _end_container(api: Any, container: str, *, grace_s: float) -> None:
-    """Send SIGINT, then SIGKILL; a second Ctrl-C skips the wait. The container has stopped when this returns."""
-    try:
-        with suppress(DockerException, RequestException):  # it has already ended, or did not end in time
-            api.kill(container, signal="SIGINT")
-            api.wait(container, timeout=grace_s)
-    finally:
-        _remove(api, container)
-
-
 def _remove(api: Any, container: str) -> None:
     """Remove the container; kill it first if it is still running."""
     with suppress(DockerException, RequestException):
         api.remove_container(container, force=True, v=True)
-
-
-def _container_name(command: ContainerCommand) -> str:
-    """Return a unique name: two runs of one name may be in two folders."""
-    return f"{command.name or 'xsft'}-{random_hex(4)}"

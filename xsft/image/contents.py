@@ -7,7 +7,7 @@ source: OCI image-spec v1.1 config.md; maxtext@0.2.4 src/dependencies/dockerfile
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -79,9 +79,14 @@ def contents_of(configuration: ImageConfiguration, ref: str) -> ImageContents:
     """Return what labels, environment, commands and the tag tell; labels of xsft rank first."""
     labels = configuration.labels
     env = configuration.env
-    packages = {**_from_commands(configuration.made_by), **_from_env(env)}
+    packages: dict[str, str] = {}  # what is known best comes last
     if version := jax_of_tag(ref):
-        packages = {"jax": version, **packages}
+        packages["jax"] = version
+    for command in configuration.made_by:
+        packages.update(PINNED.findall(command))
+    for name, package in FROM_ENV.items():
+        if VERSION.fullmatch(env.get(name, "")):
+            packages[package] = env[name]
     pins = dict(PINNED.findall(labels.get(PACKAGES_LABEL, "")))
     packages |= pins
     if maxtext := labels.get(MAXTEXT_LABEL):
@@ -111,15 +116,6 @@ def older(version: str, than: str) -> bool:
 def same_minor(version: str, other: str) -> bool:
     """Return whether the first two numbers are the same."""
     return _version_numbers(version)[:2] == _version_numbers(other)[:2]
-
-
-def _from_commands(commands: Iterable[str]) -> dict[str, str]:
-    return {name: version for command in commands for name, version in PINNED.findall(command)}
-
-
-def _from_env(env: Mapping[str, str]) -> dict[str, str]:
-    versions = {package: env.get(name, "") for name, package in FROM_ENV.items()}
-    return {package: version for package, version in versions.items() if VERSION.fullmatch(version)}
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:

@@ -66,7 +66,11 @@ def ignore_matcher(rules: str) -> Callable[[str], bool]:
     """Return a function that tells whether a path (with `/`) is ignored by a `.dockerignore`: the last rule that
     matches wins, `!` includes again, and a rule for a folder applies to everything below it.
     """
-    patterns = [(re.compile(_expression(rule.lstrip("!").strip())), rule.startswith("!")) for rule in _lines(rules)]
+    patterns = []
+    for line in rules.removeprefix("\ufeff").splitlines():
+        rule = line.strip()
+        if rule and not line.startswith("#"):
+            patterns.append((re.compile(_expression(rule.lstrip("!").strip())), rule.startswith("!")))
 
     def is_ignored(path: str) -> bool:
         ignored = False
@@ -83,25 +87,44 @@ def ignore_matcher(rules: str) -> Callable[[str], bool]:
 
 def context_problems(
     files: Sequence[ContextFile], *, secrets: Mapping[str, str], limit: int = LIMIT
-) -> tuple[Problem, ...]:
-    """Return the problems `image-context-link`, `image-context-secret` and `image-context-large`. `secrets`: by path,
+) -> Iterator[Problem]:
+    """Yield the problems `image-context-link`, `image-context-secret` and `image-context-large`. `secrets`: by path,
     what kind of secret the content looks like, e.g. `a private key`; never its value.
     """
-    return (*_broken_links(files), *_secret_files(files, secrets), *_large(files, limit=limit))
+    for file in files:
+        if file.dangling:
+            how = "points outside the context"
+            if str(file.target).startswith("/"):
+                how = "is absolute"
+            message = f"{file.path} is a link to {file.target}, which {how}: it would be broken in the image."
+            fix = "Replace it with the file, or exclude it in .dockerignore."
+            yield error("image-context-link", "", message, fix)
+    for file in files:
+        kind = secrets.get(file.path, "")
+        if not kind and file.kind == "file" and _SECRET_NAMES.fullmatch(file.path.rpartition("/")[2]):
+            kind = "what such a file usually holds"
+        if kind:
+            message = f"{file.path} would be in the image, readable by everyone who can pull it: {kind}."
+            fix = "Add it to .dockerignore; a run gets its secrets from Kubernetes (secrets: in the workload)."
+            yield error("image-context-secret", "", message, fix)
+    size = size_of(files)
+    if size > limit:
+        names = ", ".join(f"{file.path} ({size_text(file.size)})" for file in largest(files))
+        message = f"The image's files have {size_text(size)}; the limit is {size_text(limit)}. Largest files: {names}."
+        fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
+        yield error("image-context-large", "", message, fix, kind="disputable")
 
 
-def accept_problems(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
+def accept_problems(problems: Iterable[Problem], ids: Sequence[str]) -> tuple[Problem, ...]:
     """Turn accepted problems into warnings; only those that are disputable may be accepted, not a broken link or a
     secret.
     """
-    accepted_ids = {*ids}
-    judged = []
-    for problem in problems:
-        if problem.id in accepted_ids and problem.can_be_accepted:
-            judged.append(warning(problem.id, problem.where, f"{problem.message} (accepted)", ""))
-        else:
-            judged.append(problem)
-    return tuple(judged)
+    return tuple(
+        warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
+        if problem.id in ids and problem.can_be_accepted
+        else problem
+        for problem in problems
+    )
 
 
 def size_of(files: Iterable[ContextFile]) -> int:
@@ -129,45 +152,8 @@ def secret_in(content: bytes) -> str:
     return "what looks like a token" if looks_token(content.decode("latin-1")) else ""
 
 
-def _lines(rules: str) -> Iterator[str]:
-    for line in rules.removeprefix("\ufeff").splitlines():
-        if line.strip() and not line.startswith("#"):
-            yield line.strip()
-
-
 def _expression(pattern: str) -> str:
     """Translate a pattern; classes of characters, `*.py[co]`, are the same in both languages."""
     path = posixpath.normpath(pattern).lstrip("/")
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", path)
     return "".join(part if part.startswith("[") else _WILDCARDS.get(part, re.escape(part)) for part in parts)
-
-
-def _broken_links(files: Iterable[ContextFile]) -> Iterator[Problem]:
-    for file in files:
-        if not file.dangling:
-            continue
-        how = "is absolute" if str(file.target).startswith("/") else "points outside the context"
-        message = f"{file.path} is a link to {file.target}, which {how}: it would be broken in the image."
-        fix = "Replace it with the file, or exclude it in .dockerignore."
-        yield error("image-context-link", "", message, fix)
-
-
-def _secret_files(files: Iterable[ContextFile], secrets: Mapping[str, str]) -> Iterator[Problem]:
-    for file in files:
-        kind = secrets.get(file.path, "")
-        if not kind and file.kind == "file" and _SECRET_NAMES.fullmatch(file.path.rpartition("/")[2]):
-            kind = "what such a file usually holds"
-        if kind:
-            message = f"{file.path} would be in the image, readable by everyone who can pull it: {kind}."
-            fix = "Add it to .dockerignore; a run gets its secrets from Kubernetes (secrets: in the workload)."
-            yield error("image-context-secret", "", message, fix)
-
-
-def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
-    size = size_of(files)
-    if size <= limit:
-        return
-    names = ", ".join(f"{file.path} ({size_text(file.size)})" for file in largest(files))
-    message = f"The image's files have {size_text(size)}; the limit is {size_text(limit)}. Largest files: {names}."
-    fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
-    yield error("image-context-large", "", message, fix, kind="disputable")

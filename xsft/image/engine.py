@@ -23,6 +23,7 @@ from requests.exceptions import RequestException
 
 from xsft.base.amounts import size_text
 from xsft.base.errors import Unknown
+from xsft.base.lenient import mapping
 from xsft.image.failures import NO_CLIENT, FailedRequest, explain_failure
 from xsft.image.login import Login, login_for, read_docker_config
 from xsft.image.reference import Reference, parse_image_name
@@ -48,11 +49,7 @@ class EngineImage(Struct, frozen=True, kw_only=True):
 
     def digest_in(self, repository: str) -> str | None:
         """Return `sha256:…` of the manifest in that repository."""
-        for reference in self.digests:
-            name, _, digest = reference.partition("@")
-            if name == repository:
-                return digest
-        return None
+        return dict(reference.split("@") for reference in self.digests).get(repository)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +87,17 @@ class Engine:
         """Return the image; None if the engine has none of that name, digest or id."""
         with explain_engine_errors(FailedRequest(what=f"look at {ref}")):
             try:
-                return _read_image(self.api.inspect_image(ref))
+                answer = self.api.inspect_image(ref)
             except ImageNotFound:
                 return None
+        config = mapping(answer, "Config")
+        return EngineImage(
+            id=answer["Id"],
+            digests=tuple(answer.get("RepoDigests") or ()),
+            labels=mapping(config, "Labels"),
+            user=config.get("User") or "",
+            env=tuple(config.get("Env") or ()),
+        )
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         """Add a name to an image in the engine. Raises EnvironmentMissing if there is no such image."""
@@ -229,14 +234,3 @@ def follow_transfer(
     if error:
         raise explain_failure(error, request)
     return digest
-
-
-def _read_image(answer: Mapping[str, Any]) -> EngineImage:
-    config = answer.get("Config") or {}
-    return EngineImage(
-        id=answer["Id"],
-        digests=tuple(answer.get("RepoDigests") or ()),
-        labels=dict(config.get("Labels") or {}),
-        user=config.get("User") or "",
-        env=tuple(config.get("Env") or ()),
-    )

@@ -358,18 +358,26 @@ RULES: tuple[FailureRule, ...] = (
 
 def explain_failure(text: str, request: FailedRequest) -> XsftError:
     """Return the error for a message of the engine, of BuildKit or of a registry."""
-    rule = _first_rule(text, request)
-    if rule is None:
-        return _unexplained_build(text, request)
-    match = re.search(rule.pattern, text, re.IGNORECASE | re.MULTILINE)
-    if request.stage == "build" and match:
-        text = _line_at(text, match.start())  # the others stand above, as the step printed them
+    for rule in RULES:
+        conditions = ((rule.google, request.google), (rule.pushes, request.pushes), (rule.anonymous, request.anonymous))
+        if rule.stage != request.stage or any(want is not None and want != has for want, has in conditions):
+            continue
+        if match := re.search(rule.pattern, text, re.IGNORECASE | re.MULTILINE):
+            break
+    else:  # only of a build: the other stages have a rule for all words
+        lines = [line for line in text.splitlines() if line.strip()]
+        last = f": {quote(lines[-1])}" if lines else "."
+        fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
+        return EnvironmentMissing(f"Could not {request.what}{last}", fix=fix, id="build-failed")
+    if request.stage == "build":  # one line: the others stand above, as the step printed them
+        begin = text.rfind("\n", 0, match.start() + 1) + 1
+        text = text[begin:].partition("\n")[0]
     words = {
         "what": request.what,
         "said": quote(text),
         "host": request.host or "the registry",
         "repository": request.repository or request.host,
-        "status": (match and match.groupdict().get("status")) or "5xx",
+        "status": match.groupdict().get("status") or "5xx",
     }
     phrases = _GOOGLE_WORDS if request.google else _OTHER_WORDS
     words |= {name: phrase.format(**words) for name, phrase in phrases.items()}
@@ -379,25 +387,3 @@ def explain_failure(text: str, request: FailedRequest) -> XsftError:
 def quote(text: str) -> str:
     """Shorten an engine's or registry's message, and remove tokens and internal details of the library."""
     return redact(plain_words(" ".join(text.split())))[:MAX_QUOTE]
-
-
-def _first_rule(text: str, request: FailedRequest) -> FailureRule | None:
-    for rule in RULES:
-        conditions = ((rule.google, request.google), (rule.pushes, request.pushes), (rule.anonymous, request.anonymous))
-        if rule.stage != request.stage or any(want is not None and want != has for want, has in conditions):
-            continue
-        if re.search(rule.pattern, text, re.IGNORECASE | re.MULTILINE):
-            return rule
-    return None
-
-
-def _line_at(text: str, position: int) -> str:
-    end = text.find("\n", position + 1)
-    return text[text.rfind("\n", 0, position + 1) + 1 : end if end >= 0 else len(text)]
-
-
-def _unexplained_build(text: str, request: FailedRequest) -> EnvironmentMissing:
-    lines = [line for line in text.splitlines() if line.strip()]
-    last = f": {quote(lines[-1])}" if lines else "."
-    fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
-    return EnvironmentMissing(f"Could not {request.what}{last}", fix=fix, id="build-failed")

@@ -126,10 +126,14 @@ def read_code(folders: Iterable[Path], trees: Mapping[str, Path]) -> tuple[Conte
                 )
             files[file.path] = file
     packages = [file for name, root in trees.items() for file in _read_package(root, name)]
-    return (*files.values(), *packages, _pod_programs())
+    programs = programs_archive()
+    archive = ContextFile(
+        path=f"xsft/{ARCHIVE}", kind="file", size=len(programs), sha256=programs_digest(), content=programs
+    )
+    return (*files.values(), *packages, archive)
 
 
-def refuse_content(files: Sequence[ContextFile], *, accept: Iterable[str], searched: str = "") -> tuple[Problem, ...]:
+def refuse_content(files: Sequence[ContextFile], *, accept: Sequence[str], searched: str = "") -> tuple[Problem, ...]:
     """Return the warnings about files for an image; those below `searched` are searched for secrets. Raises SpecError
     with all errors that are not accepted, EnvironmentMissing if a file cannot be read.
     """
@@ -140,7 +144,9 @@ def refuse_content(files: Sequence[ContextFile], *, accept: Iterable[str], searc
 def write_tar(files: Sequence[ContextFile], into: IO[bytes]) -> None:
     """Write the tar. Raises Refused if a file has changed since it was hashed: the tag would name other bytes."""
     with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 16) as tar:
-        for folder in _parents(files):
+        # Every folder above a file, before its content: an engine makes missing ones unreadable to others.
+        folders = {str(folder) for file in files for folder in PurePosixPath(file.path).parents}
+        for folder in sorted(folders - {"."}):
             entry = _entry(folder)
             entry.type = tarfile.DIRTYPE
             entry.mode = 0o755
@@ -190,24 +196,15 @@ def _read_package(root: Path, name: str) -> tuple[ContextFile, ...]:
     )
 
 
-def _pod_programs() -> ContextFile:
-    """Return the programs of pods as one file."""
-    content = programs_archive()
-    return ContextFile(
-        path=f"xsft/{ARCHIVE}", kind="file", size=len(content), sha256=programs_digest(), content=content
-    )
-
-
 def _read_tree(root: Path, *, prefix: str, ignored: Callable[[str], bool]) -> tuple[ContextFile, ...]:
     """Return every file and link below `root`, without following links; `ignored` gets paths relative to `root`. Raises
     EnvironmentMissing if something cannot be read.
     """
-    entries = (
-        _read_entry(path, str(PurePosixPath(prefix, below)), root=root)
-        for path, below in _walk(root, "")
-        if not ignored(below)
-    )
-    return tuple(file for file in entries if file)
+    files = []
+    for path, below in _walk(root, ""):
+        if not ignored(below) and (file := _read_entry(path, str(PurePosixPath(prefix, below)), root=root)):
+            files.append(file)
+    return tuple(files)
 
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
@@ -233,7 +230,10 @@ def _read_entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
     try:
         state = path.lstat()
         if stat.S_ISLNK(state.st_mode):
-            return _read_link(path, name, root=root)
+            target = os.readlink(path)
+            end = Path(os.path.realpath(path))
+            inside = not Path(target).is_absolute() and end.is_relative_to(os.path.realpath(root)) and end.exists()
+            return ContextFile(path=name, kind="link", target=target, dangling=not inside)
         if not stat.S_ISREG(state.st_mode):
             return None
         with path.open("rb") as content:
@@ -248,13 +248,6 @@ def _read_entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
         sha256=sha256,
         source=str(path.absolute()),
     )
-
-
-def _read_link(path: Path, name: str, *, root: Path) -> ContextFile:
-    target = os.readlink(path)
-    end = Path(os.path.realpath(path))
-    inside = not Path(target).is_absolute() and end.is_relative_to(os.path.realpath(root)) and end.exists()
-    return ContextFile(path=name, kind="link", target=target, dangling=not inside)
 
 
 def _secret_in(file: ContextFile) -> str:
@@ -282,20 +275,12 @@ def _unreadable_context(path: Path, failed: OSError) -> EnvironmentMissing:
     )
 
 
-def _parents(files: Sequence[ContextFile]) -> list[str]:
-    """Return every folder above a file, each before its content: an engine makes missing ones unreadable to others."""
-    folders = {str(folder) for file in files for folder in PurePosixPath(file.path).parents}
-    return sorted(folders - {"."})
-
-
 def _entry(path: str) -> tarfile.TarInfo:
     """Return an entry with owner root and one time, so that differences between two users' checkouts do not change
     the image.
     """
     entry = tarfile.TarInfo(path)
-    entry.mtime = MTIME_S
-    entry.uid = 0
-    entry.gid = 0
+    entry.mtime = MTIME_S  # its owner is root, as of any new entry
     return entry
 
 

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.json import Decoder
 from msgspec.structs import asdict, replace
 
+from xsft.base.lenient import mapping
 from xsft.image.options import BuildOptions, given_fields
 from xsft.image.reference import parse_repository
 
@@ -78,13 +79,11 @@ def read_lock(text: str) -> Lock:
     Rows without a valid digest or repository are left out, because the names become arguments of commands.
     """
     document = _parse_lock(text)
-    base = str(document.get("base") or "")
-    rows = document.get("images")
-    if not isinstance(rows, dict):
-        return Lock(base=base)
     image = str(document.get("image", ""))
-    locked = (_read_row(image, repository, row) for repository, row in rows.items() if isinstance(row, dict))
-    return Lock(base=base, images={entry.repository: entry for entry in locked if entry})
+    rows = mapping(document, "images")
+    read = (_read_row(image, repository, row) for repository, row in rows.items() if isinstance(row, dict))
+    images = {locked.repository: locked for locked in read if locked}
+    return Lock(base=str(document.get("base") or ""), images=images)
 
 
 def update_lock(text: str | None, locked: LockedImage) -> str | None:
@@ -98,9 +97,11 @@ def update_lock(text: str | None, locked: LockedImage) -> str | None:
     before = read_lock(text).images.get(locked.repository) if text else None
     if before and before == replace(locked, pushed_at=before.pushed_at, commit=before.commit, dirty=before.dirty):
         return None
-    rows = document.get("images")
-    others = rows if isinstance(rows, dict) else {}
-    document |= {"image": locked.image, "images": {**others, locked.repository: _write_row(locked)}}
+    row = {name: field for name, field in asdict(locked).items() if field is not None}
+    del row["image"], row["repository"]
+    row["options"] = given_fields(locked.options) if locked.options else None
+    others = mapping(document, "images")
+    document |= {"image": locked.image, "images": {**others, locked.repository: row}}
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
@@ -112,12 +113,6 @@ def _parse_lock(text: str) -> dict[str, Any]:
     if not isinstance(document, dict) or str(document.get("schema", "")).rpartition("/")[0] != _FAMILY:
         raise ValueError(f"it has no schema {_FAMILY}/…")
     return document
-
-
-def _write_row(locked: LockedImage) -> dict[str, Any]:
-    row = {name: field for name, field in asdict(locked).items() if field is not None}
-    del row["image"], row["repository"]
-    return {**row, "options": given_fields(locked.options) if locked.options else None}
 
 
 def _read_row(image: str, repository: str, row: Mapping[str, Any]) -> LockedImage | None:

@@ -63,7 +63,7 @@ def keep_lock(images: Path, locked: LockedImage) -> bool:
     `write_atomic` does.
     """
     file = lock_file(images, locked.image)
-    with exclusive(_guard(file), waiting=lambda: None):
+    with exclusive(guard_file(file), waiting=lambda: None):
         try:
             text = update_lock(read_text(file) if file.exists() else None, locked)
             if text is not None:
@@ -75,6 +75,12 @@ def keep_lock(images: Path, locked: LockedImage) -> bool:
                 id="image-lock-unreadable",
             ) from None
     return text is not None
+
+
+def guard_file(file: Path) -> Path:
+    """Return the path of the lock's guard file: in the cache, so that nothing is left in the user's repository."""
+    name = hashlib.sha256(str(file.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return own_cache() / "image-locks" / f"{name}.lock"
 
 
 def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
@@ -89,18 +95,16 @@ def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
     repository = repository_in(registry, name) if registry else None
     if registry is None and len(entries) == 1:
         repository = next(iter(entries))
-    pushed_to = tuple(sorted(entries))
+    facts = ImageFacts(name=name, repository=repository, pushed_to=tuple(sorted(entries)))
     locked = entries.get(repository or "")
     if locked is None:
-        return ImageFacts(name=name, repository=repository, pushed_to=pushed_to)
-    return ImageFacts(
-        name=name,
-        repository=repository,
+        return facts
+    return replace(
+        facts,
         digest=locked.digest,
         maxtext=locked.maxtext,
         evaluate=locked.evaluate,
         stale=is_stale(images, locked),
-        pushed_to=pushed_to,
     )
 
 
@@ -127,12 +131,6 @@ def current_tag(images: Path, locked: LockedImage) -> str:
     trees = {package: images.parent / source for package, source in options.sources.items()}
     files = read_image_files(images, locked.image, options, trees)
     return make_recipe(options, files, image=locked.image, registry=None, base=locked.base).code.tag
-
-
-def _guard(file: Path) -> Path:
-    """Return the path of the lock's guard file: in the cache, so that nothing is left in the user's repository."""
-    name = hashlib.sha256(str(file.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return own_cache() / "image-locks" / f"{name}.lock"
 
 
 class _RunConfiguration(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ REST reference, projects.locations.repositories.create, operations.get.
 from __future__ import annotations
 
 import base64
-import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from msgspec.json import Decoder
 from requests import RequestException
 
 from xsft.base.errors import Unreachable, UsageError
+from xsft.base.lenient import mapping, parse_json, rows
 from xsft.base.secrets import hold_secret
 from xsft.image.failures import FailedRequest, explain_failure, quote
 from xsft.image.reference import is_google, repository_of
@@ -109,14 +109,14 @@ def docker_login(host: str, *, env: Mapping[str, str]) -> Login | None:
     """Return the login for `host` that the SDK finds in the user's Docker configuration, or None."""
     from docker import auth, errors
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
-        try:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
             logins = auth.load_config(config_dict=read_docker_config(env), credstore_env=dict(env))
             entry = logins.resolve_authconfig(host) or {}
-        except (errors.DockerException, OSError, *ODD_SHAPE):
-            # docker, too, has no login where a helper fails or the file is broken; the registry's refusal names the fix
-            return None
+    except (errors.DockerException, OSError, *ODD_SHAPE):
+        # docker, too, has no login where a helper fails or the file is broken; the registry's refusal names the fix
+        return None
     if entry.get("IdentityToken"):
         return Login(user="", secret=str(entry["IdentityToken"]), is_identity_token=True)
     # The SDK writes the names of an entry in two ways: of a helper, and of the file.
@@ -132,10 +132,9 @@ def read_docker_config(env: Mapping[str, str]) -> dict[str, Any]:
     """
     folder = env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker"
     try:
-        config = json.loads(read_text(Path(folder, "config.json")))
+        return mapping(parse_json(read_text(Path(folder, "config.json"))))
     except (OSError, ValueError):
         return {}
-    return config if isinstance(config, dict) else {}
 
 
 def create_repository(
@@ -199,15 +198,9 @@ def _ask_google(
     if answer.status_code == 409:  # another user was faster
         return {"done": True}
     if answer.status_code >= 300:
-        raise explain_failure(f"HTTP {answer.status_code} {_google_message(document)}", request)
+        problem = mapping(document, "error")
+        # a reason, SERVICE_DISABLED for example, tells more than the message
+        reasons = [str(detail["reason"]) for detail in rows(problem.get("details")) if detail.get("reason")]
+        message = " ".join((str(problem.get("message", "")), *reasons))
+        raise explain_failure(f"HTTP {answer.status_code} {message}", request)
     return document
-
-
-def _google_message(document: Mapping[str, Any]) -> str:
-    """Return Google's message and its reasons, e.g. SERVICE_DISABLED."""
-    problem = document.get("error")
-    if not isinstance(problem, dict):
-        return ""
-    details = problem.get("details") or ()
-    reasons = [str(detail.get("reason")) for detail in details if isinstance(detail, dict) and detail.get("reason")]
-    return " ".join((str(problem.get("message", "")), *reasons))

@@ -99,32 +99,40 @@ def option_words(options: BuildOptions) -> str:
     return shlex.join(f"--{name}={text}" for name, text in pairs if text and text != PYPI)
 
 
-def option_problems(options: BuildOptions, *, image: str, registry: str | None) -> tuple[Problem, ...]:
-    """Return the problems `image-name`, `image-maxtext`, `image-reference`, `image-legacy-registry`, `image-source` and
+def option_problems(options: BuildOptions, *, image: str, registry: str | None) -> Iterator[Problem]:
+    """Yield the problems `image-name`, `image-maxtext`, `image-reference`, `image-legacy-registry`, `image-source` and
     `image-argument`.
     """
-    return (
-        *_check_image_name(image),
-        *_maxtext(options),
-        *_references(options, registry),
-        *_sources(options),
-        *_given_arguments(options),
-        *_requirements(options),
-    )
-
-
-def argument_problems(options: BuildOptions, declared: Mapping[str, str | None]) -> tuple[Problem, ...]:
-    """Return `image-argument` for each argument that the Dockerfile, whose arguments are `declared`, does not take."""
-    values = {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}
-    arguments = {**declared, RUN_AS: None}
-    missing = [name for name, text in values.items() if text is not None and name not in arguments]
-    return tuple(_unknown_argument(name, arguments) for name in missing)
-
-
-def _check_image_name(image: str) -> Iterator[Problem]:
     if not re.fullmatch(IMAGE_NAME, image):
         message = f"{image!r} is not a valid image name: it must be a lower-case folder name under images/."
         yield error("image-name", "", message, "Use letters, digits, dashes and underscores: post_training.")
+    yield from _maxtext(options)
+    for text, parse, what in (
+        (registry, parse_repository, "--registry"),
+        (options.base, parse_reference, "--base"),
+    ):
+        if text is None:
+            continue
+        try:
+            parse(text)
+        except ValueError as wrong:
+            yield error("image-reference", "", f"{what}: {wrong}", "Correct it.")
+        if legacy := legacy_warning(text, where=""):
+            yield legacy
+    yield from _sources(options)
+    yield from _given_arguments(options)
+    yield from _requirements(options)
+
+
+def argument_problems(options: BuildOptions, declared: Mapping[str, str | None]) -> Iterator[Problem]:
+    """Yield `image-argument` for each argument that the Dockerfile, whose arguments are `declared`, does not take."""
+    arguments = {**declared, RUN_AS: None}
+    for name, text in {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}.items():
+        if text is not None and name not in arguments:
+            close = get_close_matches(name, arguments, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            message = f"The Dockerfile has no ARG {name}.{hint} Known arguments: {', '.join(sorted(arguments))}."
+            yield error("image-argument", "", message, f"Remove it, or add ARG {name} to the Dockerfile.")
 
 
 def _maxtext(options: BuildOptions) -> Iterator[Problem]:
@@ -141,21 +149,6 @@ def _maxtext(options: BuildOptions) -> Iterator[Problem]:
     )
     fix = f"Set an image that has it in the workload: image: {{ref: …@sha256:…, maxtext: {release.version!r}}}."
     yield error("image-maxtext", "", message, fix)
-
-
-def _references(options: BuildOptions, registry: str | None) -> Iterator[Problem]:
-    for text, parse, what in (
-        (registry, parse_repository, "--registry"),
-        (options.base, parse_reference, "--base"),
-    ):
-        if text is None:
-            continue
-        try:
-            parse(text)
-        except ValueError as wrong:
-            yield error("image-reference", "", f"{what}: {wrong}", "Correct it.")
-        if legacy := legacy_warning(text, where=""):
-            yield legacy
 
 
 def _sources(options: BuildOptions) -> Iterator[Problem]:
@@ -210,10 +203,3 @@ def _requirements(options: BuildOptions) -> Iterator[Problem]:
             "and + - . (=VERSION)"
         )
         yield error("image-argument", "", message, "Separate package names with spaces: APT_PACKAGES='git curl'.")
-
-
-def _unknown_argument(name: str, arguments: Mapping[str, str | None]) -> Problem:
-    close = get_close_matches(name, arguments, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    message = f"The Dockerfile has no ARG {name}.{hint} Known arguments: {', '.join(sorted(arguments))}."
-    return error("image-argument", "", message, f"Remove it, or add ARG {name} to the Dockerfile.")

@@ -150,12 +150,15 @@ def _deps_image(options: BuildOptions, files: ImageFiles, *, image: str, base: s
     }
     # Only those that the Dockerfile has, because users' own need not have all; an empty one is its default.
     args = {name: text for name, text in sorted(values.items()) if name in files.arguments and text}
+    # The label has no pin of a package that another requirement than the lock's replaces.
+    replaced = {"maxtext": args.get("MAXTEXT_REQUIREMENT"), "google-tunix": args.get("TUNIX_REQUIREMENT")}
+    pins = [f"{name}=={files.packages[name]}" for name in PACKAGES if name in files.packages and not replaced.get(name)]
     labels = {
         IMAGE_LABEL: image,
         KIND_LABEL: "deps",
         MAXTEXT_LABEL: options.release,
         LOCK_LABEL: lock,
-        PACKAGES_LABEL: _package_pins(files.packages, args),
+        PACKAGES_LABEL: " ".join(pins),
     }
     labels = {name: text for name, text in labels.items() if text}
     tag = content_tag(
@@ -168,12 +171,6 @@ def _deps_image(options: BuildOptions, files: ImageFiles, *, image: str, base: s
         base=base,
     )
     return DepsImage(tag=tag, files=files.context, args=args, labels={**labels, TAG_LABEL: tag}, lock_sha256=lock)
-
-
-def _package_pins(packages: Mapping[str, str], args: Mapping[str, str]) -> str:
-    """Return the label's pins; without a package that another requirement than the lock's replaces."""
-    replaced = {"maxtext": args.get("MAXTEXT_REQUIREMENT"), "google-tunix": args.get("TUNIX_REQUIREMENT")}
-    return " ".join(f"{name}=={packages[name]}" for name in PACKAGES if name in packages and not replaced.get(name))
 
 
 def _dash_name(image: str) -> str:

@@ -18,6 +18,7 @@ from requests import RequestException, Response
 from requests.utils import parse_dict_header
 
 from xsft.base.errors import Unknown, XsftError
+from xsft.base.lenient import mapping, parse_json, rows
 from xsft.base.secrets import hold_secret
 from xsft.image.code_layer import MANIFEST, ImageDocuments, Manifest, digest_of
 from xsft.image.failures import FailedRequest, explain_failure, quote
@@ -36,7 +37,8 @@ BUDGET_S = sum(PAUSES_S)
 UNANSWERED_TRIES = 2
 """Further tries if no server answers at all: a wrong name stays wrong."""
 BUSY = frozenset({429, 500, 502, 503, 504})
-OTHER_REGISTRY = "Check that this is a registry, with no proxy in between; try another network. Nothing was recorded."
+READING = frozenset({"GET", "HEAD"})
+"""Methods that need no right to push."""
 MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -120,7 +122,7 @@ class RegistryClient:
         """
         address = self._begin_upload()
         with suppress(XsftError, RequestException):  # an upload that is not cancelled expires by itself
-            self._send("DELETE", address, pushes=True)
+            self._send("DELETE", address)
 
     def add_blob(self, content: bytes) -> int:
         """Upload the content unless the registry has it; return the number of bytes sent."""
@@ -133,29 +135,27 @@ class RegistryClient:
             address = self._begin_upload()
             separator = "&" if urlsplit(address).query else "?"
             headers = {"Content-Type": "application/octet-stream"}
-            return self._send("PUT", f"{address}{separator}digest={digest}", pushes=True, headers=headers, data=content)
+            return self._send("PUT", f"{address}{separator}digest={digest}", headers=headers, data=content)
 
-        self._repeat(upload, pushes=True, again_on=BUSY | {404})
+        self._repeat("PUT", upload, again_on=BUSY | {404})
         return len(content)
 
     def put_manifest(self, image: ImageDocuments, *, tag: str) -> None:
         headers = {"Content-Type": image.media_type}
-        self._ask("PUT", f"manifests/{tag}", pushes=True, headers=headers, data=image.manifest)
+        self._ask("PUT", f"manifests/{tag}", headers=headers, data=image.manifest)
 
     def _begin_upload(self) -> str:
         """Return the address of an upload that the registry has started."""
-        answer = self._ask("POST", "blobs/uploads/", pushes=True)
+        answer = self._ask("POST", "blobs/uploads/")
         if answer is None:  # a 404
-            raise self._failure("HTTP 404 name unknown", pushes=True)
+            raise self._failure("HTTP 404 name unknown", method="POST")
         return urljoin(answer.url, answer.headers.get("Location", ""))
 
-    def _ask(self, method: str, resource: str, *, pushes: bool = False, **options: Any) -> Response | None:
+    def _ask(self, method: str, resource: str, **options: Any) -> Response | None:
         url = f"{self._url}{resource}"
-        return self._repeat(lambda: self._send(method, url, pushes=pushes, **options), pushes=pushes)
+        return self._repeat(method, lambda: self._send(method, url, **options))
 
-    def _repeat(
-        self, send: Callable[[], Response], *, pushes: bool, again_on: frozenset[int] = BUSY
-    ) -> Response | None:
+    def _repeat(self, method: str, send: Callable[[], Response], *, again_on: frozenset[int] = BUSY) -> Response | None:
         """Return the answer; None for a 404. Sent again while the registry is busy or the connection breaks."""
         retries = Retries(PAUSES_S, deadline=Deadline.after(self._budget_s), sleep=self._sleep)
         while True:
@@ -164,97 +164,80 @@ class RegistryClient:
             except (RequestException, OSError) as failed:
                 if retries.again(at_most=UNANSWERED_TRIES):
                     continue
-                raise self._failure(f"connection broken: {failed}", pushes=pushes) from None
+                raise self._failure(f"connection broken: {failed}", method=method) from None
             if answer.status_code not in again_on or not retries.again(retry_after_s(answer.headers)):
-                return self._judge(answer, pushes=pushes)
+                break
+        if 200 <= answer.status_code < 300:
+            return answer
+        if answer.status_code == 404:
+            if method == "PUT":  # the registry has forgotten the upload
+                raise self._failure("blob upload unknown", method=method)
+            return None
+        # The registry's own words; an HTML page, of a proxy for example, has none.
+        problems = rows(mapping(parse_json(answer.content)).get("errors"))
+        words = quote("; ".join(str(problem.get("message") or problem.get("code")) for problem in problems))
+        text = f"HTTP {answer.status_code} {words}".strip()
+        if "insufficient_scope" in answer.headers.get("WWW-Authenticate", "") and self.login:
+            text = f"denied: {text.replace('401', '')}"  # Docker Hub's 401 for a missing right, also with a login
+        raise self._failure(text, method=method)
 
-    def _send(
-        self, method: str, url: str, *, pushes: bool, headers: Mapping[str, str] = {}, **options: Any
-    ) -> Response:
+    def _send(self, method: str, url: str, *, headers: Mapping[str, str] = {}, **options: Any) -> Response:
         """Send the request; once more with a login if the registry requests one."""
         options = {"timeout": TIMEOUT_S, "allow_redirects": False, **options}
+        # An upload may be on another host: a login is for the registry alone.
         if urlsplit(url).netloc != urlsplit(self._url).netloc:
             return self._session.request(method, url, headers=headers, **options)
         if not self._authorization and is_google(self.at.host) and self.login:
             self._authorization = self.login.bearer
         answer = self._session.request(method, url, headers={**headers, **self._authorization}, **options)
         if answer.status_code == 401:
-            authorization = self._answer_challenge(answer.headers.get("WWW-Authenticate", ""), pushes=pushes)
+            authorization = self._answer_challenge(answer.headers.get("WWW-Authenticate", ""), method=method)
             if authorization:
                 self._authorization = authorization
                 return self._session.request(method, url, headers={**headers, **authorization}, **options)
         return answer
 
-    def _answer_challenge(self, challenge: str, *, pushes: bool) -> dict[str, str]:
-        """Return the header for a 401's `WWW-Authenticate`; empty if there is no suitable login. source:
-        distribution@2.8 docs/spec/auth/token.md, oauth.md.
+    def _answer_challenge(self, challenge: str, *, method: str) -> dict[str, str]:
+        """Return the header for a 401's `WWW-Authenticate`: the login, or a token of the registry's token service, an
+        anonymous one without a login; empty if there is none that it may get. source: distribution@2.8
+        docs/spec/auth/token.md, oauth.md.
         """
         kind, _, parameters = challenge.partition(" ")
+        basic = self.login.basic if self.login else {}
         if kind.lower() == "basic":
-            return self.login.basic if self.login else {}
+            return basic
         fields = parse_dict_header(parameters)
         realm = fields.get("realm") or ""
         if kind.lower() != "bearer" or not may_receive_login(realm, self.at.host):
             return {}
-        actions = "pull,push" if pushes else "pull"
+        actions = "pull" if method in READING else "pull,push"
         query = {"scope": f"repository:{self.at.repository}:{actions}"}
         if service := fields.get("service"):
             query["service"] = service
-        return self._fetch_token(realm, query)
-
-    def _fetch_token(self, realm: str, query: Mapping[str, str]) -> dict[str, str]:
-        """Return the header with a token of the registry's token service; an anonymous one without a login."""
         options: dict[str, Any] = {"timeout": TIMEOUT_S, "allow_redirects": False}
         if self.login and self.login.is_identity_token:
             grant = {"grant_type": "refresh_token", "refresh_token": self.login.secret, "client_id": "xsft"}
             answer = self._session.post(realm, data={**query, **grant}, **options)
         else:
-            headers = self.login.basic if self.login else {}
-            answer = self._session.get(realm, params=query, headers=headers, **options)
-        document = _json_object(answer) if answer.status_code == 200 else {}
+            answer = self._session.get(realm, params=query, headers=basic, **options)
+        document = mapping(parse_json(answer.content)) if answer.status_code == 200 else {}
         token = document.get("token") or document.get("access_token")
         return {"Authorization": f"Bearer {hold_secret(str(token))}"} if token else {}
 
-    def _judge(self, answer: Response, *, pushes: bool) -> Response | None:
-        if 200 <= answer.status_code < 300:
-            return answer
-        if answer.status_code == 404:
-            if answer.request.method != "PUT":
-                return None
-            raise self._failure("blob upload unknown", pushes=pushes)  # the registry has forgotten it
-        text = _refusal_text(answer)
-        if "insufficient_scope" in answer.headers.get("WWW-Authenticate", "") and self.login:
-            text = f"denied: {text.replace('401', '')}"  # Docker Hub's 401 for a missing right
-        raise self._failure(text, pushes=pushes)
-
     def _contradiction(self, why: str) -> Unknown:
-        message = f"{self.name}: the registry's answer is invalid: {why}."
-        return Unknown(message, fix=OTHER_REGISTRY, id="registry-contradicts")
+        return Unknown(
+            f"{self.name}: the registry's answer is invalid: {why}.",
+            fix="Check that this is a registry, with no proxy in between; try another network. Nothing was recorded.",
+            id="registry-contradicts",
+        )
 
-    def _failure(self, text: str, *, pushes: bool) -> XsftError:
-        verb = "push to" if pushes else "read"
+    def _failure(self, text: str, *, method: str) -> XsftError:
+        verb = "read" if method in READING else "push to"
         request = FailedRequest(
             what=f"{verb} {self.name}",
             host=self.at.host,
             repository=self.name,
-            pushes=pushes,
+            pushes=method not in READING,
             anonymous=self.login is None,
         )
         return explain_failure(text, request)
-
-
-def _refusal_text(answer: Response) -> str:
-    """Return the status and the registry's own message, `errors[].message`; an HTML page has none."""
-    problems = _json_object(answer).get("errors")
-    named = [problem for problem in problems if isinstance(problem, dict)] if isinstance(problems, list) else []
-    text = "; ".join(str(problem.get("message") or problem.get("code")) for problem in named)
-    return f"HTTP {answer.status_code} {quote(text)}".strip()
-
-
-def _json_object(answer: Response) -> dict[str, Any]:
-    """Return the JSON object of an answer; empty if it is none."""
-    try:
-        document = answer.json()
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
