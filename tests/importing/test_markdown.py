@@ -104,3 +104,9 @@ def test_a_manifest_is_not_listed_as_commands() -> None:
 def test_shorter_inner_fence_does_not_close_a_block() -> None:
     text = "````sh\nxpk workload create\n```\nmore\n````\nend\n"
     assert shell_lines(text) == "\nxpk workload create\n```\nmore\n\n\n"
+
+
+@pytest.mark.parametrize("prose", ["Don't skip this, it's long, and you'll need:", "On your team's cluster:", "# It's"])
+def test_apostrophe_in_prose_opens_no_quotation(prose: str) -> None:
+    text = f"{prose}\n\n{EXPORTS}\n{prose}\n\n{MCJAX}\n{prose}\n"
+    assert read_spec(import_paste(text).yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)

@@ -23,6 +23,7 @@ _FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)"
 _CONFIG = re.compile(r"^(?:base_config|use_sft|model_name|load_parameters_path)[ ]*:", re.MULTILINE)
 _LINE = re.compile(r"^\s*(?:\$ )?(?:export|xpk|gcluster|python3?|#!) ?", re.MULTILINE)
 _SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "text"})
+_LANGUAGE = re.compile(r"[a-z][\w-]*")
 _COMMAND = re.compile(r"\s*(?:\$ )?(?:export |[A-Z_][A-Z0-9_]*=|xpk |gcluster |python3? \S*(?:xpk|maxtext|MaxText))")
 """Beginnings of the lines outside of code blocks that are read."""
 _MAGIC = re.compile(r"^[ \t]*(?:!(?=\w)|%env +(?P<name>\w+)=(?P<text>.*)|%%(?:bash|sh)\b.*)", re.MULTILINE)
@@ -35,14 +36,14 @@ def shell_lines(text: str) -> str:
     """
     text = _MAGIC.sub(_without_magic, _code_of_notebook(config_command(text) or text))
     lines = text.split("\n")
-    shown = dict(_in_shell_blocks(lines))
-    if not any(_FENCE.match(line) for line in lines):
+    if not any(map(_FENCE.match, lines)):
         return text
-    if not any(map(_submits, shown.values())):
-        shown = dict(_outside_blocks(lines))
-        if not any(map(_submits, shown.values())):
-            return text
-    return "\n".join(shown.get(number, "") for number in range(len(lines)))
+    for read_page in (_in_shell_blocks, _outside_blocks):
+        commands = dict(read_page(lines))
+        if any(map(_submits, commands.values())):
+            return "\n".join(commands.get(number, "") for number in range(len(lines)))
+    # Neither has a line to import: the message lists the commands of the whole text.
+    return text
 
 
 def config_command(text: str) -> str:
@@ -99,23 +100,14 @@ def _outside_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _in_shell_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Yield (index, line without the fence's indentation)."""
+    """Yield (index, line without the fence's indentation); a block without a language counts as shell."""
     opened: re.Match[str] | None = None
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
         if opened is None:
             opened = fence
-        elif fence and _closes(fence, opened):
+        # A shorter fence, or one with a language, is text of the block.
+        elif fence and fence["fence"].startswith(opened["fence"]) and not fence["info"].strip():
             opened = None
-        elif _is_shell(opened):
+        elif not (words := _LANGUAGE.findall(opened["info"].lower())) or not _SHELLS.isdisjoint(words):
             yield number, line.removeprefix(opened["indent"])
-
-
-def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
-    return fence["fence"].startswith(opened["fence"]) and not fence["info"].strip()
-
-
-def _is_shell(opened: re.Match[str]) -> bool:
-    """Return whether the block is shell; a block without a language counts."""
-    words = re.findall(r"[A-Za-z][\w-]*", opened["info"])
-    return not words or bool(_SHELLS & {word.lower() for word in words})

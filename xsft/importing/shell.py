@@ -46,7 +46,8 @@ _SHELLS = frozenset({"bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"})
 _QUIET = frozenset({"", ":", "set", "shopt", "unset", "true", "["})
 _BRACES = re.compile(r"(\{[^{}]*(?:,|\.\.)[^{}]*\})")
 
-_PLAIN = re.compile(r"[^ \t\n\\'\"$`;&|()<>]+")
+_PLAIN = re.compile(r"(?<!\S)[A-Za-z]+'(?![^'\n]*')|[^ \t\n\\'\"$`;&|()<>]+")
+"""Of a word of letters, a quote that its line does not close is an apostrophe: `Don't`, `the users' data`."""
 _DOUBLE_PLAIN = re.compile(r"[^\\\"$`]+")
 _ARGUMENT_PLAIN = {"expanded": re.compile(r"[^\\'\"$`}]+"), "quoted": re.compile(r"[^\\\"$`}]+")}
 _OPERATOR = re.compile(r"&&|\|\||\|&|;;|[;&|()\n]")
