@@ -98,7 +98,7 @@ CASES: dict[str, Case] = {
         "Try again in a minute; nothing was recorded as done.",
     ),
     "a cluster that is too busy": (
-        reply(429, "", retry_after_s=30.0), CREATE, Unreachable, "cluster-error", "HTTP 429", "Try again in 30 s;",
+        reply(429, "", retry_after_s=30.0), CREATE, Unreachable, "cluster-error", "HTTP 429", "Try again in 30s;",
     ),
     "a known webhook is down": (
         reply(500, DOWN), CREATE, Unreachable, "webhook-down", DOWN,

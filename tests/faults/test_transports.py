@@ -66,7 +66,7 @@ TOLD = {
     "redirect": "answers, but not as a Kubernetes API server",
     "401": "rejected the login of the context",
     "429": "HTTP 429 Too many requests, please try again later.",
-    "429 for an hour": "Try again in 3600 s",
+    "429 for an hour": "Try again in 1h;",
     "500": "HTTP 500 etcdserver: request timed out",
     "503": "HTTP 503 the server is currently unable to handle the request",
     MISSING: "logs in with some-login, which is not on PATH",

@@ -17,7 +17,7 @@ from tests.inprocess import xsft
 from tests.verbs.terminals import seen
 from xsft.base.errors import Unreachable
 from xsft.machine.signals import goes_on, when_interrupted
-from xsft.verbs.cli import GROUPS, VERBS, main
+from xsft.verbs.cli import GROUPS, VERBS, main, report_failure
 
 GOOD = """\
 name: good
@@ -291,6 +291,14 @@ def test_a_secret_in_a_workload_is_refused_and_not_echoed(workload: Path) -> Non
         done = xsft(arguments[0], str(workload), *arguments[1:])
         assert done.returncode == 2
         assert token not in done.stdout + done.stderr
+
+
+def test_a_package_that_is_not_installed_is_a_missing_environment(capfd: pytest.CaptureFixture[str]) -> None:
+    assert report_failure(ModuleNotFoundError("No module named 'other'", name="other"), ("check",)) == 3
+    err = capfd.readouterr().err
+    assert "the Python package other is not installed." in err
+    assert "run make setup" in err
+    assert report_failure(ModuleNotFoundError("No module named 'xsft.other'", name="xsft.other"), ("check",)) == 1
 
 
 @given(text=st.text(max_size=300))

@@ -120,7 +120,9 @@ def test_every_end_is_posted_and_stays(
         ("http://example.com/{secret}", "holds neither an https:// address nor one on this machine"),
         ("http://[::1/{secret}", "holds neither an https:// address nor one on this machine"),
         ("https://{server}/{secret}", "the server does not speak TLS on this port"),
-        ("https://{long}/{secret}", "connection closed or reset"),
+        ("https://{long}/{secret}", "it is not a valid address"),
+        ("https://localhost:99999/{secret}", "it is not a valid address"),
+        ("https://localhost:port/{secret}", "it is not a valid address"),
         (None, "is not set"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from tests.documents import read_document
 from tests.observations import FakeRuns, finished, local, observed, queued, runs_read, said
 from xsft.base.errors import Unreachable, UsageError
-from xsft.runs.lookup import RowFilter, RunsRead
+from xsft.runs.lookup import RowFilter, RunsAnswer, RunsRead, require_names
 from xsft.verbs.cli import parser
 from xsft.verbs.document import request_of
 from xsft.verbs.status import report_status
@@ -66,6 +66,9 @@ def test_a_misspelt_name_is_a_usage_error() -> None:
     assert "xsft status --all" in raised.value.fix
     with pytest.raises(UsageError, match="Did you mean gemma"):
         told(runs_read(STORY), RowFilter(runs=("gem",)))
+    with pytest.raises(UsageError) as raised:
+        require_names(("elsewhere",), RunsAnswer(rows=(), neighbours=("elsewhere", "elsewhere-2")))
+    assert raised.value.message == "No run is named exactly 'elsewhere'. Did you mean elsewhere-2?"
 
 
 def test_all_names_that_do_not_exist_are_reported_at_once() -> None:

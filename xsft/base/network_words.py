@@ -32,6 +32,7 @@ _MEANINGS = (
     (r"permission denied", "permission denied"),
     (r"no such file", "no such file"),
     (r"IncompleteRead", "incomplete answer"),
+    (r"Invalid URL|Failed to parse|URL has an invalid label|label empty or too long", "it is not a valid address"),
 )
 """Patterns and their meaning; the first match counts: an unknown proxy name is the proxy's failure."""
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from xsft.base.amounts import duration_text
 from xsft.base.errors import EnvironmentMissing, Forbidden, Refused, SpecError, Unreachable, XsftError
 from xsft.base.problems import Problem, error, namespace_missing
 from xsft.cluster.access import Access
@@ -211,5 +212,5 @@ def _forbidden(reply: Reply, ask: ApiRequest, access: Access) -> Forbidden:
 
 
 def _try_later_text(reply: Reply) -> str:
-    wait = f" in {reply.retry_after_s:g} s" if reply.retry_after_s else " in a minute"
-    return f"Try again{wait}; nothing was recorded as done."
+    wait = duration_text(reply.retry_after_s) if reply.retry_after_s else "a minute"
+    return f"Try again in {wait}; nothing was recorded as done."

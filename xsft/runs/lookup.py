@@ -222,7 +222,7 @@ def missing_run(name: str, found: RunsAnswer) -> XsftError:
     if not found.whole:
         return runs_unread(found.problems, f"Run {name!r} was not found, but not every cluster could be read")
     names = {name for row in found.rows for one in row.attempts for name in one.names}
-    known = sorted(names | set(found.neighbours))
+    known = sorted({*names, *found.neighbours} - {name})  # an index may list a run that no source shows
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(

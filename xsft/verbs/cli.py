@@ -296,7 +296,7 @@ def _add_arguments(verb: str, parser: argparse.ArgumentParser) -> None:
 
 def report_failure(problem: Exception, arguments: Sequence[str]) -> int:
     """Print the error and return its exit status."""
-    if isinstance(problem, OSError):
+    if isinstance(problem, OSError | ModuleNotFoundError):
         problem = _known_failure(problem) or problem
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
@@ -319,9 +319,14 @@ def _print_error(
         sys.stderr.write(f"{counts_text(problems)}\n")
 
 
-def _known_failure(problem: OSError) -> XsftError | None:
-    """Return the error for a full disk, a missing current folder or a name that is too long; None for any other, which
-    is a bug."""
+def _known_failure(problem: OSError | ModuleNotFoundError) -> XsftError | None:
+    """Return the error for a package that is not installed, a full disk, a missing current folder or a name that is too
+    long; None for any other, which is a bug."""
+    if isinstance(problem, ModuleNotFoundError):
+        if str(problem.name).startswith("xsft"):
+            return None
+        fix = "In a checkout, run make setup (after each pull); else install xsft again."
+        return EnvironmentMissing(f"the Python package {problem.name} is not installed.", fix=fix)
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         # If stdout is a file on the full disk, its buffered text must not fail again at exit.
         silence_stdout()
