@@ -111,7 +111,15 @@ def _compare_adapters(run: Run, keys: Mapping[str, Value], stored: CheckpointFac
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
         yield error("lora-restore-path", WHERE, f"{run.adapters} holds no LoRA adapters.", fix)
         return
-    yield from _check_rank(run, keys, pairs)
+    rank = number(keys.get("lora.lora_rank", 0))
+    ranks = sorted({pair.rank for pair in pairs.values() if pair.rank is not None})
+    if rank and ranks and ranks != [rank]:
+        listed = " and ".join(map(str, ranks))
+        message = (
+            f"{run.adapters} holds adapters of rank {listed}, the run has rank {rank:g}. MaxText 0.2.5 loads them "
+            "unchanged, and scales them by the run's alpha / rank."
+        )
+        yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
     yield from _modules(run, keys, pairs, _adapted_arrays(run, keys, facts))
 
 
@@ -139,18 +147,6 @@ def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _AdapterPair]:
     shapes = {name: certain(array) for name, array in weights(arrays).items()}
     names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
     return {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
-
-
-def _check_rank(run: Run, keys: Mapping[str, Value], pairs: Mapping[str, _AdapterPair]) -> Iterator[Problem]:
-    rank = number(keys.get("lora.lora_rank", 0))
-    ranks = sorted({pair.rank for pair in pairs.values() if pair.rank is not None})
-    if rank and ranks and ranks != [rank]:
-        listed = " and ".join(map(str, ranks))
-        message = (
-            f"{run.adapters} holds adapters of rank {listed}, the run has rank {rank:g}. MaxText 0.2.5 loads them "
-            "unchanged, and scales them by the run's alpha / rank."
-        )
-        yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
 
 
 def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> RequiredArrays | None:

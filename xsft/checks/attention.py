@@ -31,7 +31,6 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     length = number(keys.get("max_target_length"))
     yield from _context(run, keys, length or 0)
-    yield from _order(run, keys)
     if not run.spec.on_cluster or length is None or not _uses_flash(run, keys, length):
         return
     why = misfit(int(length), {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)})
@@ -55,15 +54,10 @@ def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Pro
         )
         fix = f"Set at most {trained}, or give a reason under checks: if the run is to lengthen the context."
         yield warning("sequence-beyond-context", where_of("max_target_length", run), message, fix)
-
-
-def _order(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check context parallelism with load balancing: its attention masks expect reordered tokens; SFT does not reorder.
-
-    source: maxtext@0.2.5 utils/train_utils.py [setup_train_loop] reorders the batch of pre-training;
-    trainers/post_train/sft/hooks.py does not, and layers/attention_op.py [_load_balanced_context_parallel] asks the
-    configuration alone.
-    """
+    # Check context parallelism with load balancing: its attention masks expect reordered tokens; SFT does not
+    # reorder. source: maxtext@0.2.5 utils/train_utils.py [setup_train_loop] reorders the batch of pre-training;
+    # trainers/post_train/sft/hooks.py does not, and layers/attention_op.py [_load_balanced_context_parallel] asks
+    # the configuration alone.
     split = any((number(keys.get(f"{group}_context_parallelism")) or 1) != 1 for group in ("ici", "dcn"))
     flash = keys.get("attention", "autoselected") in ("autoselected", "flash")
     if run.spec.on_cluster and split and flash and is_on(keys.get("context_parallel_load_balance", True)):

@@ -37,7 +37,6 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             return
     match checkpoint.status:
         case "read":
-            yield from _without_arrays(run, checkpoint)
             yield from _format(run, checkpoint)
             yield from _pieces(run, keys, checkpoint)
             yield from _layers(run, keys, checkpoint)
@@ -49,7 +48,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             )
             yield error("checkpoint-torn", initial_weights_key(run), message, fix)
         case "missing":
-            yield _checkpoint_missing(run, checkpoint)
+            yield error(
+                "checkpoint-missing",
+                initial_weights_key(run),
+                f"{run.checkpoint}: {checkpoint.detail}.",
+                right_level(checkpoint, "model.checkpoint"),
+            )
         case "not-a-checkpoint":
             message = f"{run.checkpoint} is not an Orbax checkpoint: {checkpoint.detail}."
             yield error(
@@ -93,13 +97,6 @@ def _checkpoint_unread(run: Run, message: str) -> Problem:
     return warning("checkpoint-unread", initial_weights_key(run), message, fix, kind="unread")
 
 
-def _without_arrays(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
-    """Check for a checkpoint without array metadata: MaxText needs the names and shapes, and stops without them."""
-    if not checkpoint.arrays:
-        why = checkpoint.detail or "its _METADATA lists no arrays"
-        yield _checkpoint_unread(run, f"The model of {run.checkpoint} is unknown: {why}.")
-
-
 def _check_to_convert(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check how much of the weights in model.hf has been converted."""
     checkpoint, hf = facts.checkpoint, run.spec.model.hf
@@ -116,15 +113,6 @@ def _check_to_convert(run: Run, facts: Facts) -> Iterator[Problem]:
         yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="unmade")
 
 
-def _checkpoint_missing(run: Run, checkpoint: CheckpointFacts) -> Problem:
-    return error(
-        "checkpoint-missing",
-        initial_weights_key(run),
-        f"{run.checkpoint}: {checkpoint.detail}.",
-        right_level(checkpoint, "model.checkpoint"),
-    )
-
-
 def right_level(checkpoint: CheckpointFacts, key: str) -> str:
     """Return the advice for the key's value; the check of adapters gives it too."""
     if checkpoint.near:
@@ -135,7 +123,12 @@ def right_level(checkpoint: CheckpointFacts, key: str) -> str:
 
 
 def _format(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
-    """Check the checkpoint's format. McJAX reads every format: Orbax goes by the files, whatever the flags say."""
+    """Check that the checkpoint has array metadata, and a format that Pathways' workers read."""
+    # MaxText needs the names and shapes, and stops without them.
+    if not checkpoint.arrays:
+        why = checkpoint.detail or "its _METADATA lists no arrays"
+        yield _checkpoint_unread(run, f"The model of {run.checkpoint} is unknown: {why}.")
+    # McJAX reads every format: Orbax goes by the files, whatever the flags say.
     if not run.mode.single_controller:
         return
     fix = (
@@ -190,7 +183,16 @@ def _layers(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) ->
         )
         yield error("checkpoint-scan", where, message, f"Set model.scan_layers: {_word(checkpoint.scan_layers)}.")
     elif scans:
-        yield from _check_scan_axis(keys, checkpoint)
+        axis = number(keys.get("param_scan_axis", DEFAULT_AXIS))
+        if None not in (axis, checkpoint.param_scan_axis) and axis != checkpoint.param_scan_axis:
+            origin = "" if "param_scan_axis" in keys else " (MaxText's default)"
+            message = (
+                f"The run stacks layers along axis {axis:g}{origin}, the checkpoint along axis "
+                f"{checkpoint.param_scan_axis}: weights would be loaded with wrong shapes."
+            )
+            axis_key = f"overrides.maxtext.param_scan_axis: {checkpoint.param_scan_axis}"
+            fix = f"Set {axis_key}, or convert again with the other axis."
+            yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)
 
 
 def scan_of(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts | None) -> bool:
@@ -207,19 +209,6 @@ def scan_of(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts | N
 def scan_axis(keys: Mapping[str, Value]) -> int:
     """Return the axis along which the run stacks layers."""
     return int(number(keys.get("param_scan_axis", DEFAULT_AXIS)) or 0)
-
-
-def _check_scan_axis(keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
-    axis = number(keys.get("param_scan_axis", DEFAULT_AXIS))
-    if None not in (axis, checkpoint.param_scan_axis) and axis != checkpoint.param_scan_axis:
-        origin = "" if "param_scan_axis" in keys else " (MaxText's default)"
-        message = (
-            f"The run stacks layers along axis {axis:g}{origin}, the checkpoint along axis "
-            f"{checkpoint.param_scan_axis}: weights would be loaded with wrong shapes."
-        )
-        axis_key = f"overrides.maxtext.param_scan_axis: {checkpoint.param_scan_axis}"
-        fix = f"Set {axis_key}, or convert again with the other axis."
-        yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)
 
 
 def initial_weights_key(run: Run) -> str:

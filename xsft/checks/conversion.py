@@ -23,33 +23,32 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Yield the problems that the files or the hub's answer show; a note if the hub did not answer."""
     if run.conversion is None:
         return
+    repo = run.conversion.source.repo
     if run.conversion.sized and run.release.layout == "legacy":
-        yield _unsized(run)
+        message = (
+            f"The converter of MaxText {run.release.version} takes the sizes of {run.spec.model.name}, not the "
+            "workload's: it would scale the weights wrongly, without an error."
+        )
+        fix = "Use MaxText 0.2.0 or newer (image.maxtext), or remove the sizes from overrides.maxtext."
+        yield error("weights-sizes-legacy", "overrides.maxtext", message, fix)
     if facts.source is None:
         return
     yield from facts.source.problems
     if facts.source.unanswered:
-        message = f"{run.conversion.source.repo} was not looked up on the hub: {facts.source.unanswered.rstrip('.')}."
+        message = f"{repo} was not looked up on the hub: {facts.source.unanswered.rstrip('.')}."
         yield note("hub-weights-unknown", "model.hf.repo", message, f"Unknown: {UNKNOWN}.", kind="unread")
     if facts.source.quantized:
-        yield _quantized_weights_problem(run.conversion.source.repo, facts.source.quantized)
+        message = (
+            f"{repo} holds quantised weights ({facts.source.quantized}); MaxText's to_maxtext would cast them without "
+            "their scales."
+        )
+        fix = (
+            "Use a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's "
+            "deepseek_dequantize)."
+        )
+        yield error("weights-quantized", "model.hf.repo", message, fix)
     yield from _check_vocabulary(run, facts)
     yield from _compare_with_config(run, keys, facts.source.fields)
-
-
-def _unsized(run: Run) -> Problem:
-    message = (
-        f"The converter of MaxText {run.release.version} takes the sizes of {run.spec.model.name}, not the workload's:"
-        " it would scale the weights wrongly, without an error."
-    )
-    fix = "Use MaxText 0.2.0 or newer (image.maxtext), or remove the sizes from overrides.maxtext."
-    return error("weights-sizes-legacy", "overrides.maxtext", message, fix)
-
-
-def _quantized_weights_problem(repo: str, evidence: str) -> Problem:
-    message = f"{repo} holds quantised weights ({evidence}); MaxText's to_maxtext would cast them without their scales."
-    fix = "Use a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's deepseek_dequantize)."
-    return error("weights-quantized", "model.hf.repo", message, fix)
 
 
 def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:

@@ -41,7 +41,12 @@ def conversion_problems(conversion: ConversionPlan, run: Run, *, on_tpu: bool = 
     elif on_tpu:
         yield from _on_slice(conversion.estimate, run)
     elif cpu_type_for(conversion.estimate.memory) is None:
-        yield _conversion_too_large(conversion.estimate.memory)
+        largest = cpu_types()[-1]
+        message = (
+            f"The conversion takes about {conversion.estimate.memory / GIB:,.0f} GiB of memory; the largest machine "
+            f"type of xpk, {largest.machine}, has {largest.pod_memory / GIB:,.0f} GiB for a pod."
+        )
+        yield CONVERSION_MACHINE.warning("model.hf", message, "Add a node pool of larger machines to the cluster.")
 
 
 def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
@@ -67,12 +72,3 @@ def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
     yield CONVERSION_ON_TPU.warning(
         "", message, "If the cluster has CPU nodes, convert on one of them: leave out --on-tpu."
     )
-
-
-def _conversion_too_large(memory: int) -> Problem:
-    largest = cpu_types()[-1]
-    message = (
-        f"The conversion takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, "
-        f"{largest.machine}, has {largest.pod_memory / GIB:,.0f} GiB for a pod."
-    )
-    return CONVERSION_MACHINE.warning("model.hf", message, "Add a node pool of larger machines to the cluster.")

@@ -29,14 +29,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     read."""
     catalogued = dataset(run.spec.data.hf_path)
     yield from _check_columns(run)
-    yield from _files(run)
     yield from _grain(run)
     if catalogued is not None:
         yield from _check_known_dataset(run, catalogued)
     yield from _check_enough_rows(run, keys, facts)
     yield from _hub(run)
-    yield from _local_paths(run)
-    yield from _old_paths(run, facts)
+    yield from _local_paths(run, facts)
 
 
 def _check_columns(run: Run) -> Iterator[Problem]:
@@ -47,9 +45,6 @@ def _check_columns(run: Run) -> Iterator[Problem]:
             message = f"MaxText's SFT supports {allowed}; given: [{', '.join(columns)}]."
             fix = "Rename the columns in the data; MaxText checks them before data.formatting_func runs."
             yield error("columns", f"data.{field}", message, fix)
-
-
-def _files(run: Run) -> Iterator[Problem]:
     data = run.spec.data
     reads_files = data.hf_path in FILE_FORMATS
     if reads_files and not data.hf_train_files:
@@ -174,7 +169,7 @@ def _hub(run: Run) -> Iterator[Problem]:
         yield warning("hub-streaming", "data.hf_path", message, fix)
 
 
-def _local_paths(run: Run) -> Iterator[Problem]:
+def _local_paths(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check for paths of this machine, which a pod does not have; an absolute path may be in the image. And for rows in
     a bucket, which MaxText's environment on this machine cannot read; an image has gcsfs."""
     for where, path in named_paths(run.spec).items():
@@ -195,10 +190,7 @@ def _local_paths(run: Run) -> Iterator[Problem]:
         ):
             message = f"{path} is a path on this machine, and the pods cannot see it."
             yield error("local-path", where, message, "Copy it to gs:// and use that path.")
-
-
-def _old_paths(run: Run, facts: Facts) -> Iterator[Problem]:
-    """Warn of relative paths that start from the current folder, as all did in earlier versions."""
+    # In earlier versions relative paths started from the current folder.
     for where, path in relative_paths(run.spec).items():
         used = run.paths.get(path)
         if used is not None and used != in_folder(facts.folder, path):

@@ -138,7 +138,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys, facts
     yield from _check_env_values(run)
     if not run.spec.on_cluster:
-        yield from _check_flags_here(run)
+        if run.spec.xla_flags:
+            message = "These flags are for the TPU compiler; they are omitted on this machine."
+            yield note("xla-flags-ignored", "xla_flags", message)
         return
     yield from _check_env_names(run)
     yield from _habits(run)
@@ -147,12 +149,6 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _illegal_values(run)
     yield from _xla_flags(run)
     yield from _check_manifest_size(run)
-
-
-def _check_flags_here(run: Run) -> Iterator[Problem]:
-    if run.spec.xla_flags:
-        message = "These flags are for the TPU compiler; they are omitted on this machine."
-        yield note("xla-flags-ignored", "xla_flags", message)
 
 
 def _check_env_names(run: Run) -> Iterator[Problem]:

@@ -27,28 +27,24 @@ def whole_weights(inputs: ExportInputs) -> str | None:
 
 
 def weights_problems(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Iterator[Problem]:
-    """Check `export-torn` and `export-other-model`. `found`: of `whole_weights`."""
+    """Check `export-torn` and `export-other-model`. `checkpoint`: that of `whole_weights`."""
     if checkpoint.status in ("torn", "not-a-checkpoint"):
         message = f"{checkpoint.path} is not complete: {checkpoint.detail}"
         yield error("export-torn", "", message, "Export another step: --step N; `xsft why` names the last saved one.")
     elif checkpoint.status == "read" and checkpoint.arrays:
-        yield from _check_exported_arrays(inputs, checkpoint)
-
-
-def _check_exported_arrays(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Iterator[Problem]:
-    pairs = (key.partition("=") for key in inputs.keys)
-    keys = {key: load_yaml(text) for key, _, text in pairs}
-    layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
-    needed = required(inputs.model, keys, layout=layout, release=inputs.release)
-    stored = {name: array for name, array in weights(checkpoint.arrays).items() if not is_adapter(name)}
-    difference = mismatch(stored, needed) if needed is not None else None
-    if difference is not None:
-        fitting = models(stored, (layout,))
-        has = f" It holds {' or '.join(fitting[:3])}." if fitting else ""
-        wrong = mismatch_text(difference)
-        message = f"{checkpoint.path} does not hold {inputs.model}, which {inputs.training} trained: {wrong}{has}"
-        fix = "Inspect it: `xsft checkpoint inspect`. Another run may have written into this run's folder."
-        yield error("export-other-model", "", message, fix)
+        pairs = (key.partition("=") for key in inputs.keys)
+        keys = {key: load_yaml(text) for key, _, text in pairs}
+        layout = ArrayLayout(scan=keys.get("scan_layers") is not False, axis=int(keys.get("param_scan_axis") or 1))
+        needed = required(inputs.model, keys, layout=layout, release=inputs.release)
+        stored = {name: array for name, array in weights(checkpoint.arrays).items() if not is_adapter(name)}
+        difference = mismatch(stored, needed) if needed is not None else None
+        if difference is not None:
+            fitting = models(stored, (layout,))
+            has = f" It holds {' or '.join(fitting[:3])}." if fitting else ""
+            wrong = mismatch_text(difference)
+            message = f"{checkpoint.path} does not hold {inputs.model}, which {inputs.training} trained: {wrong}{has}"
+            fix = "Inspect it: `xsft checkpoint inspect`. Another run may have written into this run's folder."
+            yield error("export-other-model", "", message, fix)
 
 
 def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> Iterator[Problem]:
@@ -67,13 +63,9 @@ def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> It
         message = f"The size of {inputs.model} is unknown, and so is the memory for its export."
         yield error("export-size", "model.name", message, "Export it on a machine with enough memory: --output FOLDER.")
     elif cpu_type_for(needs.memory) is None:
-        yield _export_too_large(needs.memory)
-
-
-def _export_too_large(memory: int) -> Problem:
-    largest = cpu_types()[-1]
-    message = (
-        f"The export takes about {memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, {largest.machine},"
-        f" has {largest.pod_memory / GIB:,.0f} GiB for a pod."
-    )
-    return EXPORT_MACHINE.warning("model.name", message, "Add a node pool of larger machines to the cluster.")
+        largest = cpu_types()[-1]
+        message = (
+            f"The export takes about {needs.memory / GIB:,.0f} GiB of memory; the largest machine type of xpk, "
+            f"{largest.machine}, has {largest.pod_memory / GIB:,.0f} GiB for a pod."
+        )
+        yield EXPORT_MACHINE.warning("model.name", message, "Add a node pool of larger machines to the cluster.")

@@ -65,7 +65,14 @@ def _configuration(run: Run, hub: HubDataFacts, path: str) -> Iterator[Problem]:
         yield error("dataset-configuration", "data.hf_name", message, fix, kind="disputable")
         return
     for field in ("train_split", "hf_eval_split"):
-        yield from _check_split_on_hub(getattr(data, field), f"data.{field}", hub.splits[name], path)
+        split = getattr(data, field)
+        existing = hub.splits[name]
+        missing = [name for name in names_of(split) if name not in existing] if split and existing else []
+        if missing and split != "all":
+            message = f"{path} has no split {' or '.join(missing)}."
+            yield error(
+                "dataset-split", f"data.{field}", message, f"Use one of: {', '.join(existing)}.", kind="disputable"
+            )
     columns = hub.columns.get(name, ())
     missing = [column for column in data.columns if columns and column not in columns]
     if missing:
@@ -78,10 +85,3 @@ def _default(hub: HubDataFacts) -> str:
     """Return the configuration that datasets takes if none is named: the only one, the one that the data set marks, or
     `default`."""
     return next(iter(hub.splits)) if len(hub.splits) == 1 else hub.default or "default"
-
-
-def _check_split_on_hub(split: str | None, where: str, existing: tuple[str, ...], path: str) -> Iterator[Problem]:
-    missing = [name for name in names_of(split) if name not in existing] if split and existing else []
-    if missing and split != "all":
-        message = f"{path} has no split {' or '.join(missing)}."
-        yield error("dataset-split", where, message, f"Use one of: {', '.join(existing)}.", kind="disputable")

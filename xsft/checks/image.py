@@ -80,7 +80,11 @@ def _check_named_image(run: Run, image: ImageFacts) -> Iterator[Problem]:
         message = f"image.name ({image.name}) and image.ref ({ref}) are both given."
         yield error("image-twice", "image", message, "Keep one of them.")
     elif not image.there:
-        yield _image_unknown(image)
+        similar = difflib.get_close_matches(image.name, image.others, n=1)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        names = ", ".join(image.others) or "none (no images/ beside or above the workload)"
+        message = f"Image not found: {image.name!r} under images/.{hint} Known: {names}."
+        yield error("image-unknown", "image.name", message, "Correct image.name, or give image.ref.")
     elif image.lock_problem:
         fix = "Restore it from git, or remove it and push again; the image itself is in its registry."
         yield error("image-lock-unreadable", "image.name", image.lock_problem, fix)
@@ -100,14 +104,6 @@ def _push_again(image: ImageFacts) -> str:
     """Return the whole command: it repeats the options of the last push."""
     registry = registry_of_repository(str(image.repository), image.name)
     return f"xsft image push --image={image.name} --registry={registry}"
-
-
-def _image_unknown(image: ImageFacts) -> Problem:
-    similar = difflib.get_close_matches(image.name, image.others, n=1)
-    hint = f" Did you mean {similar[0]}?" if similar else ""
-    names = ", ".join(image.others) or "none (no images/ beside or above the workload)"
-    message = f"Image not found: {image.name!r} under images/.{hint} Known: {names}."
-    return error("image-unknown", "image.name", message, "Correct image.name, or give image.ref.")
 
 
 def _not_pushed(image: ImageFacts, *, place: str | None) -> Problem:

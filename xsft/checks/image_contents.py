@@ -49,20 +49,20 @@ def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Probl
             )
             yield IMAGE_NOT_FOUND.error("image.ref", message, "Push it, or correct image.ref.")
         case "unread":
-            yield _image_unread(look, run)
+            message = (
+                f"Unknown: whether the image {look.ref} exists, is for {PLATFORM} and has MaxText"
+                f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
+            )
+            yield note(
+                "image-not-read",
+                "image.ref",
+                message,
+                "Log in to the registry, and run the check again.",
+                kind="unread",
+            )
         case "there":
             if look.configuration:
                 yield from _check_configuration(look.ref, look.configuration, run, trains=trains)
-
-
-def _image_unread(look: ImageLook, run: Run) -> Problem:
-    message = (
-        f"Unknown: whether the image {look.ref} exists, is for {PLATFORM} and has MaxText"
-        f" {run.spec.image.maxtext}. {look.why} (asked with {look.asked_with})"
-    )
-    return note(
-        "image-not-read", "image.ref", message, "Log in to the registry, and run the check again.", kind="unread"
-    )
 
 
 def unread_with_secret(run: Run, secret: str) -> Problem:
@@ -102,8 +102,10 @@ def _check_configuration(ref: str, image: ImageConfiguration, run: Run, *, train
         )
     yield from _entrypoint(ref, image)
     yield from _maxtext(ref, contents, run)
-    if trains and not run.mode.single_controller:
-        yield from _check_libtpu_package(ref, contents)
+    # Under Pathways the servers have libtpu, and the image needs none.
+    if trains and not run.mode.single_controller and contents.lacks_libtpu:
+        message = f"The label {PACKAGES_LABEL} of {ref} names JAX and no libtpu: JAX would train on the hosts' CPUs."
+        yield IMAGE_DEVICE.error("image.ref", message, "Install jax[tpu] in the image.")
     yield from _releases(ref, contents, run)
     if trains and run.mode.single_controller:
         yield from _check_pathways_jax(contents, run)
@@ -137,13 +139,6 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
         message = f"{ref} was built for pre-training (ENV_WORKFLOW): it lacks Tunix, which the SFT trainer imports."
         fix = "Build it with WORKFLOW=post-training, or use another image."
         yield IMAGE_DEVICE.error("image.ref", message, fix)
-
-
-def _check_libtpu_package(ref: str, contents: ImageContents) -> Iterator[Problem]:
-    """Check that JAX finds the chips. Under Pathways the servers have libtpu, and the image needs none."""
-    if contents.lacks_libtpu:
-        message = f"The label {PACKAGES_LABEL} of {ref} names JAX and no libtpu: JAX would train on the hosts' CPUs."
-        yield IMAGE_DEVICE.error("image.ref", message, "Install jax[tpu] in the image.")
 
 
 def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:

@@ -35,11 +35,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.on_cluster and (run.spec.model.checkpoint or run.spec.model.hf):
         yield from _rate(run, keys)
     yield from _schedule(run, keys)
-    yield from _warmup(run, keys)
     yield from _decay(run, keys)
-    yield from _adam(run, keys)
     yield from _dropout(run, keys)
-    yield from _float16(run, keys)
 
 
 def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -75,16 +72,12 @@ def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 def _schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check its length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule]."""
     length, steps = number(keys.get(SCHEDULE)), run.spec.train.steps
-    if length is None or not 0 < length < steps:
-        return
-    message = (
-        f"The learning rate is 0 after step {length:g}: the last {steps - length:g} of {steps} steps train nothing."
-    )
-    fix = f"Set {SCHEDULE} to at least {steps}, or remove it."
-    yield warning("schedule-ends-early", where_of(SCHEDULE, run), message, fix)
-
-
-def _warmup(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if length is not None and 0 < length < steps:
+        message = (
+            f"The learning rate is 0 after step {length:g}: the last {steps - length:g} of {steps} steps train nothing."
+        )
+        fix = f"Set {SCHEDULE} to at least {steps}, or remove it."
+        yield warning("schedule-ends-early", where_of(SCHEDULE, run), message, fix)
     share = number(keys.get("warmup_steps_fraction"))
     if share is not None and LONGEST_WARMUP < share <= 1:
         message = f"The learning rate rises for {share:.0%} of the steps, and is at its value only after them."
@@ -102,12 +95,8 @@ def _decay(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if run.spec.on_cluster and run.spec.model.checkpoint and shrunk > MOST_DECAY:
         message = f"adam_weight_decay {decay:g} shrinks every weight by {1 - math.exp(-shrunk):.0%} over the run."
         yield warning("weight-decay-high", where_of("adam_weight_decay", run), message, "Use 0.1 or less.")
-
-
-def _adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check Adam's numbers: it divides by 1 - beta^step, and by a root that is 0 for weights without a gradient.
-    source: optax@0.2.8 _src/transform.py [scale_by_adam].
-    """
+    # Check Adam's numbers: it divides by 1 - beta^step, and by a root that is 0 for weights without a gradient.
+    # source: optax@0.2.8 _src/transform.py [scale_by_adam].
     ranges = {"adam_b1": (0, 1), "adam_b2": (0, 1), "adam_eps": (0, None)}
     for key, (low, high) in ranges.items():
         amount = number(keys.get(key))
@@ -132,11 +121,8 @@ def _dropout(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     elif rate and on is False:
         message = f"dropout_rate={rate:g} has no effect: enable_dropout is off for {run.spec.model.name}."
         yield warning("no-op-key", where_of("dropout_rate", run), message, "Remove it.")
-
-
-def _float16(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check for float16, in which gradients below 6e-8 are 0 and activations above 65,504 infinite: MaxText has no loss
-    scaling."""
+    # Check for float16, in which gradients below 6e-8 are 0 and activations above 65,504 infinite: MaxText has no
+    # loss scaling.
     if run.spec.on_cluster and keys.get("dtype") == "float16":
         message = "dtype is float16: without loss scaling, which MaxText lacks, gradients become 0 or the loss NaN."
         yield warning("float16", where_of("dtype", run), message, "Remove it: TPUs compute in bfloat16.")

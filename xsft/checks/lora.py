@@ -20,42 +20,41 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     if not is_on(keys.get("lora.enable_lora", False)):
         return
-    yield from _check_lora_release(run)
-    yield from _restore(run, keys)
+    yield from _check_lora_release(run, keys)
     yield from _dtype(keys)
-    yield from _attention(run, keys)
+    if keys.get("attention") == "flash":
+        message = (
+            "attention=flash stops LoRA: MaxText adds adapters by tracing one token, and flash requires multiples of "
+            "128."
+        )
+        fix = "Remove it: the default, autoselected, uses flash from 128 tokens up."
+        yield error("lora-flash", where_of("attention", run), message, fix)
     yield from _modules(run, keys)
-    yield from _scale(run, keys)
-
-
-def _check_lora_release(run: Run) -> Iterator[Problem]:
-    if not at_least(run.release.version, "0.2.3"):
-        message = f"MaxText {run.release.version} does not support LoRA; 0.2.3 and newer do."
-        yield error("lora-release", "lora", message, "Use an image with MaxText 0.2.3 or newer, or remove the section.")
-
-
-def _restore(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check that the release restores adapters under Pathways. source: maxtext@0.2.3 utils/lora_utils.py
-    [restore_lora_from_path] hands Orbax the arrays' own shardings, 0.2.4 named ones of the mesh, which Pathways reads
-    checkpoints with."""
-    version = run.release.version
-    if not keys.get("lora.lora_restore_path") or not run.mode.single_controller or at_least(version, "0.2.4"):
-        return
-    message = f"MaxText {version} restores adapters without the mesh's shardings, which Pathways needs; 0.2.4 has them."
-    fix = "Use an image with MaxText 0.2.4 or newer, or mode: mcjax."
-    yield warning("lora-restore-pathways", "lora.restore_path", message, fix)
-
-
-MOST_SCALE = 32
-"""Published fine-tunings use an alpha of half the rank to four times it, a few sixteen times."""
-
-
-def _scale(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     alpha, rank = number(keys.get("lora.lora_alpha")) or 0, number(keys.get("lora.lora_rank")) or 0
     if rank > 0 and alpha / rank > MOST_SCALE:
         message = f"alpha / rank is {alpha / rank:g}: adapters are added at that scale, and the model breaks down."
         fix = f"Set lora.alpha to {2 * rank:g}, or give a reason under checks:."
         yield warning("lora-scale", where_of("lora.lora_alpha", run), message, fix)
+
+
+def _check_lora_release(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if not at_least(run.release.version, "0.2.3"):
+        message = f"MaxText {run.release.version} does not support LoRA; 0.2.3 and newer do."
+        yield error("lora-release", "lora", message, "Use an image with MaxText 0.2.3 or newer, or remove the section.")
+    # Check that the release restores adapters under Pathways. source: maxtext@0.2.3 utils/lora_utils.py
+    # [restore_lora_from_path] hands Orbax the arrays' own shardings, 0.2.4 named ones of the mesh, which Pathways
+    # reads checkpoints with.
+    version = run.release.version
+    if keys.get("lora.lora_restore_path") and run.mode.single_controller and (not at_least(version, "0.2.4")):
+        message = (
+            f"MaxText {version} restores adapters without the mesh's shardings, which Pathways needs; 0.2.4 has them."
+        )
+        fix = "Use an image with MaxText 0.2.4 or newer, or mode: mcjax."
+        yield warning("lora-restore-pathways", "lora.restore_path", message, fix)
+
+
+MOST_SCALE = 32
+"""Published fine-tunings use an alpha of half the rank to four times it, a few sixteen times."""
 
 
 def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -69,16 +68,6 @@ def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
         "MaxText's default)."
     )
     yield error("lora-float32", "train.weight_dtype", message, "Set train.weight_dtype: bfloat16.")
-
-
-def _attention(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    if keys.get("attention") == "flash":
-        message = (
-            "attention=flash stops LoRA: MaxText adds adapters by tracing one token, and flash requires multiples of "
-            "128."
-        )
-        fix = "Remove it: the default, autoselected, uses flash from 128 tokens up."
-        yield error("lora-flash", where_of("attention", run), message, fix)
 
 
 def _modules(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

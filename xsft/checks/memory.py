@@ -54,7 +54,14 @@ SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoR
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Yield one statement about memory at most, and a problem of the checkpoint's layout."""
-    yield from _scan_axis(keys)
+    axis = keys.get("param_scan_axis")
+    if axis is not None and axis != 1:
+        message = (
+            f"param_scan_axis {axis} changes the checkpoint's layout; the initial one must have been converted with "
+            "the same."
+        )
+        fix = f"Convert with param_scan_axis={axis} (model.hf does), or leave the key out."
+        yield note("param-scan-axis", "overrides.maxtext.param_scan_axis", message, fix)
     known = shipped_verdict(run) or facts.fit
     statements = tuple(_statements(run, keys, facts, known))
     yield from statements
@@ -69,7 +76,14 @@ def _statements(run: Run, keys: Mapping[str, Value], facts: Facts, known: KnownS
     elif run.model is None or is_on(keys.get("override_model_config", False)):
         return
     elif run.spec.on_this_machine:
-        yield from _machine(run.model, keys, facts)
+        if run.model.params_b is not None and facts.memory_gib:
+            need = run.model.params_b * 1e9 * bytes_per_parameter(keys) / GIB
+            if need > facts.memory_gib:
+                message = (
+                    f"{run.model.name} needs at least {need:.0f} GiB here, and this machine has {facts.memory_gib:.0f}."
+                )
+                fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
+                yield error("local-memory", "model.name", message, fix)
     elif run.slice is not None:
         yield from _uncompiled_problems(run, run.model, run.slice, keys, near)
 
@@ -246,27 +260,6 @@ def _gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[s
             yield error("experts-gathered", "parallelism.ici.expert", message, fix)
         else:
             yield warning("experts-gathered", "parallelism.ici.expert", message, fix)
-
-
-def _scan_axis(keys: Mapping[str, Value]) -> Iterator[Problem]:
-    axis = keys.get("param_scan_axis")
-    if axis is not None and axis != 1:
-        message = (
-            f"param_scan_axis {axis} changes the checkpoint's layout; the initial one must have been converted with "
-            "the same."
-        )
-        fix = f"Convert with param_scan_axis={axis} (model.hf does), or leave the key out."
-        yield note("param-scan-axis", "overrides.maxtext.param_scan_axis", message, fix)
-
-
-def _machine(model: CatalogModel, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    if model.params_b is None or not facts.memory_gib:
-        return
-    need = model.params_b * 1e9 * bytes_per_parameter(keys) / GIB
-    if need > facts.memory_gib:
-        message = f"{model.name} needs at least {need:.0f} GiB here, and this machine has {facts.memory_gib:.0f}."
-        fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
-        yield error("local-memory", "model.name", message, fix)
 
 
 def shipped_verdict(run: Run) -> KnownStep | None:

@@ -35,7 +35,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for shapes that JAX or MaxText would refuse after the slices have started."""
     del facts
     if run.spec.on_this_machine:
-        yield from _check_mesh_here(run)
+        if run.spec.parallelism.ici or run.spec.parallelism.dcn:
+            yield note("mesh-ignored", "parallelism", "On this machine JAX sees one device: the mesh is left out.")
         return
     yield from _unknown_axes(run)
     if run.slice is None:
@@ -53,12 +54,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_batch(run, keys, axes)
     if run.model is not None and not is_on(keys.get("override_model_config", False)):
         yield from _dimensions(run.model, axes)
-    yield from _replicas(run, dcn)
-
-
-def _check_mesh_here(run: Run) -> Iterator[Problem]:
-    if run.spec.parallelism.ici or run.spec.parallelism.dcn:
-        yield note("mesh-ignored", "parallelism", "On this machine JAX sees one device: the mesh is left out.")
+    if run.num_slices > 1 and dcn.get("data", 1) == run.num_slices:
+        message = f"Each of the {run.num_slices} slices holds the whole state: more slices do not save memory this way."
+        yield note(
+            "mesh-replicas", "parallelism.dcn", message, f"Set dcn: {{fsdp: {run.num_slices}}} to split it over slices."
+        )
 
 
 def _unknown_axes(run: Run) -> Iterator[Problem]:
@@ -180,19 +180,8 @@ def _dimensions(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
     if not model.moe and axes.get("expert", 1) > 1:
         message = f"{model.name} has no experts: MaxText splits its weights and its batch over expert as over fsdp."
         yield note("mesh-no-experts", "parallelism", message, "Use fsdp instead of expert.")
-    yield from _heads(model, axes)
-
-
-def _low_ranks(model: CatalogModel) -> Iterator[tuple[str, int]]:
-    for key in ("kv_lora_rank", "q_lora_rank"):
-        size = pins(model.name).get(key)
-        if isinstance(size, int) and size > 0:
-            yield key, size
-
-
-def _heads(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
-    """Check that the tensor axes divide the heads. source: run with maxtext@0.2.5 on 8 CPU devices: "num_kv_heads (2) …
-    must be divisible by 4"."""
+    # Check that the tensor axes divide the heads. source: run with maxtext@0.2.5 on 8 CPU devices: "num_kv_heads
+    # (2) … must be divisible by 4".
     ways = prod(max(1, axes.get(axis, 1)) for axis in HEAD_AXES)
     multi_latent = pins(model.name).get("attention_type") == "mla"
     heads = (("query", model.q_heads),) if multi_latent else (("query", model.q_heads), ("key-value", model.kv_heads))
@@ -202,9 +191,8 @@ def _heads(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
             yield error("mesh-heads", "parallelism", message, f"Use a divisor of {count} for tensor.")
 
 
-def _replicas(run: Run, dcn: Axes) -> Iterator[Problem]:
-    if run.num_slices > 1 and dcn.get("data", 1) == run.num_slices:
-        message = f"Each of the {run.num_slices} slices holds the whole state: more slices do not save memory this way."
-        yield note(
-            "mesh-replicas", "parallelism.dcn", message, f"Set dcn: {{fsdp: {run.num_slices}}} to split it over slices."
-        )
+def _low_ranks(model: CatalogModel) -> Iterator[tuple[str, int]]:
+    for key in ("kv_lora_rank", "q_lora_rank"):
+        size = pins(model.name).get(key)
+        if isinstance(size, int) and size > 0:
+            yield key, size

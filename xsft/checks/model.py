@@ -29,12 +29,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.model.hf is not None and is_known:
         yield from _check_convertible(run)
     yield from _check_weights_folder(run)
-    yield from _revision(run)
     yield from _check_tokenizer(run)
     yield from _check_tokens_in_embedding(run, keys, facts)
     yield from _chat_template(run, keys, facts.tokenizer)
     yield from _scan(run, keys)
-    yield from _indexer(run, keys)
     yield from _architecture(run, keys)
 
 
@@ -104,15 +102,24 @@ def _check_convertible(run: Run) -> Iterator[Problem]:
 
 def _check_weights_folder(run: Run) -> Iterator[Problem]:
     hf = run.spec.model.hf
-    if hf is None or not is_folder(hf.repo):
-        return
-    if run.spec.on_cluster:
-        message = f"{hf.repo} is a folder on this machine; a conversion on a cluster cannot read it."
-        fix = "Use a Hugging Face repository, or convert here (target: local) and set model.checkpoint to the result."
-        yield error("hf-folder-on-cluster", "model.hf.repo", message, fix)
-    if hf.revision:
-        message = f"{hf.repo} is a folder, which has no revisions: {hf.revision} would be ignored."
-        yield error("hf-folder-revision", "model.hf.revision", message, "Remove revision.")
+    if hf is not None and is_folder(hf.repo):
+        if run.spec.on_cluster:
+            message = f"{hf.repo} is a folder on this machine; a conversion on a cluster cannot read it."
+            fix = (
+                "Use a Hugging Face repository, or convert here (target: local) and set model.checkpoint to the result."
+            )
+            yield error("hf-folder-on-cluster", "model.hf.repo", message, fix)
+        if hf.revision:
+            message = f"{hf.repo} is a folder, which has no revisions: {hf.revision} would be ignored."
+            yield error("hf-folder-revision", "model.hf.revision", message, "Remove revision.")
+    # Check that the release can convert a given revision. source: maxtext@0.2.5
+    # checkpoint_conversion/to_maxtext.py, the first release with --revision.
+    hf = run.spec.model.hf
+    if hf is not None and hf.revision and not at_least(run.release.version, "0.2.5"):
+        message = (
+            f"MaxText {run.release.version} always converts the newest weights of {hf.repo}; 0.2.5 supports a revision."
+        )
+        yield error("hf-revision-release", "model.hf.revision", message, "Remove revision, or use MaxText 0.2.5.")
 
 
 def _way_to_convert(failure: WeightsFailure) -> str:
@@ -123,17 +130,6 @@ def _way_to_convert(failure: WeightsFailure) -> str:
     return (
         "Convert with MaxText's own script for the model, and set model.checkpoint to the result; or use another model."
     )
-
-
-def _revision(run: Run) -> Iterator[Problem]:
-    """Check that the release can convert a given revision. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py,
-    the first release with --revision."""
-    hf = run.spec.model.hf
-    if hf is not None and hf.revision and not at_least(run.release.version, "0.2.5"):
-        message = (
-            f"MaxText {run.release.version} always converts the newest weights of {hf.repo}; 0.2.5 supports a revision."
-        )
-        yield error("hf-revision-release", "model.hf.revision", message, "Remove revision, or use MaxText 0.2.5.")
 
 
 def _check_tokenizer(run: Run) -> Iterator[Problem]:
@@ -215,11 +211,8 @@ def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
         message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
         yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")
-
-
-def _indexer(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Check the sparse indexer's settings. source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and
-    "DeepSeek4 is only supported with"."""
+    # Check the sparse indexer's settings. source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and
+    # "DeepSeek4 is only supported with".
     attention = keys.get("attention", "autoselected")
     splash = attention == "flash" and is_on(keys.get("use_tokamax_splash", False))
     has_indexer = run.pins.get("use_indexer") or run.pins.get("use_sparse_indexer")  # its name in 0.2.0

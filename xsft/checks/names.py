@@ -59,27 +59,23 @@ def _check_name_length(run: Run, facts: Facts) -> Iterator[Problem]:
     limit = run_name_limit(target=target, mode=mode, num_slices=run.num_slices, hosts=hosts)
     hard = jobset_limit(target=target, mode=mode, num_slices=run.num_slices, hosts=hosts)
     if len(run.run_name) > limit:
-        yield _too_long(run, limit)
+        suffix = run.run_name.removeprefix(run.spec.name)
+        room = limit - len(suffix)
+        counted = f"{run.run_name!r} has {len(run.run_name)} characters"
+        message = (
+            f"{counted}; the limit in {run.mode.value} mode is {limit} ({ATTEMPT_SUFFIX} more are reserved for `-2`, a "
+            "second attempt)."
+        )
+        if room < 1:
+            fix = f"run_name_suffix adds {len(suffix)} characters; remove it."
+        else:
+            fix = f"Shorten name to {room} characters or fewer, e.g. {shorten_name(run.spec.name, room)}."
+        yield error("name-too-long", "name", message, fix)
     elif len(run.jobset) > hard:
         message = (
             f"Attempt {facts.attempt} would be called {run.jobset}: {len(run.jobset)} characters; the limit is {hard}."
         )
         yield error("name-attempts", "name", message, "Use another, shorter name.")
-
-
-def _too_long(run: Run, limit: int) -> Problem:
-    suffix = run.run_name.removeprefix(run.spec.name)
-    room = limit - len(suffix)
-    counted = f"{run.run_name!r} has {len(run.run_name)} characters"
-    message = (
-        f"{counted}; the limit in {run.mode.value} mode is {limit} ({ATTEMPT_SUFFIX} more are reserved for `-2`, a "
-        "second attempt)."
-    )
-    if room < 1:
-        fix = f"run_name_suffix adds {len(suffix)} characters; remove it."
-    else:
-        fix = f"Shorten name to {room} characters or fewer, e.g. {shorten_name(run.spec.name, room)}."
-    return error("name-too-long", "name", message, fix)
 
 
 def shorten_name(name: str, limit: int) -> str:

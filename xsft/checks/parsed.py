@@ -54,7 +54,11 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
     """Yield MaxText's errors and warnings, except those in `found`, the problems of the checks."""
     if answer.unanswered:
         yield from not_asked(answer.unanswered)
-    key = _key_in(answer.refused, run)
+    # MaxText names the key that it refuses first; a text that names none may be about any of them.
+    words = re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", answer.refused)
+    keys = trainer_of(run).trainer_keys(run)
+    keys_of_run = [*run.spec.overrides.maxtext, *keys]
+    key = next((word for word in words if word in keys_of_run), "")
     if answer.refused and not _is_known(key, found):
         message = f"MaxText {run.release.version} refuses this command line: {_without_noise(answer.refused)}"
         fix = (
@@ -76,14 +80,6 @@ def not_asked(why: str) -> Iterator[Problem]:
         "Unknown: whether MaxText accepts the types and values of all keys.",
         kind="unread",
     )
-
-
-def _key_in(text: str, run: Run) -> str:
-    """Return the key of the command line that the text names first; empty if it names none."""
-    words = re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", text)
-    keys = trainer_of(run).trainer_keys(run)
-    keys_of_run = [*run.spec.overrides.maxtext, *keys]
-    return next((word for word in words if word in keys_of_run), "")
 
 
 def _is_known(key: str, reported: Sequence[Problem]) -> bool:

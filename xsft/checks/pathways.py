@@ -39,11 +39,6 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def server_problems(servers: PathwaysServers) -> Iterator[Problem]:
     """Yield the problems of the images and the scratch bucket."""
-    yield from _images(servers)
-    yield from _scratch(servers)
-
-
-def _images(servers: PathwaysServers) -> Iterator[Problem]:
     images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image}
     missing = [name for name, ref in images.items() if ref is None]
     if missing:
@@ -55,18 +50,11 @@ def _images(servers: PathwaysServers) -> Iterator[Problem]:
             message = f"{ref} is the image pushed last; proxy, workers and JAX must have matching versions."
             fix = "Use the tag of your JAX, e.g. :jax-0.11.0."
             yield warning("pathways-images-unpinned", f"pathways.{name}", message, fix)
-    yield from _check_same_tags(servers)
-
-
-def _check_same_tags(servers: PathwaysServers) -> Iterator[Problem]:
     refs = [ref for ref in (servers.proxy_image, servers.server_image) if ref is not None and not is_pinned(ref)]
     tags = [tag_of(ref) for ref in refs]
     if len(refs) == 2 and tags[0] != tags[1]:
         message = f"Proxy and server images have different tags, {tags[0]} and {tags[1]}: their versions must match."
         yield warning("pathways-images-differ", "pathways", message, "Use images of the same release.")
-
-
-def _scratch(servers: PathwaysServers) -> Iterator[Problem]:
     if servers.scratch is None:
         message = "No scratch bucket: xpk's default, gs://cloud-pathways-staging, is Google's own."
         fix = "Set pathways.scratch, here or in the place: gs://my-bucket/pathways."
@@ -83,19 +71,18 @@ def _check_pathways_args(run: Run) -> Iterator[Problem]:
             "worker_args": section.worker_args,
         }
         arguments |= {f"pathways.{name}": tokens for name, tokens in sections.items()}
-    for where, tokens in arguments.items():
+    for section_key, tokens in arguments.items():
         for index, token in enumerate(tokens):
-            yield from _argument(token, f"{where}.{index}")
-
-
-def _argument(token: str, where: str) -> Iterator[Problem]:
-    name = token.removeprefix("--").partition("=")[0]
-    if (why := pathways_args_problem(token)) is not None:
-        fix = "Write one --name=value per list item, without spaces or quotes."
-        yield error("pathways-args", where, f"{why}.", fix, kind="unrenderable")
-    elif name in TEMPLATE_ARGS:
-        message = f"xpk already sets --{name} for the servers; a second value conflicts with it."
-        yield error("pathways-args-reserved", where, message, "Remove it.")
-    elif name == "num_elastic_slices":
-        message = f"--{name} is for elastic training, which MaxText's SFT trainer does not support."
-        yield error("refused-elastic", where, message, "Remove it; restarts.max resumes from the last checkpoint.")
+            where = f"{section_key}.{index}"
+            name = token.removeprefix("--").partition("=")[0]
+            if (why := pathways_args_problem(token)) is not None:
+                fix = "Write one --name=value per list item, without spaces or quotes."
+                yield error("pathways-args", where, f"{why}.", fix, kind="unrenderable")
+            elif name in TEMPLATE_ARGS:
+                message = f"xpk already sets --{name} for the servers; a second value conflicts with it."
+                yield error("pathways-args-reserved", where, message, "Remove it.")
+            elif name == "num_elastic_slices":
+                message = f"--{name} is for elastic training, which MaxText's SFT trainer does not support."
+                yield error(
+                    "refused-elastic", where, message, "Remove it; restarts.max resumes from the last checkpoint."
+                )

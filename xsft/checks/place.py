@@ -23,25 +23,21 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         fix = "Use one from places.yaml (place: main), or set project, zone and cluster, or a kubeconfig context."
         yield error("place-missing", "place", message, fix, kind="unrenderable")
     if run.place is not None:
-        yield from _check_cluster(run.place)
+        stated = [name for name in GKE if getattr(run.place, name)]
+        missing = [name for name in GKE if name not in stated]
+        if run.place.context and stated:
+            others = _join_with_and(stated)
+            message = f"The place has a kubeconfig context ({run.place.context}) and {others}: two ways to one cluster."
+            fix = f"Remove context, or remove {others}."
+            yield error("place-context-and-gke", "place", message, fix)
+        elif not run.place.context and missing:
+            message = f"The place lacks {_join_with_and(missing)}."
+            yield error(
+                "place-incomplete", "place", message, f"Give {_join_with_and(missing)}, or only a kubeconfig context."
+            )
         yield from _check_queue_namespace(run, run.place)
     yield from _check_output(run)
     yield from _check_tpu_given(run)
-
-
-def _check_cluster(place: Place) -> Iterator[Problem]:
-    stated = [name for name in GKE if getattr(place, name)]
-    missing = [name for name in GKE if name not in stated]
-    if place.context and stated:
-        others = _join_with_and(stated)
-        message = f"The place has a kubeconfig context ({place.context}) and {others}: two ways to one cluster."
-        fix = f"Remove context, or remove {others}."
-        yield error("place-context-and-gke", "place", message, fix)
-    elif not place.context and missing:
-        message = f"The place lacks {_join_with_and(missing)}."
-        yield error(
-            "place-incomplete", "place", message, f"Give {_join_with_and(missing)}, or only a kubeconfig context."
-        )
 
 
 def _check_queue_namespace(run: Run, place: Place) -> Iterator[Problem]:

@@ -41,10 +41,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys, facts
     if run.spec.on_cluster:
         yield from _check_exit_codes(run)
-        yield from _spot(run)
         yield from _lost_slice(run)
         yield from _grace(run)
-        yield from _ttl(run)
         yield from _lost_work(run)
 
 
@@ -58,20 +56,15 @@ def _check_exit_codes(run: Run) -> Iterator[Problem]:
     if restarts.on_exit_codes and restarts.max == 0:
         message = "on_exit_codes has no effect while restarts.max is 0."
         yield warning("restarts-codes-unused", "restarts.on_exit_codes", message, "Set restarts.max, e.g. 3.")
-
-
-def _spot(run: Run) -> Iterator[Problem]:
-    """Check spot capacity: a lost node alone fails no Job (its pod is made again), but the processes that lose their
-    peer exit non-zero."""
+    # A lost node alone fails no Job (its pod is made again), but the processes that lose their peer exit non-zero.
     tpu = run.spec.tpu
-    if tpu is None or tpu.capacity != "spot" or run.spec.restarts.max > 0:
-        return
-    message = (
-        "Spot slices without restarts: when a node is preempted, its pod is recreated, but the trainer on the other "
-        "hosts exits with an error, which ends the run."
-    )
-    fix = "Set restarts.max, e.g. 10: the run resumes from its last checkpoint."
-    yield warning("restarts-spot", "restarts.max", message, fix)
+    if tpu is not None and tpu.capacity == "spot" and run.spec.restarts.max == 0:
+        message = (
+            "Spot slices without restarts: when a node is preempted, its pod is recreated, but the trainer on the "
+            "other hosts exits with an error, which ends the run."
+        )
+        fix = "Set restarts.max, e.g. 10: the run resumes from its last checkpoint."
+        yield warning("restarts-spot", "restarts.max", message, fix)
 
 
 def _lost_slice(run: Run) -> Iterator[Problem]:
@@ -102,9 +95,6 @@ def _grace(run: Run) -> Iterator[Problem]:
         )
         fix = "Save often (train.checkpoint_period): a longer grace period helps only at an eviction by Kueue."
         yield note("grace-on-spot", "restarts.grace_period_s", message, fix)
-
-
-def _ttl(run: Run) -> Iterator[Problem]:
     if run.spec.ttl_seconds_after_finished == 0:
         message = "The JobSet is deleted as soon as it ends, and its result is lost."
         fix = "Set at least a few minutes, e.g. 3600."

@@ -32,7 +32,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.restarts.data == "reshuffle" and run.spec.data.shuffle is False:
         message = "restarts.data: reshuffle needs shuffling, but data.shuffle is false."
         yield error("reshuffle-unshuffled", "restarts.data", message, "Remove one of them.")
-    yield _reads_again(run)
+    again = "A run that resumes reads its data from the first row again,"
+    if reshuffles(run):
+        message = f"{again} in another order: some rows are trained on twice, others later or not at all."
+        fix = f"With {FILES_PER_READER * readers(run)} files or more, rows repeat only by chance."
+    else:
+        message = f"{again} in the same order: its loss becomes lower than that of an uninterrupted run."
+        fix = "Remove data.shuffle: false." if run.spec.data.shuffle is False else "Remove restarts.data: repeat."
+    yield note("resume-data-restarts", "restarts.data", message, fix)
     if reshuffles(run) and may_restart(run) and keys.get("dataset_type", "hf") == "hf":
         yield from _few_files(run)
 
@@ -58,17 +65,6 @@ def files(run: Run) -> int | None:
         named = _EVERY.search(data.hf_train_files)
         return int(named[1]) if named else None
     return 1
-
-
-def _reads_again(run: Run) -> Problem:
-    again = "A run that resumes reads its data from the first row again,"
-    if reshuffles(run):
-        message = f"{again} in another order: some rows are trained on twice, others later or not at all."
-        fix = f"With {FILES_PER_READER * readers(run)} files or more, rows repeat only by chance."
-    else:
-        message = f"{again} in the same order: its loss becomes lower than that of an uninterrupted run."
-        fix = "Remove data.shuffle: false." if run.spec.data.shuffle is False else "Remove restarts.data: repeat."
-    return note("resume-data-restarts", "restarts.data", message, fix)
 
 
 def _few_files(run: Run) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from xsft.catalog.tokenizers import refuses_system, wants_alternating_roles
 from xsft.checks.facts import Facts
 from xsft.checks.special_tokens import reads_texts
 from xsft.checks.trainer_keys import is_on
-from xsft.data.facts import CountedData, DataFacts
+from xsft.data.facts import DataFacts
 from xsft.data.findings import findings, summarize
 from xsft.data.passes import FaultyRow, PassAnswers, Split, inspection_of, reading_of
 from xsft.data.refusals import refused_rows_problem
@@ -35,15 +35,25 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         (facts.data, "data.hf_train_files", "train"),
         (facts.eval_data, "data.hf_eval_files", "eval"),
     )
-    found: list[Problem] = []
+    row_problems: list[Problem] = []
     for data, where, split in sampled:
         if data is not None:
-            found.extend(_check_files(run, keys, data, where=where, split=split))
-    yield from found
+            row_problems.extend(_check_files(run, keys, data, where=where, split=split))
+    yield from row_problems
     if facts.counted is not None:
-        yield from _counted_before(facts.counted, known={problem.id for problem in found})
+        # The last `xsft data inspect` read the same rows with the same keys: it repeats what the files show.
+        shown = {problem.id for problem in row_problems}
+        origin = f"(xsft data inspect, {facts.counted.on}, {facts.counted.rows})"
+        for problem in facts.counted.problems:
+            if problem.id not in shown:
+                yield replace(problem, message=f"{problem.message} {origin}")
     if facts.data is not None and facts.data.counted is not None:
-        yield from _check_row_count(run, facts.data.counted)
+        named = run.spec.data.rows
+        counted = facts.data.counted
+        if named is not None and counted and named != counted:
+            message = f"data.rows is {named:,}, but the files have {counted:,} rows."
+            fix = f"Set rows: {counted}, or remove it; xsft counts the files' rows."
+            yield warning("data-rows", "data.rows", message, fix)
 
 
 def answer_problems(run: Run, answers: PassAnswers, *, found: Sequence[Problem]) -> Iterator[Problem]:
@@ -117,19 +127,3 @@ def _refused_roles(roles: Sequence[str], tokenizer: str) -> tuple[str, str] | No
     if ("user", "user") in pairwise(read) and wants_alternating_roles(tokenizer):
         return "two questions in a row", "Join them, or set a template that accepts both"
     return None
-
-
-def _counted_before(counted: CountedData, *, known: Collection[str]) -> Iterator[Problem]:
-    """Yield the problems of the last `xsft data inspect`, which read the same rows with the same keys, except those of
-    `known` ids."""
-    for problem in (one for one in counted.problems if one.id not in known):
-        yield replace(problem, message=f"{problem.message} (xsft data inspect, {counted.on}, {counted.rows})")
-
-
-def _check_row_count(run: Run, rows: int) -> Iterator[Problem]:
-    named = run.spec.data.rows
-    if named is not None and rows and named != rows:
-        message = f"data.rows is {named:,}, but the files have {rows:,} rows."
-        yield warning(
-            "data-rows", "data.rows", message, f"Set rows: {rows}, or remove it; xsft counts the files' rows."
-        )

@@ -22,7 +22,14 @@ SFT_LEARNING_RATE = 2e-5
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for schedules that would stop the run, lose its work or train it wrongly."""
     del facts
-    yield from _checkpoints(run)
+    period, steps = run.spec.train.checkpoint_period, run.spec.train.steps
+    if period is not None and run.spec.on_cluster and 2 * period > steps:
+        message = (
+            f"checkpoint_period {period} saves less than twice in {steps} steps; an interruption loses up to "
+            f"{period} of them."
+        )
+        fix = f"Use at most {max(1, steps // 2)}, or remove it: xsft uses max(50, steps/10)."
+        yield warning("checkpoint-period", "train.checkpoint_period", message, fix)
     yield from _profiler(run, keys)
     yield from _evaluation(run, keys)
     yield from _accumulation(run, keys)
@@ -34,17 +41,6 @@ def may_restart(run: Run) -> bool:
     """Return whether the run is expected to resume after an interruption."""
     spot = run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
     return run.spec.on_cluster and (run.spec.restarts.max > 0 or spot)
-
-
-def _checkpoints(run: Run) -> Iterator[Problem]:
-    period, steps = run.spec.train.checkpoint_period, run.spec.train.steps
-    if period is not None and run.spec.on_cluster and 2 * period > steps:
-        message = (
-            f"checkpoint_period {period} saves less than twice in {steps} steps; an interruption loses up to "
-            f"{period} of them."
-        )
-        fix = f"Use at most {max(1, steps // 2)}, or remove it: xsft uses max(50, steps/10)."
-        yield warning("checkpoint-period", "train.checkpoint_period", message, fix)
 
 
 def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -82,7 +78,23 @@ def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         )
         yield error("moe-eval-crash", where, message, "Remove the eval section.")
     yield from _eval_data(keys, where)
-    yield from _eval_share(run, keys, interval, where)
+    # Compare the evaluations with the training, in sequences that are passed through the model; the backward pass
+    # of a trained one takes as long as two more. source: google-tunix@0.1.7 sft/peft_trainer.py: one evaluation
+    # before the first step, one after each interval, eval_steps batches each.
+    batches = number(keys.get("eval_steps")) or -1
+    if batches > 0:
+        trained = number(keys.get("per_device_batch_size")) or 1.0
+        evaluated = number(keys.get("eval_per_device_batch_size")) or trained
+        rounds = 1 + run.spec.train.steps // int(interval)
+        accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
+        share = rounds * batches * evaluated / (3 * run.spec.train.steps * trained * accumulated)
+        if share > 1:
+            message = (
+                f"{rounds} evaluations of {batches:g} batches take about {share:.1f} times as long as the "
+                f"{run.spec.train.steps} steps of training."
+            )
+            fix = "Set eval.interval higher or eval.steps lower."
+            yield warning("eval-outlasts-training", where, message, fix)
 
 
 def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
@@ -105,27 +117,6 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
             message,
             "Set eval.steps to the split's batches divided by the number of evaluations.",
         )
-
-
-def _eval_share(run: Run, keys: Mapping[str, Value], interval: float, where: str) -> Iterator[Problem]:
-    """Compare the evaluations with the training, in sequences that are passed through the model; the backward pass of
-    a trained one takes as long as two more. source: google-tunix@0.1.7 sft/peft_trainer.py: one evaluation before the
-    first step, one after each interval, eval_steps batches each."""
-    batches = number(keys.get("eval_steps")) or -1
-    if batches <= 0:
-        return
-    trained = number(keys.get("per_device_batch_size")) or 1.0
-    evaluated = number(keys.get("eval_per_device_batch_size")) or trained
-    rounds = 1 + run.spec.train.steps // int(interval)
-    accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
-    share = rounds * batches * evaluated / (3 * run.spec.train.steps * trained * accumulated)
-    if share > 1:
-        message = (
-            f"{rounds} evaluations of {batches:g} batches take about {share:.1f} times as long as the "
-            f"{run.spec.train.steps} steps of training."
-        )
-        fix = "Set eval.interval higher or eval.steps lower."
-        yield warning("eval-outlasts-training", where, message, fix)
 
 
 def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

@@ -24,10 +24,20 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     on_command_line = {text for value in keys.values() for text in texts(value)}  # reported by checks.trainer_keys
     for where, text in _texts_to_search(run):
         if text not in on_command_line and looks_secret(text):
-            yield _literal(where)
+            message = "This looks like a secret; it would be readable in the manifest, the record and logs."
+            fix = (
+                "Remove it, revoke it, and name a Kubernetes Secret of `xsft secret create`: secrets.hf_token, "
+                "secrets.env."
+            )
+            yield error("secret-literal", where, message, fix, kind="secret")
     for name, value in run.spec.env.items():
         if is_secret_variable(name, value) and not looks_secret(value):
-            yield _secret_named(name)
+            message = f"{key_part(name)} is the name of a secret, whose value would be readable in the manifest."
+            fix = (
+                f"Write secrets.env.{key_part(name)}: {{secret: NAME, key: KEY}}, and put the value into that Secret "
+                "with `xsft secret create` (a token of the hub: secrets.hf_token)."
+            )
+            yield error("env-secret", path_below("env", name), message, fix, kind="secret")
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _check_gated_repos(run)
     if (
@@ -50,21 +60,6 @@ def _texts_to_search(run: Run) -> Iterator[tuple[str, str]]:
     yield from _walk_texts(run.spec.model_dump(mode="json", exclude_defaults=True), "")
     if isinstance(run.spec.place, str) and run.place is not None:
         yield from _walk_texts(run.place.model_dump(mode="json", exclude_defaults=True), "place")
-
-
-def _literal(where: str) -> Problem:
-    message = "This looks like a secret; it would be readable in the manifest, the record and logs."
-    fix = "Remove it, revoke it, and name a Kubernetes Secret of `xsft secret create`: secrets.hf_token, secrets.env."
-    return error("secret-literal", where, message, fix, kind="secret")
-
-
-def _secret_named(name: str) -> Problem:
-    message = f"{key_part(name)} is the name of a secret, whose value would be readable in the manifest."
-    fix = (
-        f"Write secrets.env.{key_part(name)}: {{secret: NAME, key: KEY}}, and put the value into that Secret with "
-        "`xsft secret create` (a token of the hub: secrets.hf_token)."
-    )
-    return error("env-secret", path_below("env", name), message, fix, kind="secret")
 
 
 def _check_gated_repos(run: Run) -> Iterator[Problem]:

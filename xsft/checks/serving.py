@@ -33,12 +33,20 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     stage = run.spec.stages.serve
     if stage is None:
         return
-    yield from _export(run)
+    # Check that the export can be served. A workload with stages.serve and no stages.export has an export with
+    # defaults.
+    export = run.spec.stages.export
+    if export is not None and export.what == "adapters":
+        message = "The export has only adapters; the server would lack the base model's weights."
+        yield error("serve-adapters", "stages.export.what", message, "Write stages.export.what: merged.")
     if run.spec.on_cluster:
         yield from _check_vllm_image(stage)
         yield from _check_accelerators(run, stage)
         yield from _check_model_length(run, stage)
-        yield from _check_server_name(run)
+        name, limit = stage_name(run_name=run.run_name, stage="serve"), job_name_limit(target=run.spec.target)
+        if len(name) > limit:
+            message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
+            yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")
 
 
 def _legacy(run: Run) -> Iterator[Problem]:
@@ -92,15 +100,6 @@ def token_problems(run: Run, *, weights: str) -> Iterator[Problem]:
         yield error("serve-token-missing", "secrets.hf_token", message, fix)
 
 
-def _export(run: Run) -> Iterator[Problem]:
-    """Check that the export can be served. A workload with stages.serve and no stages.export has an export with
-    defaults."""
-    export = run.spec.stages.export
-    if export is not None and export.what == "adapters":
-        message = "The export has only adapters; the server would lack the base model's weights."
-        yield error("serve-adapters", "stages.export.what", message, "Write stages.export.what: merged.")
-
-
 def _check_vllm_image(stage: ServeStage) -> Iterator[Problem]:
     where = "stages.serve.image"
     if stage.image is None:
@@ -119,7 +118,13 @@ def _check_accelerators(run: Run, stage: ServeStage) -> Iterator[Problem]:
         fix = "Leave stages.serve out, and serve the export by a Deployment of your own."
         yield error("serve-size", "stages.serve", message, fix)
     elif serving_shape_for(stage.type, weights=size, heads=heads) is None:
-        yield _weights_too_large(stage.type, size=size, heads=heads)
+        largest = [shape for shape in serving_shapes() if stage.type in (shape.name, shape.kind)][-1]
+        message = (
+            f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {stage.type}: {largest.name} "
+            f"gives vLLM {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
+        )
+        fitting = [shape for shape in serving_shapes() if shape.holds(size) and shape.splits(heads)]
+        yield error("serve-too-large", "stages.serve.type", message, _other_machine(fitting))
 
 
 def _check_model_length(run: Run, stage: ServeStage) -> Iterator[Problem]:
@@ -135,24 +140,7 @@ def _check_model_length(run: Run, stage: ServeStage) -> Iterator[Problem]:
         )
 
 
-def _weights_too_large(requested: str, *, size: int, heads: int) -> Problem:
-    largest = [shape for shape in serving_shapes() if requested in (shape.name, shape.kind)][-1]
-    message = (
-        f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {requested}: {largest.name} "
-        f"gives vLLM {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
-    )
-    fitting = [shape for shape in serving_shapes() if shape.holds(size) and shape.splits(heads)]
-    return error("serve-too-large", "stages.serve.type", message, _other_machine(fitting))
-
-
 def _other_machine(fitting: list[ServingShape]) -> str:
     if fitting:
         return f"Write stages.serve.type: {fitting[0].name} ({fitting[0].machine})."
     return "No single machine holds it: leave stages.serve out, and serve the export on several (LeaderWorkerSet)."
-
-
-def _check_server_name(run: Run) -> Iterator[Problem]:
-    name, limit = stage_name(run_name=run.run_name, stage="serve"), job_name_limit(target=run.spec.target)
-    if len(name) > limit:
-        message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
-        yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")

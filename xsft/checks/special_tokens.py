@@ -32,14 +32,28 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if facts.tokenizer_problem:
         yield facts.tokenizer_problem
         return
-    yield from _check_own_tokens(run, facts.tokenizer)
+    model = run.spec.model
+    for field, token in (("pad_token", model.pad_token), ("bos_token", model.bos_token)):
+        if facts.tokenizer and token in facts.tokenizer.missing:
+            message = (
+                f"The tokenizer in {facts.tokenizer.folder} has no token {token}; the run would fail at its start."
+            )
+            yield error("token-unknown", f"model.{field}", message, "Use a token of its vocabulary.")
     yield from _foreign_template(run, str(keys.get("chat_template") or ""), facts.tokenizer)
     tokens = special_tokens_of(run, keys, facts.tokenizer)
     yield from _check_answer_end(run, tokens)
     if _known_tokens(run, facts.tokenizer) is None:
-        yield _special_tokens_unknown(run.tokenizer)
+        message = f"The special tokens that MaxText trains and masks with {run.tokenizer} are unknown."
+        fix = (
+            "Look at its tokenizer_config.json: the token that ends an answer must be neither pad_token nor "
+            "bos_token, nor unk_token where there is no pad_token."
+        )
+        yield note("special-tokens", "model.tokenizer", message, fix)
     else:
-        yield _special_tokens_note(run.tokenizer, tokens)
+        kept = ", ".join(trained_tokens(tokens)) or ("none" if tokens.ends is not None else "unknown")
+        lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items()) or "none"
+        message = f"{run.tokenizer}: special tokens trained at the end of an answer: {kept}; masked: {lost}."
+        yield note("special-tokens", "model.tokenizer", message)
 
 
 def reads_texts(keys: Mapping[str, Value]) -> bool:
@@ -128,14 +142,6 @@ def _foreign_template(run: Run, template: str, read: TokenizerFacts | None) -> I
             yield warning("chat-template-foreign", "data.chat_template", message, fix)
 
 
-def _check_own_tokens(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:
-    model = run.spec.model
-    for field, token in (("pad_token", model.pad_token), ("bos_token", model.bos_token)):
-        if read and token in read.missing:
-            message = f"The tokenizer in {read.folder} has no token {token}; the run would fail at its start."
-            yield error("token-unknown", f"model.{field}", message, "Use a token of its vocabulary.")
-
-
 def _check_answer_end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     lost = masked_tokens(tokens)
     if tokens.ends == ():
@@ -170,19 +176,3 @@ def _way_out(tokens: SpecialTokens, why: str) -> str:
     if tokens.unused and tokens.unused not in (tokens.pad, tokens.bos):
         return f"Set {field}: {tokens.unused!r}; each host then uses a copy of the tokenizer with it."
     return f"Set {field} to a token of its vocabulary that no text uses; each host then copies the tokenizer with it."
-
-
-def _special_tokens_unknown(tokenizer: str) -> Problem:
-    message = f"The special tokens that MaxText trains and masks with {tokenizer} are unknown."
-    fix = (
-        "Look at its tokenizer_config.json: the token that ends an answer must be neither pad_token nor "
-        "bos_token, nor unk_token where there is no pad_token."
-    )
-    return note("special-tokens", "model.tokenizer", message, fix)
-
-
-def _special_tokens_note(tokenizer: str, tokens: SpecialTokens) -> Problem:
-    kept = ", ".join(trained_tokens(tokens)) or ("none" if tokens.ends is not None else "unknown")
-    lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items()) or "none"
-    message = f"{tokenizer}: special tokens trained at the end of an answer: {kept}; masked: {lost}."
-    return note("special-tokens", "model.tokenizer", message)

@@ -40,10 +40,23 @@ def names_of(split: str) -> tuple[str, ...]:
 
 def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterator[Problem]:
     if not all(_NAME.fullmatch(name) for name in names_of(split)):
-        yield _not_a_name(split, where)
+        message = (
+            f"{split!r} is not the name of a split. MaxText streams the data, and streams have no slices: it fails "
+            f"with `ValueError: Bad split: {split}`."
+        )
+        bare = split.partition("[")[0].strip()
+        advice = f"Use {bare}; " if _NAME.fullmatch(bare) else "Use the name of a split; "
+        yield error(
+            "split-slice",
+            where,
+            message,
+            f"{advice}to train on a part of the rows, lower train.steps or write them to files.",
+        )
         return
     if of_files:
-        yield from _of_files(split, where)
+        if set(names_of(split)) - {"train", _ALL}:
+            message = f"hf_train_files have one split, `train`, but {split} is set: MaxText fails with `Bad split`."
+            yield error("split-of-files", where, message, "Set it to train; the files determine the rows.")
     else:
         yield from _of_known(run, split, where)
     joined = len(names_of(split)) > 1 or split == _ALL
@@ -51,27 +64,6 @@ def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterato
         message = f"{split} joins splits, which the Python package datasets supports for streams only from 5.0 on."
         fix = "Use one split, or accept this under `checks:` if the image has datasets 5.0 or newer."
         yield warning("split-joined", where, message, fix)
-
-
-def _not_a_name(split: str, where: str) -> Problem:
-    message = (
-        f"{split!r} is not the name of a split. MaxText streams the data, and streams have no slices: it fails "
-        f"with `ValueError: Bad split: {split}`."
-    )
-    bare = split.partition("[")[0].strip()
-    advice = f"Use {bare}; " if _NAME.fullmatch(bare) else "Use the name of a split; "
-    return error(
-        "split-slice",
-        where,
-        message,
-        f"{advice}to train on a part of the rows, lower train.steps or write them to files.",
-    )
-
-
-def _of_files(split: str, where: str) -> Iterator[Problem]:
-    if set(names_of(split)) - {"train", _ALL}:
-        message = f"hf_train_files have one split, `train`, but {split} is set: MaxText fails with `Bad split`."
-        yield error("split-of-files", where, message, "Set it to train; the files determine the rows.")
 
 
 def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:

@@ -33,7 +33,6 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if not run.spec.on_cluster or run.slice is None or run.mode.single_controller:
         return
     yield from _check_hosts_connect(run, keys, hosts=run.slice.hosts * run.num_slices)
-    yield from _in_time(run, keys, hosts=run.slice.hosts * run.num_slices)
 
 
 def _check_hosts_connect(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
@@ -47,9 +46,6 @@ def _check_hosts_connect(run: Run, keys: Mapping[str, Value], *, hosts: int) -> 
             "system is not available` before it restores or saves."
         )
         yield error("hosts-not-connected", where_of(key, run), message, "Remove it.", kind="disputable")
-
-
-def _in_time(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
     timeout = number(keys.get(TIMEOUT))
     if hosts > 1 and timeout is not None and timeout < DEFAULT_S:
         message = (

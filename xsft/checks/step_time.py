@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -18,7 +18,6 @@ from xsft.fit.step import target_length
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import DoesNotFit, Invalid, Verdict
 from xsft.records.record import MeasuredPace
-from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
@@ -69,7 +68,10 @@ def run_time(run: Run, *, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
     `paces`: of the user's own runs of this model on this TPU type.
     """
     keys = trainer_of(run).trainer_keys(run)
-    tokens = _tokens_per_device(keys)
+    # Return the tokens that a device computes in a step.
+    length, batch = target_length(keys), number(keys.get("per_device_batch_size")) or 1.0
+    accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
+    tokens = None if length is None else length * batch * accumulated
     if run.spec.on_this_machine or run.slice is None or tokens is None or trainer_of(run).STEP is None:
         return None
     if run.model is None or is_on(keys.get("override_model_config", False)):
@@ -103,13 +105,6 @@ def least_step_s(model: CatalogModel, tpu: Slice, *, tokens: float, adapters: bo
     if adapters:
         per_token = 4.0
     return per_token * weights * tokens / (tpu.device_tflops * TERA)
-
-
-def _tokens_per_device(keys: Mapping[str, Value]) -> float | None:
-    """Return the tokens that a device computes in a step."""
-    length, batch = target_length(keys), number(keys.get("per_device_batch_size")) or 1.0
-    accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
-    return None if length is None else length * batch * accumulated
 
 
 def _published_ratios(step_s: float) -> tuple[float, ...]:

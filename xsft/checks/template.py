@@ -31,7 +31,6 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for templates that would not format the data although the workload names them."""
     del facts
     yield from _check_template_release(run)
-    yield from _inline(run)
     yield from _check_template_pipeline(run, keys)
     for key in PATHS:
         if key in keys:
@@ -54,9 +53,6 @@ def _check_template_release(run: Run) -> Iterator[Problem]:
         message = f"MaxText {version} reads question templates only from a path in the image."
         fix = "Use MaxText 0.2.2 or newer; or put the file there and set overrides.maxtext.chat_template_path."
         yield error("chat-template-release", WHERE, message, fix)
-
-
-def _inline(run: Run) -> Iterator[Problem]:
     if run.spec.overrides.maxtext.get("chat_template"):
         message = "chat_template contains the template itself. It works, but is hard to read and compare here."
         yield warning("jinja-inline", where_of("chat_template", run), message, BESIDE)
@@ -119,19 +115,13 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
     if at := syntax_fault(text):
         message = f"MaxText fails on this template, {at}"
         yield error("chat-template-syntax", where, message, "Correct the template; MaxText supports only plain Jinja.")
-    else:
-        yield from _check_rendered_text(text, where)
+    elif looks_like_jinja(text) and (why := fault(text)):
+        # Jinja writes nothing for an unknown name, so `m.contnt` would train on rows without an error.
+        message = f"The template cannot format a question and its answer: {why}."
+        yield error("chat-template-render", where, message, "Each message has a role and a content; correct the names.")
     if not looks_like_jinja(text):
         message = "The template contains no Jinja, so every conversation gives the same text."
         yield error("chat-template-syntax", where, message, "Give the path of a file that contains the template.")
-
-
-def _check_rendered_text(text: str, where: str) -> Iterator[Problem]:
-    """Check the rendered template: Jinja writes nothing for an unknown name, so `m.contnt` would train on rows without
-    an error."""
-    if looks_like_jinja(text) and (why := fault(text)):
-        message = f"The template cannot format a question and its answer: {why}."
-        yield error("chat-template-render", where, message, "Each message has a role and a content; correct the names.")
 
 
 def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:

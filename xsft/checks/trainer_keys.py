@@ -129,10 +129,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     yield from _check_trainer_release(run)
     yield from _check_keys_known(run, keys)
-    yield from _check_token_key(run)
+    if "hf_access_token" in run.spec.overrides.maxtext:
+        message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
+        fix = "Remove it and use a Kubernetes Secret: secrets.hf_token."
+        yield error("hf-access-token", where_of("hf_access_token", run), message, fix, kind="secret")
     yield from _check_pinned_keys(run, keys)
     yield from _check_secret_values(run, keys)
-    yield from _long(run, keys)
     yield from _check_env_keys(run, keys)
 
 
@@ -188,13 +190,6 @@ def _key_hint(key: str, version: str) -> str:
     return f"{key_hint(key, version=version)}{f' It is the field {field}.' if field else ''}"
 
 
-def _check_token_key(run: Run) -> Iterator[Problem]:
-    if "hf_access_token" in run.spec.overrides.maxtext:
-        message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
-        fix = "Remove it and use a Kubernetes Secret: secrets.hf_token."
-        yield error("hf-access-token", where_of("hf_access_token", run), message, fix, kind="secret")
-
-
 def _check_pinned_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for keys that the model's configuration sets. source: maxtext@0.2.5 configs/pyconfig.py, "overridden by
     both model config and CLI"."""
@@ -221,9 +216,6 @@ def _check_secret_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Proble
                 )
                 fix = "In Jinja write {{ '$' }}{ instead." if key == "chat_template" else "Write the value itself."
                 yield error("override-interpolation", where_of(key, run), message, fix)
-
-
-def _long(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, value in keys.items():
         size = len(argument(key, value).encode(errors="surrogatepass"))
         if size > ARGUMENT_LIMIT:

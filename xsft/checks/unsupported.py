@@ -83,7 +83,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     yield from _no_ops(run, keys)
     yield from _check_unread_keys(run, keys)
-    yield from _for_tests(run, keys)
+    for key, why in FOR_TESTS.items():
+        if is_on(keys.get(key, False)) or (number(keys.get(key)) or 0) > 0:
+            yield warning("key-for-tests", where_of(key, run), f"{key}={keys[key]}: {why}.", "Remove it.")
     yield from _marks(run, keys)
     yield from _check_refused_values(run, keys)
     yield from _check_release_defects(run, keys)
@@ -124,12 +126,6 @@ def _check_unread_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]
 def unread_keys() -> frozenset[str]:
     """Return the keys that MaxText accepts and its SFT trainer never reads."""
     return frozenset(line for line in catalog_text("unread_keys.txt").splitlines() if not line.startswith("#"))
-
-
-def _for_tests(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    for key, why in FOR_TESTS.items():
-        if is_on(keys.get(key, False)) or (number(keys.get(key)) or 0) > 0:
-            yield warning("key-for-tests", where_of(key, run), f"{key}={keys[key]}: {why}.", "Remove it.")
 
 
 def _dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

@@ -34,7 +34,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.checkpoint is None or found is None or found.status != "read" or not found.arrays:
         return
     if beside := in_collections(found.arrays):
-        yield _collections(run, beside)
+        message = (
+            f"{run.checkpoint} keeps {len(beside)} of its arrays outside params.params, where MaxText's SFT trainer "
+            f"expects all of them: {beside[0]}. It would fail with `Array has been deleted`."
+        )
+        fix = "Convert it with a release that writes them there: MaxText 0.2.4 for deepseek3."
+        yield error("checkpoint-collection", initial_weights_key(run), message, fix)
         return
     match kind(found.arrays):
         case "weights":
@@ -42,35 +47,23 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield from _dtype(run, held)
             yield from _check_model_arrays(run, keys, found, held)
         case "adapters":
-            yield _only_adapters(run)
+            message = f"{run.checkpoint} has only LoRA adapters, without the weights that they adapt."
+            fix = (
+                "Set model.checkpoint to the weights that they were trained on, and lora.restore_path to the adapters."
+            )
+            yield error("checkpoint-adapters", initial_weights_key(run), message, fix)
         case "optimizer":
-            yield _optimizer(run)
+            message = f"{run.checkpoint} has the state of an optimizer, but no weights."
+            folder, _, item = (run.checkpoint or "").rstrip("/").rpartition("/")
+            fix = "Give …/checkpoints/N/model_params of the run."
+            if item == "optimizer_state":
+                fix = f"Set model.checkpoint: {folder}/model_params"
+            yield error("checkpoint-optimizer", initial_weights_key(run), message, fix)
         case "other":
-            yield _no_weights(run, found)
-
-
-def _collections(run: Run, beside: Sequence[str]) -> Problem:
-    message = (
-        f"{run.checkpoint} keeps {len(beside)} of its arrays outside params.params, where MaxText's SFT trainer "
-        f"expects all of them: {beside[0]}. It would fail with `Array has been deleted`."
-    )
-    fix = "Convert it with a release that writes them there: MaxText 0.2.4 for deepseek3."
-    return error("checkpoint-collection", initial_weights_key(run), message, fix)
-
-
-def _only_adapters(run: Run) -> Problem:
-    message = f"{run.checkpoint} has only LoRA adapters, without the weights that they adapt."
-    fix = "Set model.checkpoint to the weights that they were trained on, and lora.restore_path to the adapters."
-    return error("checkpoint-adapters", initial_weights_key(run), message, fix)
-
-
-def _optimizer(run: Run) -> Problem:
-    message = f"{run.checkpoint} has the state of an optimizer, but no weights."
-    folder, _, item = (run.checkpoint or "").rstrip("/").rpartition("/")
-    fix = "Give …/checkpoints/N/model_params of the run."
-    if item == "optimizer_state":
-        fix = f"Set model.checkpoint: {folder}/model_params"
-    return error("checkpoint-optimizer", initial_weights_key(run), message, fix)
+            example = ".".join(found.arrays[0].path)
+            message = f"{run.checkpoint} is an Orbax checkpoint without model weights: it contains {example}."
+            fix = "Give …/0/items of a conversion, or …/checkpoints/N/model_params of a run."
+            yield error("checkpoint-invalid", initial_weights_key(run), message, fix)
 
 
 def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
@@ -85,13 +78,6 @@ def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
         yield error("checkpoint-dtype", initial_weights_key(run), message, fix, kind="disputable")
 
 
-def _no_weights(run: Run, found: CheckpointFacts) -> Problem:
-    example = ".".join(found.arrays[0].path)
-    message = f"{run.checkpoint} is an Orbax checkpoint without model weights: it contains {example}."
-    fix = "Give …/0/items of a conversion, or …/checkpoints/N/model_params of a run."
-    return error("checkpoint-invalid", initial_weights_key(run), message, fix)
-
-
 def _check_model_arrays(
     run: Run, keys: Mapping[str, Value], found: CheckpointFacts, held: Mapping[str, SavedArray]
 ) -> Iterator[Problem]:
@@ -103,9 +89,21 @@ def _check_model_arrays(
         return
     changed = changed_sizes(run.spec.model.name, keys, release=run.release.version)
     if changed and _mismatch(run, {}, held, ways) is None:
-        yield _overridden(run, changed, difference)
+        given = ", ".join(changed)
+        message = (
+            f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(difference)}"
+        )
+        fix = f"Remove {given}, or use a checkpoint that was converted with it."
+        yield error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
     else:
-        yield _other_model(run, changed, difference, models(held, ways))
+        fitting = models(held, ways)
+        name = run.spec.model.name + (" with the workload's overrides" if changed else "")
+        message = f"{run.checkpoint} does not hold {name}: {mismatch_text(difference)}"
+        if not fitting:
+            fix = f"Use a checkpoint of {name}, or correct model.name and its sizes."
+        else:
+            fix = f"It holds {' or '.join(fitting[:3])}: correct model.name, or name a checkpoint of {name}."
+        yield error("checkpoint-model", initial_weights_key(run), message, fix, kind="disputable")
 
 
 def _is_known(run: Run) -> bool:
@@ -122,25 +120,6 @@ def _mismatch(
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
     differences = [mismatch(held, one) for one in wanted if one is not None]
     return None if not differences or None in differences else differences[0]
-
-
-def _overridden(run: Run, changed: Sequence[str], difference: ArrayMismatch) -> Problem:
-    given = ", ".join(changed)
-    message = (
-        f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(difference)}"
-    )
-    fix = f"Remove {given}, or use a checkpoint that was converted with it."
-    return error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
-
-
-def _other_model(run: Run, changed: Sequence[str], difference: ArrayMismatch, fitting: Sequence[str]) -> Problem:
-    name = run.spec.model.name + (" with the workload's overrides" if changed else "")
-    message = f"{run.checkpoint} does not hold {name}: {mismatch_text(difference)}"
-    if not fitting:
-        fix = f"Use a checkpoint of {name}, or correct model.name and its sizes."
-    else:
-        fix = f"It holds {' or '.join(fitting[:3])}: correct model.name, or name a checkpoint of {name}."
-    return error("checkpoint-model", initial_weights_key(run), message, fix, kind="disputable")
 
 
 def mismatch_text(difference: ArrayMismatch) -> str:
