@@ -8,13 +8,13 @@ import pytest
 
 from tests.checks.test_demand import demand
 from xsft.checks.controllers import (
-    controller_problems,
-    provisioning_problems,
-    ready_timeout_problems,
+    check_controllers,
+    check_jobset_version,
+    check_managed,
+    check_provisioning,
+    check_ready_timeout,
     ready_timeout_s,
     required_checks,
-    unmanaged_problems,
-    version_problems,
 )
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}, "creationTimestamp": "2026-11-21T10:00:00Z"}
@@ -27,7 +27,7 @@ def deployment(*, wanted: int, ready: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("wanted", "ready", "command"), [(1, 0, "get pods"), (0, 0, "scale deployment"), (2, 1, "")])
 def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, ready: int, command: str) -> None:
-    found = list(controller_problems({"Kueue": deployment(wanted=wanted, ready=ready)}, context="c"))
+    found = list(check_controllers({"Kueue": deployment(wanted=wanted, ready=ready)}, context="c"))
     assert [p.id for p in found] == (["controller-not-ready"] if command else [])
     assert all(f"kubectl --context c -n kueue-system {command}" in p.fix for p in found)
 
@@ -45,7 +45,7 @@ def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, 
 def test_unsuspended_dry_run_shows_that_kueue_does_not_manage_the_run(
     metadata: dict[str, Any], suspend: bool, ids: list[str]
 ) -> None:
-    found = list(unmanaged_problems({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
+    found = list(check_managed({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
     assert [p.id for p in found] == ids
 
 
@@ -56,8 +56,8 @@ def test_jobset_too_old_for_kueue_is_reported(tag: str, ids: list[str]) -> None:
     manager = {"name": "manager", "image": f"registry.k8s.io/jobset/jobset{tag}"}
     installed = {"JobSet": {"spec": {"template": {"spec": {"containers": [manager]}}}}}
     labelled = {"f": {"spec": {"nodeLabels": {"a": "b"}}}}
-    assert [p.id for p in version_problems(installed, labelled, context="c")] == ids
-    assert list(version_problems(installed, {"f": {"spec": {}}}, context="c")) == []
+    assert [p.id for p in check_jobset_version(installed, labelled, context="c")] == ids
+    assert list(check_jobset_version(installed, {"f": {"spec": {}}}, context="c")) == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_provisioning_check_is_named_with_its_state(
     conditions: list[dict[str, str]], severity: str, words: str
 ) -> None:
     check = provisioning(conditions)
-    (problem,) = provisioning_problems(provisioned([]), {"dws": check}, {}, demand())
+    (problem,) = check_provisioning(provisioned([]), {"dws": check}, {}, demand())
     assert (problem.id, problem.severity, problem.where) == ("queue-provisioning", severity, "queue")
     assert "AdmissionCheck dws (ProvisioningRequest): a run that has quota starts only after this" in problem.message
     assert words in problem.message
@@ -98,7 +98,7 @@ def test_a_provisioning_check_is_named_with_its_state(
 
 def test_a_check_of_another_controller_or_of_flavors_that_the_run_does_not_get_is_not_named() -> None:
     other = {"spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
-    assert list(provisioning_problems(provisioned([]), {"dws": other}, {}, demand())) == []
+    assert list(check_provisioning(provisioned([]), {"dws": other}, {}, demand())) == []
     flavors: dict[str, Any] = {"own": {"spec": {"nodeLabels": demand().pod_sets[1].node_selector}}}
     flavors["spot"] = {"spec": {"nodeTaints": [{"key": "spot", "effect": "NoSchedule"}]}}
     names = [{"name": "own"}, {"name": "spot"}]
@@ -106,7 +106,7 @@ def test_a_check_of_another_controller_or_of_flavors_that_the_run_does_not_get_i
         queue = provisioned([only_on])
         queue["spec"]["resourceGroups"] = [{"coveredResources": ["google.com/tpu"], "flavors": names}]
         checks = {"dws": provisioning(ACTIVE)}
-        assert len(list(provisioning_problems(queue, checks, flavors, demand()))) == count
+        assert len(list(check_provisioning(queue, checks, flavors, demand()))) == count
 
 
 def provisioning(conditions: list[dict[str, str]]) -> dict[str, Any]:
@@ -158,6 +158,6 @@ def test_the_timeout_is_read_from_the_configuration_of_kueue(config: str, timeou
 def test_a_timeout_shorter_than_the_start_is_a_warning(
     timeout_s: float | None, image_bytes: int | None, lacks_nodes: bool, words: str
 ) -> None:
-    problems = list(ready_timeout_problems(timeout_s, image_bytes=image_bytes, lacks_nodes=lacks_nodes, context="c"))
+    problems = list(check_ready_timeout(timeout_s, image_bytes=image_bytes, lacks_nodes=lacks_nodes, context="c"))
     assert [(p.id, p.severity) for p in problems] == ([("ready-timeout", "warning")] if words else [])
     assert all(words in p.message and "ready 5m after its admission" in p.message for p in problems)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.stories import intent_of, spec_of
 from xsft.catalog.machines import GIB
-from xsft.checks.cpu_job import conversion_problems
+from xsft.checks.cpu_job import check_conversion_job
 from xsft.planning.planner import conversion_plan
 from xsft.spec.resolve import Run
 from xsft.weights.conversion_plan import ConversionPlan
@@ -27,7 +27,7 @@ def made(run: Run) -> ConversionPlan:
 
 
 def ids(made: ConversionPlan, run: Run) -> list[tuple[str, str]]:
-    return [(p.id, p.severity) for p in conversion_problems(made, run)]
+    return [(p.id, p.severity) for p in check_conversion_job(made, run)]
 
 
 def test_conversion_of_a_hub_model_has_no_problems(made: ConversionPlan, run: Run) -> None:
@@ -56,13 +56,13 @@ def test_conversion_name_without_room_for_a_second_attempt_is_refused(
 
 
 def test_a_conversion_on_a_slice_shows_the_idle_chips(made: ConversionPlan, run: Run) -> None:
-    (told,) = conversion_problems(made, run, on_tpu=True)
+    (told,) = check_conversion_job(made, run, on_tpu=True)
     assert (told.id, told.severity) == ("conversion-on-tpu", "warning")
     assert run.slice
     assert run.slice.describe in told.message
     huge = replace(made, estimate=ConversionEstimate(memory=700 * GIB, output=GIB, download=100 * GIB))
-    large, _ = conversion_problems(huge, run, on_tpu=True)
+    large, _ = check_conversion_job(huge, run, on_tpu=True)
     assert (large.id, large.severity, large.can_be_accepted) == ("conversion-memory", "error", True)
     assert "800 GiB of memory, with its download; a ct6e-standard-4t has 720 GiB" in large.message
-    (refused,) = conversion_problems(made, replace(run, slice=None), on_tpu=True)
+    (refused,) = check_conversion_job(made, replace(run, slice=None), on_tpu=True)
     assert (refused.id, refused.severity) == ("conversion-no-slice", "error")

@@ -11,7 +11,7 @@ from tests.hfmodels import SIZES
 from tests.spec.test_export_inputs import INPUTS
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.arrays import ArrayLayout, required
-from xsft.checks.export import pod_problems, weights_problems
+from xsft.checks.export import check_export_job, check_exported_weights
 from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.weights.estimates import ExportEstimate
@@ -31,7 +31,7 @@ def saved(model: str, keys: dict[str, Any]) -> CheckpointFacts:
 
 
 def ids(inputs: ExportInputs, found: CheckpointFacts) -> list[str]:
-    return [problem.id for problem in weights_problems(inputs, found)]
+    return [problem.id for problem in check_exported_weights(inputs, found)]
 
 
 def test_export_of_the_trained_model_has_no_problem() -> None:
@@ -40,14 +40,14 @@ def test_export_of_the_trained_model_has_no_problem() -> None:
 
 
 def test_weights_of_another_model_are_refused_with_its_name() -> None:
-    (problem,) = weights_problems(INPUTS, saved("qwen3-4b", {}))
+    (problem,) = check_exported_weights(INPUTS, saved("qwen3-4b", {}))
     assert problem.id == "export-other-model"
     assert "does not hold qwen3-0.6b, which tiny trained" in problem.message
     assert "It holds qwen3-4b" in problem.message
 
 
 def test_incomplete_checkpoint_is_refused() -> None:
-    (problem,) = weights_problems(INPUTS, CheckpointFacts(path="/x", status="torn", detail="no commit"))
+    (problem,) = check_exported_weights(INPUTS, CheckpointFacts(path="/x", status="torn", detail="no commit"))
     assert (problem.id, problem.message) == ("export-torn", "/x is not complete: no commit")
 
 
@@ -56,7 +56,7 @@ def pod(*, inputs: ExportInputs = INPUTS, name: str = "tiny-export", **changes: 
         run_name=name, output="gs://b/runs", inputs=inputs, first="", directory="", folder="", argv=(), trainer_argv=()
     )
     run = intent_of(varied(spec_of("gemma2_ultrachat"), changes)).run
-    return [problem.id for problem in pod_problems(plan, run, NEEDS)]
+    return [problem.id for problem in check_export_job(plan, run, NEEDS)]
 
 
 @pytest.mark.parametrize(("secrets", "found"), [({}, ["export-token-missing"]), ({"hf_token": {"secret": "hf"}}, [])])
@@ -71,6 +71,6 @@ def test_export_refuses_long_names_and_models_without_a_machine() -> None:
         run_name="a", output="", inputs=INPUTS, first="", directory="", folder="", argv=(), trainer_argv=()
     )
     run = intent_of(spec_of("gemma2_ultrachat")).run
-    assert [problem.id for problem in pod_problems(plan, run, None)] == ["export-size"]
+    assert [problem.id for problem in check_export_job(plan, run, None)] == ["export-size"]
     large = ExportEstimate(memory=2**50, disk=1)
-    assert [problem.id for problem in pod_problems(plan, run, large)] == ["export-machine"]
+    assert [problem.id for problem in check_export_job(plan, run, large)] == ["export-machine"]

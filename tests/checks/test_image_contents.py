@@ -8,7 +8,7 @@ import pytest
 
 from tests.stories import intent_of, spec_of, varied
 from xsft.base.problems import Problem
-from xsft.checks.image_contents import image_problems
+from xsft.checks.image_contents import check_image_contents
 from xsft.image.contents import ImageConfiguration, ImageLook, contents_of
 
 REF = "us-docker.pkg.dev/p/r/image:v1"
@@ -26,7 +26,7 @@ MAXTEXT = {
 def said(ref: str = REF, *, story: str = "deepseek_ultrachat", trains: bool = True, **told: Any) -> list[Problem]:
     configuration = ImageConfiguration(**{"platforms": ("linux/amd64",), "size": 2**32, **told})
     look = ImageLook(ref=ref, status="there", configuration=configuration)
-    return list(image_problems(look, intent_of(spec_of(story)).run, trains=trains))
+    return list(check_image_contents(look, intent_of(spec_of(story)).run, trains=trains))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_jax_version_is_read_from_the_tag(ref: str, jax: str | None) -> None:
 def test_unread_image_is_a_note_with_the_login_that_was_used() -> None:
     run = intent_of(varied(spec_of("deepseek_ultrachat"), {})).run
     look = ImageLook(ref=REF, status="unread", asked_with="no login", why="There is no login for it here.")
-    (problem,) = image_problems(look, run, trains=True)
+    (problem,) = check_image_contents(look, run, trains=True)
     assert (problem.id, problem.severity) == ("image-not-read", "note")
     assert problem.message.startswith("Unknown: whether the image")
     assert "asked with no login" in problem.message

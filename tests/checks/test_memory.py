@@ -10,7 +10,7 @@ from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, run_of, sp
 from xsft.catalog.data import toml
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.facts import Facts
-from xsft.checks.memory import _gathered_experts, check, too_big
+from xsft.checks.memory import _check_gathered_experts, check, check_size
 from xsft.checks.mesh import check as mesh
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, KnownStep, Marginal, NearStep, Verdict
@@ -47,7 +47,7 @@ def test_no_rule_refuses_what_the_compiler_accepted(row: dict[str, Any]):
     keys = trainer_keys(run)
     assert run.model is not None
     assert run.slice is not None
-    bound = [*too_big(run, run.model, run.slice, keys), *_gathered_experts(run.model, run.slice, run, keys)]
+    bound = [*check_size(run, run.model, run.slice, keys), *_check_gathered_experts(run.model, run.slice, run, keys)]
     if row["verdict"] != "no":
         assert bound == []
         assert not {p for p in problems(mesh, workload_of(row)) if p.severity == "error"}

@@ -9,7 +9,7 @@ import pytest
 from tests.checks.test_demand import demand
 from tests.control_plane.nodes import Slices, nodes
 from xsft.base.problems import Problem
-from xsft.checks.node_pools import node_pool_problems
+from xsft.checks.node_pools import check_node_pools
 
 Json = dict[str, Any]
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -29,7 +29,7 @@ def said(
     hosts = tuple(node for node in found if "google.com/tpu" in node["status"]["allocatable"])
     rest = tuple(node for node in found if node not in hosts)
     selected = {"worker": hosts, "slice-job": hosts, "pathways-head": rest}
-    return list(node_pool_problems(selected, demand(name), context="c", flavors=flavors or {}))
+    return list(check_node_pools(selected, demand(name), context="c", flavors=flavors or {}))
 
 
 @pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
@@ -128,4 +128,4 @@ def test_cordoned_head_nodes_count_as_missing() -> None:
 
 
 def test_a_pod_set_whose_nodes_were_not_read_is_not_checked() -> None:
-    assert list(node_pool_problems({}, demand("deepseek_ultrachat"), context="c", flavors={})) == []
+    assert list(check_node_pools({}, demand("deepseek_ultrachat"), context="c", flavors={})) == []

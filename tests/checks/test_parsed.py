@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checks.factory import run_of, spec
 from xsft.base.problems import Problem, error
-from xsft.checks.parsed import ParserAnswer, parser_problems, question_of
+from xsft.checks.parsed import ParserAnswer, check_parser_answer, question_of
 
 REFUSAL = (
     "ValidationError: 1 validation error for MaxTextConfig\nadam_b1\n  Input should be a valid number\n"
@@ -14,7 +14,7 @@ WORKLOAD = spec(overrides={"maxtext": {"adam_b1": "many"}})
 
 
 def said(answer: ParserAnswer, *found: Problem) -> list[Problem]:
-    return list(parser_problems(run_of(WORKLOAD), answer, found=found))
+    return list(check_parser_answer(run_of(WORKLOAD), answer, found=found))
 
 
 def test_parser_error_names_its_key() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.checks.test_demand import demand
 from xsft.base.problems import Problem
-from xsft.checks.pod_identity import PodRights, identity_problems, is_bound, rights_source
+from xsft.checks.pod_identity import PodRights, check_identity, is_bound, rights_source
 
 EMAIL = "trainer@my-project.iam.gserviceaccount.com"
 ANNOTATED = {"metadata": {"annotations": {"iam.gke.io/gcp-service-account": EMAIL}}}
@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {"metadata": {}}
 
 def said(account: dict[str, Any], *, host_network: bool = False, **labels: str) -> list[Problem]:
     nodes = {"worker": ({"metadata": {"name": "n", "labels": labels}},)}
-    return list(identity_problems(account, nodes, replace(demand(), host_network=host_network), context="c"))
+    return list(check_identity(account, nodes, replace(demand(), host_network=host_network), context="c"))
 
 
 ON = {"cloud.google.com/gke-nodepool": "np-0", "iam.gke.io/gke-metadata-server-enabled": "true"}
@@ -59,13 +59,13 @@ def test_pod_identity_on_unknown_nodes_is_not_reported() -> None:
 
 def with_rights(rights: PodRights) -> list[Problem]:
     nodes = {"worker": ({"metadata": {"name": "n", "labels": ON}},)}
-    return list(identity_problems(ANNOTATED, nodes, replace(demand(), host_network=False), context="c", rights=rights))
+    return list(check_identity(ANNOTATED, nodes, replace(demand(), host_network=False), context="c", rights=rights))
 
 
 def of_nodes(rights: PodRights, account: dict[str, Any] = PLAIN) -> list[Problem]:
     """Return what is said of pods on the host's network, as xpk renders them."""
     nodes = {"worker": ({"metadata": {"name": "n", "labels": ON}},)}
-    return list(identity_problems(account, nodes, demand(), context="c", rights=rights))
+    return list(check_identity(account, nodes, demand(), context="c", rights=rights))
 
 
 def test_pods_on_the_hosts_network_use_the_account_of_their_nodes() -> None:

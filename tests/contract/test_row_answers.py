@@ -13,7 +13,7 @@ import pytest
 import xsft
 from tests.pipeline import Pipeline
 from xsft.base.problems import Problem
-from xsft.checks.rows import answer_problems
+from xsft.checks.rows import check_row_answers
 from xsft.data.findings import Summary, summarize
 from xsft.data.passes import CHECKED, SPLITS, PassAnswers, inspection_of, passes_to_inspect, reading_of
 from xsft.data.pipeline import parse_answers, pass_argvs, worker_job
@@ -215,7 +215,7 @@ def ask(pipeline: Pipeline, folder: Path, file: Path, *settings: str) -> tuple[l
     argvs = pass_argvs(run, passes, held_out_keys(run, EvaluateStage()))
     answers = parse_answers(pipeline.examples(worker_job(run, passes, argvs, copies, scratch=folder, tokenizer=None)))
     found = [one for one in intent.problems if one.severity != "note"]
-    return [*found, *answer_problems(run, answers, found=found)], summary_of(run, answers)
+    return [*found, *check_row_answers(run, answers, found=found)], summary_of(run, answers)
 
 
 def summary_of(run: Any, answers: PassAnswers) -> Summary:

@@ -16,7 +16,7 @@ from tests.control_plane.test_cpu_jobs import mend
 from tests.fakes.clusters import ClusterApi
 from tests.launch.test_admission import KUEUE_CONFIG, plan
 from xsft.base.problems import Problem
-from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.controllers import check_managed
 from xsft.cluster.cluster import Cluster as Connected
 from xsft.launch.admission import examine
 from xsft.planning.steps import Plan
@@ -199,7 +199,7 @@ def test_a_dry_run_reports_a_jobset_that_kueue_does_not_manage(
     manifest = planned(namespace=cluster_namespace)
 
     def problems() -> list[Problem]:
-        return list(unmanaged_problems(connected.dry_run_jobset(manifest), context=connected.context))
+        return list(check_managed(connected.dry_run_jobset(manifest), context=connected.context))
 
     real_cluster.wait(problems, what="the server to call its webhooks anew")
     assert [p.id for p in problems()] == ["kueue-not-managing"]

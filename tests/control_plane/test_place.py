@@ -13,7 +13,7 @@ from tests.control_plane.api import Cluster
 from tests.control_plane.rest import MERGE
 from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft
-from xsft.checks.controllers import controller_problems
+from xsft.checks.controllers import check_controllers
 from xsft.launch.admission import inspect
 
 pytestmark = pytest.mark.cluster
@@ -112,7 +112,7 @@ def test_place_show_reads_versions_from_the_images_of_the_controllers(
         )
     finally:
         real_cluster.api("DELETE", f"{path}/kueue-controller-manager")
-    (problem,) = controller_problems(facts.controllers, context=real_cluster.context)
+    (problem,) = check_controllers(facts.controllers, context=real_cluster.context)
     assert "kueue-controller-manager in the namespace kueue-system has 0 of 0 pods ready" in problem.message
     versions = json.loads(done.stdout)["versions"]
     assert (versions["JobSet"], versions["Kueue"]) == (None, "v0.16.1")

@@ -13,7 +13,7 @@ from tests.localruns import local_plan
 from xsft.checks.facts import Facts
 from xsft.evaluation.inputs import EvaluationInputs, EvaluationPlan, directory_of
 from xsft.evaluation.report import IN_POD
-from xsft.evaluation.trainer_plan import evaluation_plan, incomparable, unfit
+from xsft.evaluation.trainer_plan import check_comparable, check_evaluation_job, evaluation_plan
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
 from xsft.workers.delivery import ARCHIVE, FOLDER_IN_IMAGE, pod_argv, programs_archive, programs_digest
@@ -98,21 +98,21 @@ def test_evaluation_without_a_split_reads_no_rows() -> None:
     ],
 )
 def test_impossible_evaluation_is_refused(stage: dict[str, Any], more: dict[str, Any], said: str) -> None:
-    (problem,) = unfit(a_run(stages={"evaluate": stage}, **more))
+    (problem,) = check_evaluation_job(a_run(stages={"evaluate": stage}, **more))
     assert problem.id == said
     assert problem.fix
 
 
 @pytest.mark.parametrize("stage", [{"prompts": ["a"]}, {"prompts": ["a"], "require": [{"prompt": 0, "matches": "x"}]}])
 def test_possible_evaluation_has_no_problems(stage: dict[str, Any]) -> None:
-    assert tuple(unfit(a_run(stages={"evaluate": stage}))) == ()
-    assert tuple(unfit(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
+    assert tuple(check_evaluation_job(a_run(stages={"evaluate": stage}))) == ()
+    assert tuple(check_evaluation_job(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
 
 
 def test_prompts_without_requirements_are_a_warning() -> None:
-    (problem,) = incomparable(a_run(stages={"evaluate": {"prompts": ["a"]}}))
+    (problem,) = check_comparable(a_run(stages={"evaluate": {"prompts": ["a"]}}))
     assert (problem.id, problem.severity) == ("evaluate-not-judged", "warning")
-    assert tuple(incomparable(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
+    assert tuple(check_comparable(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_cluster_evaluation_needs_mcjax_and_the_tested_release(mode: str, maxtex
     image = {**CLUSTER["image"], "maxtext": maxtext}
     document = {**CLUSTER, "image": image, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
     run, _ = resolve(WorkloadSpec.model_validate(document), Facts())
-    assert [problem.id for problem in unfit(run)] == said
+    assert [problem.id for problem in check_evaluation_job(run)] == said
 
 
 @pytest.mark.parametrize(("content", "held"), [(programs_archive() + b" ", "has sha256 "), (b"", "is missing")])

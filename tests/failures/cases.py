@@ -30,7 +30,7 @@ from tests.submissions import good_image, planned, submitter
 from tests.weights.test_read_checkpoint import CONVERTED, Memory
 from xsft.base.errors import XsftError
 from xsft.base.problems import Problem
-from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.controllers import check_managed
 from xsft.checks.facts import Facts
 from xsft.checks.image import maxtext_differs
 from xsft.checks.pod_identity import PodRights
@@ -307,7 +307,7 @@ def a_small_head(_folder: Path) -> Raised:
 
 
 def an_unmanaged_jobset(_folder: Path) -> Raised:
-    return printed(tuple(unmanaged_problems({"metadata": QUEUED, "spec": {"suspend": False}}, context="c")))
+    return printed(tuple(check_managed({"metadata": QUEUED, "spec": {"suspend": False}}, context="c")))
 
 
 def image(**told: Any) -> Case:

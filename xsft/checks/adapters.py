@@ -40,7 +40,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     match stored.status:
         case "read":
-            yield from _compare_adapters(run, keys, stored, facts)
+            yield from _check_saved_adapters(run, keys, stored, facts)
         case "torn":
             fix = "Use another step of that run; `xsft checkpoint inspect` shows which one is complete."
             yield error("lora-restore-torn", WHERE, f"{run.adapters} is incomplete: {stored.detail}.", fix)
@@ -105,7 +105,9 @@ def _adapters_unread(message: str) -> Problem:
     return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
 
 
-def _compare_adapters(run: Run, keys: Mapping[str, Value], stored: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
+def _check_saved_adapters(
+    run: Run, keys: Mapping[str, Value], stored: CheckpointFacts, facts: Facts
+) -> Iterator[Problem]:
     pairs = _adapter_pairs(stored.arrays)
     if kind(stored.arrays) != "adapters":
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
@@ -120,7 +122,7 @@ def _compare_adapters(run: Run, keys: Mapping[str, Value], stored: CheckpointFac
             "unchanged, and scales them by the run's alpha / rank."
         )
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
-    yield from _modules(run, keys, pairs, _adapted_arrays(run, keys, facts))
+    yield from _check_adapted_modules(run, keys, pairs, _adapted_arrays(run, keys, facts))
 
 
 class _AdapterPair(Struct, frozen=True, kw_only=True):
@@ -156,7 +158,7 @@ def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> Requir
     return arrays if arrays is not None and arrays.complete else None
 
 
-def _modules(
+def _check_adapted_modules(
     run: Run, keys: Mapping[str, Value], pairs: Mapping[str, _AdapterPair], model: RequiredArrays | None
 ) -> Iterator[Problem]:
     if model is None:

@@ -13,11 +13,11 @@ from msgspec import Struct
 from xsft.base.acceptance import LateProblem
 from xsft.base.lenient import JsonObject, mapping, rows
 from xsft.base.problems import Problem, error, namespace_missing, note
-from xsft.checks.controllers import controller_problems, provisioning_problems, version_problems
+from xsft.checks.controllers import check_controllers, check_jobset_version, check_provisioning
 from xsft.checks.demand import Demand, SecretNeed
-from xsft.checks.node_pools import cpu_quota_problems, node_pool_problems, node_problems
-from xsft.checks.pod_identity import PodRights, identity_problems
-from xsft.checks.quota import namespace_quota_problems, quota_problems
+from xsft.checks.node_pools import check_cpu_nodes, check_cpu_quota, check_node_pools
+from xsft.checks.pod_identity import PodRights, check_identity
+from xsft.checks.quota import check_namespace_quota, check_quota
 
 QUEUE_INACTIVE = LateProblem(id="queue-inactive")
 QUEUE_IN_ORDER = LateProblem(id="queue-in-order")
@@ -82,28 +82,28 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
     return (
         *_check_local_queue(facts, demand),
         *_check_priority_class(facts),
-        *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
-        *_node_pools(facts, demand),
-        *namespace_quota_problems(facts.resource_quotas, demand, context=facts.context),
-        *controller_problems(facts.controllers, context=facts.context),
-        *version_problems(facts.controllers, facts.flavors, context=facts.context),
+        *(check_cpu_nodes(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
+        *_check_node_pools(facts, demand),
+        *check_namespace_quota(facts.resource_quotas, demand, context=facts.context),
+        *check_controllers(facts.controllers, context=facts.context),
+        *check_jobset_version(facts.controllers, facts.flavors, context=facts.context),
         *_check_identity(facts, demand),
-        *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
+        *(problem for need in demand.secrets for problem in _check_secret(facts, demand, need)),
         *_check_unread_facts(facts),
-        *_not_established(facts),
+        *_check_unknowns(facts),
     )
 
 
 def _check_identity(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if isinstance(facts.service_account, dict):
         nodes = read_nodes(facts)
-        yield from identity_problems(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
+        yield from check_identity(facts.service_account, nodes, demand, context=facts.context, rights=facts.rights)
 
 
-def _node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+def _check_node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     occupied = {} if isinstance(facts.occupied, UnreadFact) else facts.occupied
     nodes = read_nodes(facts)
-    yield from node_pool_problems(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
+    yield from check_node_pools(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
 
 
 def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[JsonObject, ...]]:
@@ -135,13 +135,13 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
         )
     elif not isinstance(facts.cluster_queue, UnreadFact):
         yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
-        yield from _in_order(facts.cluster_queue)
-        yield from _namespace_refused(facts, demand, facts.cluster_queue)
-        yield from provisioning_problems(facts.cluster_queue, facts.admission_checks, facts.flavors, demand)
+        yield from _check_strict_queue(facts.cluster_queue)
+        yield from _check_namespace_selector(facts, demand, facts.cluster_queue)
+        yield from check_provisioning(facts.cluster_queue, facts.admission_checks, facts.flavors, demand)
         if demand.asks_chips:
-            yield from quota_problems(facts.cluster_queue, facts.flavors, demand)
+            yield from check_quota(facts.cluster_queue, facts.flavors, demand)
         else:
-            yield from cpu_quota_problems(facts.cluster_queue, facts.flavors, demand, context=facts.context)
+            yield from check_cpu_quota(facts.cluster_queue, facts.flavors, demand, context=facts.context)
 
 
 def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
@@ -160,7 +160,7 @@ def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
     )
 
 
-def _in_order(queue: JsonObject) -> Iterator[Problem]:
+def _check_strict_queue(queue: JsonObject) -> Iterator[Problem]:
     """Check for waiting Workloads that a strict queue admits first, even if only this run fits. source: kueue@v0.16.1
     apis/kueue/v1beta1/clusterqueue_types.go, StrictFIFO."""
     pending = mapping(queue, "status").get("pendingWorkloads") or 0
@@ -173,7 +173,7 @@ def _in_order(queue: JsonObject) -> Iterator[Problem]:
         )
 
 
-def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
+def _check_namespace_selector(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
     """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
     an empty one everything."""
     selector = mapping(queue, "spec").get("namespaceSelector")
@@ -224,7 +224,7 @@ def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
             )
 
 
-def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[Problem]:
+def _check_secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[Problem]:
     keys = facts.secrets.get(need.name)
     if isinstance(keys, UnreadFact):
         return
@@ -274,7 +274,7 @@ def _check_unread_facts(facts: ClusterFacts) -> Iterator[Problem]:
         )
 
 
-def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
+def _check_unknowns(facts: ClusterFacts) -> Iterator[Problem]:
     """Yield a note for each kind of object that could not be read, with what is unknown as a result. Many users may
     read neither nodes nor other queues.
     """

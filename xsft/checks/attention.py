@@ -30,7 +30,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check blocks that do not divide the sequence: the run would stop at its first compilation."""
     del facts
     length = number(keys.get("max_target_length"))
-    yield from _context(run, keys, length or 0)
+    yield from _check_context(run, keys, length or 0)
     if not run.spec.on_cluster or length is None or not _uses_flash(run, keys, length):
         return
     why = misfit(int(length), {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)})
@@ -43,7 +43,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
 
 
-def _context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Problem]:
+def _check_context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Problem]:
     """Check for more positions than the model was trained for. Rotary ones have no end, so MaxText trains on."""
     trained = context_length(run.spec.model.name)
     has_own_positions = any(key.startswith("rope_") or key.endswith("position_embeddings") for key in keys)

@@ -26,10 +26,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     if run.checkpoint is None:
         return
-    yield from _own_output(run)
+    yield from _check_own_output(run)
     checkpoint = facts.checkpoint
     if checkpoint is None:
-        yield from _not_looked(run)
+        yield from _check_unread_path(run)
         return
     if run.spec.model.hf is not None and not run.spec.model.checkpoint:
         yield from _check_to_convert(run, facts)
@@ -37,9 +37,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             return
     match checkpoint.status:
         case "read":
-            yield from _format(run, checkpoint)
-            yield from _pieces(run, keys, checkpoint)
-            yield from _layers(run, keys, checkpoint)
+            yield from _check_format(run, checkpoint)
+            yield from _check_pieces(run, keys, checkpoint)
+            yield from _check_layers(run, keys, checkpoint)
         case "torn":
             message = f"{run.checkpoint} is incomplete: {checkpoint.detail}."
             fix = (
@@ -67,7 +67,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 UNKNOWN = "Unknown: whether it exists and is complete, its format, and the names and shapes of its arrays."
 
 
-def _own_output(run: Run) -> Iterator[Problem]:
+def _check_own_output(run: Run) -> Iterator[Problem]:
     """Check for weights that the run itself saves: it resumes from them, or deletes them when it keeps newer ones.
     source: github.com/marin-community/marin/issues/5319."""
     folder = f"{str(run.output).rstrip('/')}/{run.run_name}/"
@@ -80,7 +80,7 @@ def _own_output(run: Run) -> Iterator[Problem]:
         yield warning("checkpoint-own-output", initial_weights_key(run), message, fix)
 
 
-def _not_looked(run: Run) -> Iterator[Problem]:
+def _check_unread_path(run: Run) -> Iterator[Problem]:
     path = run.checkpoint or ""
     if path.startswith("gs://"):
         yield _checkpoint_unread(run, f"{path} was not read. {UNKNOWN}")
@@ -122,7 +122,7 @@ def right_level(checkpoint: CheckpointFacts, key: str) -> str:
     return "Give the folder with _METADATA: …/0/items of a conversion, …/checkpoints/N/model_params of a run."
 
 
-def _format(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
+def _check_format(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check that the checkpoint has array metadata, and a format that Pathways' workers read."""
     # MaxText needs the names and shapes, and stops without them.
     if not checkpoint.arrays:
@@ -143,7 +143,7 @@ def _format(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
         yield error("checkpoint-zarr3", initial_weights_key(run), message, fix)
 
 
-def _pieces(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
+def _check_pieces(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check that the largest piece fits the memory that Orbax reads with, and the host; Pathways' workers read without
     that limit. A host's shards always fit: its chips have less memory than the host, also for twice the bytes.
     source: orbax-checkpoint@0.12.8 serialization/serialization.py [estimate_read_memory_footprint], limits.py.
@@ -171,7 +171,7 @@ def _pieces(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) ->
     )
 
 
-def _layers(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
+def _check_layers(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
     if checkpoint.scan_layers is None or kind(checkpoint.arrays) in ("adapters", "optimizer"):
         return
     scans = scan_of(run, keys, checkpoint)

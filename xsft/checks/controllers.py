@@ -46,7 +46,7 @@ READY_DEFAULT = "5m"
 """Kueue's default of waitForPodsReady.timeout. source: kueue@v0.16.2 apis/config/v1beta1/configuration_types.go"""
 
 
-def controller_problems(deployments: Mapping[str, JsonObject], *, context: str) -> Iterator[Problem]:
+def check_controllers(deployments: Mapping[str, JsonObject], *, context: str) -> Iterator[Problem]:
     """Yield a warning for each controller without a ready pod. `deployments`: those that could be read, by the keys of
     CONTROLLERS; one that is elsewhere, or runs in another way, is not checked.
     """
@@ -55,7 +55,7 @@ def controller_problems(deployments: Mapping[str, JsonObject], *, context: str) 
             yield _not_ready(name, deployment, context)
 
 
-def version_problems(
+def check_jobset_version(
     deployments: Mapping[str, JsonObject], flavors: Mapping[str, JsonObject], *, context: str
 ) -> Iterator[Problem]:
     """Yield a warning for a JobSet that Kueue cannot suspend, once it gave the pods the labels of a flavor.
@@ -93,7 +93,7 @@ def _is_before(version: str, release: tuple[int, ...]) -> bool:
     return numbers is not None and tuple(map(int, numbers.groups())) < release
 
 
-def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]:
+def check_managed(stored: JsonObject, *, context: str) -> Iterator[Problem]:
     """Yield an error if the API server's answer to a dry run shows that Kueue will not manage the JobSet: Kueue's
     webhook suspends every JobSet that names a queue. source: kueue@v0.16.1
     pkg/controller/jobs/jobset/jobset_webhook.go.
@@ -143,7 +143,7 @@ def required_checks(queue: object) -> dict[str, tuple[str, ...]]:
     return {**dict.fromkeys(texts(spec.get("admissionChecks")), ()), **by_rule}
 
 
-def provisioning_problems(
+def check_provisioning(
     queue: JsonObject, checks: Mapping[str, JsonObject], flavors: Mapping[str, JsonObject], demand: Demand
 ) -> Iterator[Problem]:
     """Yield a note on each ProvisioningRequest check that the run must pass, or a warning if it is not active.
@@ -191,7 +191,7 @@ def ready_timeout_s(config: JsonObject) -> float | None:
         return None
 
 
-def ready_timeout_problems(
+def check_ready_timeout(
     timeout_s: float | None, *, image_bytes: int | None, lacks_nodes: bool, context: str
 ) -> Iterator[Problem]:
     """Yield a warning if Kueue would evict the run before its pods are ready. `image_bytes`: stored, None if unknown.

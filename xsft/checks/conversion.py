@@ -48,7 +48,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
         yield error("weights-quantized", "model.hf.repo", message, fix)
     yield from _check_vocabulary(run, facts)
-    yield from _compare_with_config(run, keys, facts.source.fields)
+    yield from _check_config(run, keys, facts.source.fields)
 
 
 def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
@@ -70,7 +70,7 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
         yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 
-def _compare_with_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, Any]) -> Iterator[Problem]:
+def _check_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, Any]) -> Iterator[Problem]:
     """Compare config.json with MaxText's configuration: to_maxtext does not read it, and fails only if the sizes
     differ."""
     if not config or run.conversion is None or run.model is None or not run.model.built_in:

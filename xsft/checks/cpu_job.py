@@ -19,7 +19,7 @@ CONVERSION_UNCHECKED = LateProblem(id="conversion-unchecked")
 CONVERSION_DISK = LateProblem(id="conversion-disk")
 
 
-def conversion_problems(conversion: ConversionPlan, run: Run, *, on_tpu: bool = False) -> Iterator[Problem]:
+def check_conversion_job(conversion: ConversionPlan, run: Run, *, on_tpu: bool = False) -> Iterator[Problem]:
     """Yield a problem for each part of the conversion that a pod could not do. `on_tpu`: it takes a slice."""
     source = conversion.inputs.source
     if source.is_folder:
@@ -39,7 +39,7 @@ def conversion_problems(conversion: ConversionPlan, run: Run, *, on_tpu: bool = 
         fix = "Convert it on a machine with enough memory: --set target=local, with output on gs://."
         yield error("conversion-size", "model.name", message, fix)
     elif on_tpu:
-        yield from _on_slice(conversion.estimate, run)
+        yield from _check_slice_host(conversion.estimate, run)
     elif cpu_type_for(conversion.estimate.memory) is None:
         largest = cpu_types()[-1]
         message = (
@@ -49,7 +49,7 @@ def conversion_problems(conversion: ConversionPlan, run: Run, *, on_tpu: bool = 
         yield CONVERSION_MACHINE.warning("model.hf", message, "Add a node pool of larger machines to the cluster.")
 
 
-def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
+def _check_slice_host(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
     tpu = run.slice
     if tpu is None:
         message = "The workload names no TPU type, so there is no slice to convert on."

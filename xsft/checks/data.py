@@ -28,16 +28,16 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check for data that would stop the run at its first row, end it early, or be in a place that the pods cannot
     read."""
     catalogued = dataset(run.spec.data.hf_path)
-    yield from _check_columns(run)
-    yield from _grain(run)
+    yield from _check_columns_and_files(run)
+    yield from _check_grain_data(run)
     if catalogued is not None:
         yield from _check_known_dataset(run, catalogued)
     yield from _check_enough_rows(run, keys, facts)
-    yield from _hub(run)
-    yield from _local_paths(run, facts)
+    yield from _check_streaming(run)
+    yield from _check_paths(run, facts)
 
 
-def _check_columns(run: Run) -> Iterator[Problem]:
+def _check_columns_and_files(run: Run) -> Iterator[Problem]:
     allowed = " or ".join(f"[{', '.join(names)}]" for names in COLUMN_SETS)
     data = run.spec.data
     for field, columns in (("columns", data.columns), ("eval_columns", data.eval_columns)):
@@ -57,7 +57,7 @@ def _check_columns(run: Run) -> Iterator[Problem]:
         yield warning("data-files-on-hub", "data.hf_path", message, fix)
 
 
-def _grain(run: Run) -> Iterator[Problem]:
+def _check_grain_data(run: Run) -> Iterator[Problem]:
     """Check the data of the Grain pipeline. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py,
     input_pipeline/data_processing_utils.py [parse_and_keep_features]: of an array record each column is one text;
     tests/contract/test_grain.py."""
@@ -153,7 +153,7 @@ def training_rows(run: Run) -> int | None:
     return sum(count or 0 for count in counts) if None not in counts else None
 
 
-def _hub(run: Run) -> Iterator[Problem]:
+def _check_streaming(run: Run) -> Iterator[Problem]:
     """Check reads from the hub: in McJAX every host streams for itself; under Pathways only the head does."""
     data = run.spec.data
     from_hub = data.hf_path not in FILE_FORMATS and not data.hf_path.startswith(_NOT_HUB)
@@ -169,7 +169,7 @@ def _hub(run: Run) -> Iterator[Problem]:
         yield warning("hub-streaming", "data.hf_path", message, fix)
 
 
-def _local_paths(run: Run, facts: Facts) -> Iterator[Problem]:
+def _check_paths(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check for paths of this machine, which a pod does not have; an absolute path may be in the image. And for rows in
     a bucket, which MaxText's environment on this machine cannot read; an image has gcsfs."""
     for where, path in named_paths(run.spec).items():

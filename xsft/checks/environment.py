@@ -143,11 +143,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield note("xla-flags-ignored", "xla_flags", message)
         return
     yield from _check_env_names(run)
-    yield from _habits(run)
+    yield from _check_habits(run)
     yield from _check_libtpu_flags(run)
-    yield from _unknown_flags(run)
-    yield from _illegal_values(run)
-    yield from _xla_flags(run)
+    yield from _check_flag_names(run)
+    yield from _check_flag_values(run)
+    yield from _check_xla_flags(run)
     yield from _check_manifest_size(run)
 
 
@@ -195,7 +195,7 @@ def _why_no_secret(run: Run, name: str) -> str | None:
     return None
 
 
-def _habits(run: Run) -> Iterator[Problem]:
+def _check_habits(run: Run) -> Iterator[Problem]:
     names = {name.lower() for name in run.spec.env}
     habits = (*HABITS, *((OFFLINE,) if _reads_hub(run) else ()), *(() if "no_proxy" in names else (PROXY,)))
     for name, value in run.spec.env.items():
@@ -216,8 +216,8 @@ def _check_env_values(run: Run) -> Iterator[Problem]:
         where = f"env.{name}"
         try:
             size = len(name) + 1 + len(encode_env_value(value).encode())
-        except ValueError as unfit:
-            yield error("env-value", where, f"{unfit}.", "Remove that character.", kind="unrenderable")
+        except ValueError as check_evaluation_job:
+            yield error("env-value", where, f"{check_evaluation_job}.", "Remove that character.", kind="unrenderable")
             continue
         if size > MAX_ENV_BYTES:
             message = f"{name} has {size:,} bytes; the limit of Linux for one variable is {MAX_ENV_BYTES:,}."
@@ -253,7 +253,7 @@ def _check_libtpu_flags(run: Run) -> Iterator[Problem]:
         yield error("libtpu-twice", where, message, "Move its flags to xla_flags.")
 
 
-def _xla_flags(run: Run) -> Iterator[Problem]:
+def _check_xla_flags(run: Run) -> Iterator[Problem]:
     """Check the XLA flags; under Pathways each is also an argument of the proxy: checks.pathways."""
     names = [flag.partition("=")[0] for flag in run.spec.xla_flags]
     for index, flag in enumerate(run.spec.xla_flags):
@@ -265,7 +265,7 @@ def _xla_flags(run: Run) -> Iterator[Problem]:
             yield warning("xla-flag-twice", where, f"{names[index]} is given twice; the last one wins.", "Remove one.")
 
 
-def _unknown_flags(run: Run) -> Iterator[Problem]:
+def _check_flag_names(run: Run) -> Iterator[Problem]:
     """Check the flags against the libtpu that the release pins; Pathways' proxy has others. An unknown one ends libtpu
     with `Unknown command line flag` (run with libtpu 0.0.44).
     """
@@ -289,7 +289,7 @@ def _given_flags(run: Run) -> Iterator[tuple[str, str]]:
     yield from (("env.LIBTPU_INIT_ARGS", flag) for flag in run.spec.env.get("LIBTPU_INIT_ARGS", "").split())
 
 
-def _illegal_values(run: Run) -> Iterator[Problem]:
+def _check_flag_values(run: Run) -> Iterator[Problem]:
     """Check values whose type follows from the flag's name, and misspelt true and false. libtpu ends with `Illegal
     value '96M' specified for flag` (run with libtpu 0.0.44, also for `treu` and `true,`).
     """

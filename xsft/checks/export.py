@@ -26,7 +26,7 @@ def whole_weights(inputs: ExportInputs) -> str | None:
     return inputs.weights if inputs.lora is None else inputs.base
 
 
-def weights_problems(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Iterator[Problem]:
+def check_exported_weights(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check `export-torn` and `export-other-model`. `checkpoint`: that of `whole_weights`."""
     if checkpoint.status in ("torn", "not-a-checkpoint"):
         message = f"{checkpoint.path} is not complete: {checkpoint.detail}"
@@ -47,7 +47,7 @@ def weights_problems(inputs: ExportInputs, checkpoint: CheckpointFacts) -> Itera
             yield error("export-other-model", "", message, fix)
 
 
-def pod_problems(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> Iterator[Problem]:
+def check_export_job(plan: ExportPlan, run: Run, needs: ExportEstimate | None) -> Iterator[Problem]:
     """Check what a pod that exports must be able to do: `export-token-missing`, `export-size`, `export-machine`
     and `export-name`."""
     inputs = plan.inputs

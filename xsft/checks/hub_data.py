@@ -34,7 +34,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         message = f"The hub has no table of the configurations of {path}."
         yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: {TABLE}.", kind="unread")
     elif not run.spec.data.hf_data_dir and not run.spec.data.hf_train_files:
-        yield from _configuration(run, hub, path)
+        yield from _check_configuration_on_hub(run, hub, path)
 
 
 def _no_access(run: Run, hub: HubDataFacts, path: str) -> Problem:
@@ -56,7 +56,7 @@ def _login(hub: HubDataFacts, path: str) -> str:
     return "Check the spelling. If it is private, log in with `hf auth login`."
 
 
-def _configuration(run: Run, hub: HubDataFacts, path: str) -> Iterator[Problem]:
+def _check_configuration_on_hub(run: Run, hub: HubDataFacts, path: str) -> Iterator[Problem]:
     data = run.spec.data
     name = data.hf_name or _default(hub)
     if name not in hub.splits:

@@ -26,8 +26,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.image.name is not None:
         yield from _check_named_image(run, facts.image or ImageFacts(name=run.spec.image.name))
     elif run.spec.on_cluster:
-        yield from _reference(run.spec.image.ref)
-        yield from _pull_limit(run)
+        yield from _check_reference(run.spec.image.ref)
+        yield from _check_pull_limit(run)
 
 
 def maxtext_differs(version: str, run: Run) -> Problem:
@@ -40,7 +40,7 @@ def maxtext_differs(version: str, run: Run) -> Problem:
     return error("image-maxtext-differs", "image.maxtext", message, fix, kind="disputable")
 
 
-def _reference(ref: str | None) -> Iterator[Problem]:
+def _check_reference(ref: str | None) -> Iterator[Problem]:
     if ref is None:
         message = "No image: xpk would pack this folder onto python:3.10 instead."
         fix = "Give image.name (built by `make image push`), or image.ref: us-docker.pkg.dev/…@sha256:…."
@@ -58,7 +58,7 @@ def _reference(ref: str | None) -> Iterator[Problem]:
         yield legacy
 
 
-def _pull_limit(run: Run) -> Iterator[Problem]:
+def _check_pull_limit(run: Run) -> Iterator[Problem]:
     """Check the hosts that pull the image; under Pathways only the head does."""
     image, hosts = run.spec.image, run.slice.hosts * run.num_slices if run.slice else 0
     if image.ref is None or image.pull_secret or run.mode.single_controller or hosts <= HUB_PULLS:

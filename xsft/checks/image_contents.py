@@ -39,7 +39,7 @@ larger. source: cloud.google.com/kubernetes-engine/docs/how-to/custom-boot-disks
 SHELLS = frozenset({"sh", "bash", "python", "python3", "env", "tini", "dumb-init"})
 
 
-def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Problem]:
+def check_image_contents(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Problem]:
     """Yield the image's problems. `trains`: whether the pods train; those of a CPU job have no Pathways servers."""
     match look.status:
         case "missing":
@@ -62,7 +62,7 @@ def image_problems(look: ImageLook, run: Run, *, trains: bool) -> Iterator[Probl
             )
         case "there":
             if look.configuration:
-                yield from _check_configuration(look.ref, look.configuration, run, trains=trains)
+                yield from _check_image_configuration(look.ref, look.configuration, run, trains=trains)
 
 
 def unread_with_secret(run: Run, secret: str) -> Problem:
@@ -79,7 +79,7 @@ def unread_with_secret(run: Run, secret: str) -> Problem:
     return note("image-not-read", "image.pull_secret", message, fix, kind="unread")
 
 
-def _check_configuration(ref: str, image: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
+def _check_image_configuration(ref: str, image: ImageConfiguration, run: Run, *, trains: bool) -> Iterator[Problem]:
     if image.platforms and PLATFORM not in image.platforms:
         message = f"{ref} is for {', '.join(image.platforms)}; TPU hosts are {PLATFORM}: no container would start."
         fix = f"Build it with --platform={PLATFORM}; `make image push` does."
@@ -100,18 +100,18 @@ def _check_configuration(ref: str, image: ImageConfiguration, run: Run, *, train
             "Images of `make image push` list their packages; so does a label dev.xsft.packages='jax==… libtpu==…'.",
             kind="unread",
         )
-    yield from _entrypoint(ref, image)
-    yield from _maxtext(ref, contents, run)
+    yield from _check_entrypoint(ref, image)
+    yield from _check_maxtext(ref, contents, run)
     # Under Pathways the servers have libtpu, and the image needs none.
     if trains and not run.mode.single_controller and contents.lacks_libtpu:
         message = f"The label {PACKAGES_LABEL} of {ref} names JAX and no libtpu: JAX would train on the hosts' CPUs."
         yield IMAGE_DEVICE.error("image.ref", message, "Install jax[tpu] in the image.")
-    yield from _releases(ref, contents, run)
+    yield from _check_package_releases(ref, contents, run)
     if trains and run.mode.single_controller:
         yield from _check_pathways_jax(contents, run)
 
 
-def _entrypoint(ref: str, image: ImageConfiguration) -> Iterator[Problem]:
+def _check_entrypoint(ref: str, image: ImageConfiguration) -> Iterator[Problem]:
     program = image.entrypoint[0].rpartition("/")[2] if image.entrypoint else "sh"
     if program not in SHELLS:
         message = f"The entrypoint of {ref}, {' '.join(image.entrypoint)}, does not run: xpk starts bash instead."
@@ -119,7 +119,7 @@ def _entrypoint(ref: str, image: ImageConfiguration) -> Iterator[Problem]:
         yield note("image-entrypoint", "image.ref", message, fix)
 
 
-def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
+def _check_maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
     version, named = contents.packages.get("maxtext"), run.spec.image.maxtext
     layout = release(named).layout
     if version and version != named:
@@ -141,7 +141,7 @@ def _maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
         yield IMAGE_DEVICE.error("image.ref", message, fix)
 
 
-def _releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
+def _check_package_releases(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
     named = run.spec.image.maxtext
     for name, oldest in release(named).requires.items():
         has = contents.packages.get(name)

@@ -33,13 +33,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check runs that start from a checkpoint on a cluster; a tiny model from random weights may need any rate."""
     del facts
     if run.spec.on_cluster and (run.spec.model.checkpoint or run.spec.model.hf):
-        yield from _rate(run, keys)
-    yield from _schedule(run, keys)
-    yield from _decay(run, keys)
-    yield from _dropout(run, keys)
+        yield from _check_rate(run, keys)
+    yield from _check_rate_schedule(run, keys)
+    yield from _check_adam(run, keys)
+    yield from _check_dropout_and_dtype(run, keys)
 
 
-def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     rate, lora = number(keys.get("learning_rate", DEFAULT_RATE)), is_on(keys.get("lora.enable_lora", False))
     sgd = keys.get("opt_type") == "sgd"
     highest, lowest = (HIGHEST_LORA, LOWEST_LORA) if lora else (HIGHEST, LOWEST)
@@ -69,7 +69,7 @@ def _rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield warning("learning-rate-high", where_of("learning_rate", run), message, fix)
 
 
-def _schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_rate_schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check its length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule]."""
     length, steps = number(keys.get(SCHEDULE)), run.spec.train.steps
     if length is not None and 0 < length < steps:
@@ -88,7 +88,7 @@ def _schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield warning("learning-rate-grows", where_of(FINAL, run), message, "Set it to 1 or less.")
 
 
-def _decay(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check how much AdamW shrinks each weight over the run: by rate x decay in a step, at half the peak rate."""
     rate, decay = number(keys.get("learning_rate", DEFAULT_RATE)), number(keys.get("adam_weight_decay"))
     shrunk = (rate or 0) * (decay or 0) * run.spec.train.steps / 2
@@ -107,7 +107,7 @@ def _decay(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield error("optimizer-value", where_of(key, run), message, f"Give {limits}.", kind="disputable")
 
 
-def _dropout(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_dropout_and_dtype(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for a dropout rate of 1 in a model that uses dropout; most models disable it."""
     rate, on = (
         number(keys.get("dropout_rate")),

@@ -21,7 +21,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if not is_on(keys.get("lora.enable_lora", False)):
         return
     yield from _check_lora_release(run, keys)
-    yield from _dtype(keys)
+    yield from _check_adapter_dtype(keys)
     if keys.get("attention") == "flash":
         message = (
             "attention=flash stops LoRA: MaxText adds adapters by tracing one token, and flash requires multiples of "
@@ -29,7 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
         fix = "Remove it: the default, autoselected, uses flash from 128 tokens up."
         yield error("lora-flash", where_of("attention", run), message, fix)
-    yield from _modules(run, keys)
+    yield from _check_module_pattern(run, keys)
     alpha, rank = number(keys.get("lora.lora_alpha")) or 0, number(keys.get("lora.lora_rank")) or 0
     if rank > 0 and alpha / rank > MOST_SCALE:
         message = f"alpha / rank is {alpha / rank:g}: adapters are added at that scale, and the model breaks down."
@@ -57,7 +57,7 @@ MOST_SCALE = 32
 """Published fine-tunings use an alpha of half the rank to four times it, a few sixteen times."""
 
 
-def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_adapter_dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the adapters' dtype: a scan over layers carries activations (bfloat16), and float32 adapters return
     float32."""
     mixed = keys.get("weight_dtype", "float32") == "float32" and keys.get("dtype", "bfloat16") == "bfloat16"
@@ -70,7 +70,7 @@ def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield error("lora-float32", "train.weight_dtype", message, "Set train.weight_dtype: bfloat16.")
 
 
-def _modules(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_module_pattern(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if run.model is None:
         return
     if keys.get("lora.lora_module_path"):

@@ -63,13 +63,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         fix = f"Convert with param_scan_axis={axis} (model.hf does), or leave the key out."
         yield note("param-scan-axis", "overrides.maxtext.param_scan_axis", message, fix)
     known = shipped_verdict(run) or facts.fit
-    statements = tuple(_statements(run, keys, facts, known))
+    statements = tuple(_check_memory(run, keys, facts, known))
     yield from statements
     if run.place is not None and run.place.fit == "required" and run.spec.on_cluster:
         yield from _check_required_fit(run, statements, known)
 
 
-def _statements(run: Run, keys: Mapping[str, Value], facts: Facts, known: KnownStep | None) -> Iterator[Problem]:
+def _check_memory(run: Run, keys: Mapping[str, Value], facts: Facts, known: KnownStep | None) -> Iterator[Problem]:
     near = (*shipped_near(run), *facts.near_fits)
     if known is not None:
         yield _compiled_problem(known, run, near)
@@ -85,7 +85,7 @@ def _statements(run: Run, keys: Mapping[str, Value], facts: Facts, known: KnownS
                 fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
                 yield error("local-memory", "model.name", message, fix)
     elif run.slice is not None:
-        yield from _uncompiled_problems(run, run.model, run.slice, keys, near)
+        yield from _check_uncompiled(run, run.model, run.slice, keys, near)
 
 
 def _check_required_fit(run: Run, statements: Sequence[Problem], known: KnownStep | None) -> Iterator[Problem]:
@@ -160,11 +160,11 @@ def _note_of(known: KnownStep) -> str:
     return f" {known.row.note[0].upper()}{known.row.note[1:]}."
 
 
-def _uncompiled_problems(
+def _check_uncompiled(
     run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value], near: Sequence[NearStep]
 ) -> Iterator[Problem]:
     """Yield the problems of a run that was never compiled."""
-    refused = tuple(too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
+    refused = tuple(check_size(run, model, tpu, keys)) or tuple(_check_gathered_experts(model, tpu, run, keys))
     problems = refused or (_never_compiled(run, model, tpu, keys, near),)
     place = _fitting_place(run, near)
     yield from (replace(problem, fix=f"{place}{problem.fix}") for problem in problems)
@@ -222,7 +222,7 @@ def _fitting_place(run: Run, near: Sequence[NearStep]) -> str:
     return f"It fits {smallest.place} with {mesh}. "
 
 
-def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def check_size(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the lower bound: weights, optimizer state and gradients alone, below what a step really takes by 11 to 93
     %."""
     if model.params_b is None or tpu.hbm_gib is None or keys.get("lora.lora_weight_qtype"):
@@ -238,7 +238,7 @@ def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]
         yield replace(error("does-not-fit", "tpu", message, fix, kind="disputable"), fit="no")
 
 
-def _gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the experts of one layer: they and their gradient are gathered over fsdp in bfloat16; only the expert axis
     divides them.
 

@@ -38,22 +38,22 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         if run.spec.parallelism.ici or run.spec.parallelism.dcn:
             yield note("mesh-ignored", "parallelism", "On this machine JAX sees one device: the mesh is left out.")
         return
-    yield from _unknown_axes(run)
+    yield from _check_axes(run)
     if run.slice is None:
         return
-    wrong = tuple(_product(keys, "ici", run.slice.devices)) + tuple(_product(keys, "dcn", run.num_slices))
+    wrong = tuple(_check_product(keys, "ici", run.slice.devices)) + tuple(_check_product(keys, "dcn", run.num_slices))
     yield from wrong
     if wrong:
         return
-    yield from _ring(run, keys)
+    yield from _check_ring(run, keys)
     if any(keys.get(key) or run.pins.get(key) for key in OWN_RULES):
         return
     ici, dcn = mesh_axes(keys, "ici", total=run.slice.devices), mesh_axes(keys, "dcn", total=run.num_slices)
     axes = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
-    yield from _physical(run.slice, ici, keys)
+    yield from _check_physical_mesh(run.slice, ici, keys)
     yield from _check_batch(run, keys, axes)
     if run.model is not None and not is_on(keys.get("override_model_config", False)):
-        yield from _dimensions(run.model, axes)
+        yield from _check_dimensions(run.model, axes)
     if run.num_slices > 1 and dcn.get("data", 1) == run.num_slices:
         message = f"Each of the {run.num_slices} slices holds the whole state: more slices do not save memory this way."
         yield note(
@@ -61,7 +61,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
 
 
-def _unknown_axes(run: Run) -> Iterator[Problem]:
+def _check_axes(run: Run) -> Iterator[Problem]:
     version = run.release.version
     for group, sizes in (("ici", run.spec.parallelism.ici), ("dcn", run.spec.parallelism.dcn)):
         for axis in sizes:
@@ -71,7 +71,7 @@ def _unknown_axes(run: Run) -> Iterator[Problem]:
                 yield error("mesh-axis-unknown", f"parallelism.{group}.{axis}", message, fix)
 
 
-def _ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check that a ring's shape is that of the ici axes. source: maxtext@0.2.5 utils/max_utils.py
     [is_valid_custom_mesh]."""
     ring = RING.fullmatch(str(keys.get("custom_mesh")))
@@ -84,7 +84,7 @@ def _ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield error("mesh-custom", where_of("custom_mesh", run), message, "Remove it, or set such axes.")
 
 
-def _product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
+def _check_product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
     sizes = given_axes(keys, group)
     free = sorted(axis for axis, size in sizes.items() if size == -1)
     product = prod(size for size in sizes.values() if size != -1)
@@ -113,7 +113,7 @@ def _product_fix(group: str, sizes: Axes, total: int) -> str:
     return f"Choose axes whose product is {total}."
 
 
-def _physical(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_physical_mesh(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the physical mesh; an error only if no split of the physical axes among the logical ones exists, for JAX's
     search is greedy.
 
@@ -162,7 +162,7 @@ def _check_batch(run: Run, keys: Mapping[str, Value], axes: Axes) -> Iterator[Pr
         yield error("batch-not-divisible", "train.per_device_batch_size", f"{message} that split the batch.", fix)
 
 
-def _dimensions(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
+def _check_dimensions(model: CatalogModel, axes: Axes) -> Iterator[Problem]:
     """Check that the mesh divides the model's dimensions: JAX refuses a sharding that does not (IndivisibleError).
 
     source: ahead-of-time compilation: gpt-oss, 2880 over fsdp=256; deepseek3, kv_lora_rank 512 over 1024. Run with

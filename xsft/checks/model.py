@@ -28,12 +28,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_initial_weights(run)
     if run.spec.model.hf is not None and is_known:
         yield from _check_convertible(run)
-    yield from _check_weights_folder(run)
+    yield from _check_weights_source(run)
     yield from _check_tokenizer(run)
     yield from _check_tokens_in_embedding(run, keys, facts)
-    yield from _chat_template(run, keys, facts.tokenizer)
-    yield from _scan(run, keys)
-    yield from _architecture(run, keys)
+    yield from _check_chat_template(run, keys, facts.tokenizer)
+    yield from _check_layer_settings(run, keys)
+    yield from _check_architecture(run, keys)
 
 
 def _model_unknown(run: Run) -> Problem:
@@ -100,7 +100,7 @@ def _check_convertible(run: Run) -> Iterator[Problem]:
         )
 
 
-def _check_weights_folder(run: Run) -> Iterator[Problem]:
+def _check_weights_source(run: Run) -> Iterator[Problem]:
     hf = run.spec.model.hf
     if hf is not None and is_folder(hf.repo):
         if run.spec.on_cluster:
@@ -192,7 +192,7 @@ def _example(run: Run) -> str:
     return repository or "the model's repository on Hugging Face"
 
 
-def _chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> Iterator[Problem]:
+def _check_chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> Iterator[Problem]:
     """Check for a chat template: every column set becomes a conversation that the tokenizer's template formats
     (hf_data_processing.py). The tokenizer's files are read if they are on this machine."""
     tokenizer = run.tokenizer
@@ -206,7 +206,7 @@ def _chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | N
     yield error("chat-template-missing", "data.chat_template", message, fix)
 
 
-def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_layer_settings(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     default = run.pins.get("scan_layers", True) is True
     if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
         message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
@@ -264,7 +264,7 @@ BUILT_BY_MODEL = frozenset(
 """Such keys that models set in their own configuration; override_model_config lets MaxText accept another value."""
 
 
-def _architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for keys that change the computation that the weights were trained with. A longer context may need other
     position embeddings."""
     weights = run.spec.model.checkpoint or run.spec.model.hf

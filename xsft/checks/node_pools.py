@@ -23,7 +23,7 @@ from xsft.base.lenient import JsonObject, mapping, rows
 from xsft.base.problems import Problem, error
 from xsft.catalog.tpu import Slice
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
-from xsft.checks.quota import Group, groups_of, hard_taints, labels_text, quota_problems, tolerates_all
+from xsft.checks.quota import Group, check_quota, groups_of, hard_taints, labels_text, tolerates_all
 from xsft.cluster.jobset_fields import shape_of
 from xsft.cluster.supply import NODE_POOL, SliceUnit, is_ready, slice_units
 from xsft.records.jobset_paths import INSTANCE_TYPE, TPU_NODE
@@ -59,7 +59,7 @@ class Obstacle(Struct, frozen=True, kw_only=True):
         return f"{self.slice} ({self.why})"
 
 
-def node_pool_problems(
+def check_node_pools(
     nodes: Mapping[str, tuple[JsonObject, ...]],
     demand: Demand,
     *,
@@ -80,7 +80,7 @@ def node_pool_problems(
         if pods.requests.get(TPU):
             yield from _check_slices(found, pods, context, occupied)
         elif demand.asks_chips:
-            yield from _head(found, pods, context)
+            yield from _check_head_node(found, pods, context)
 
 
 def _check_slices(
@@ -162,14 +162,14 @@ def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obst
     )
 
 
-def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+def _check_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Check that one node holds one pod: a pod cannot be split."""
     requested = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
     if not nodes:
         yield _no_head_node(pods, requested)
         return
     if any(all(allocatable(node, name) >= amount for name, amount in requested.items()) for node in nodes):
-        yield from _no_usable_head_node(nodes, pods, context)
+        yield from _check_usable_head_node(nodes, pods, context)
         return
     largest = max(nodes, key=lambda node: tuple(allocatable(node, name) for name in sorted(requested)))
     has = ", ".join(_amount(name, allocatable(largest, name)) for name in sorted(requested))
@@ -192,7 +192,7 @@ def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
     )
 
 
-def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+def _check_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Yield a warning if every node is cordoned, not Ready or tainted."""
     if all(
         mapping(node, "spec").get("unschedulable") or _untolerated_taints(node, pods) or not is_ready(node)
@@ -244,10 +244,10 @@ def _node_name(node: JsonObject) -> str:
     return str(node["metadata"]["name"])
 
 
-def cpu_quota_problems(
+def check_cpu_quota(
     queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand, *, context: str
 ) -> Iterator[Problem]:
-    """Yield the problems of `quota_problems`, with commands that fix them. `context`: the kubeconfig context for those
+    """Yield the problems of `check_quota`, with commands that fix them. `context`: the kubeconfig context for those
     commands."""
     groups = groups_of(queue, flavors)
     covered = {name for group in groups for name in group.resources}
@@ -260,10 +260,10 @@ def cpu_quota_problems(
     if names:
         yield _tpu_flavor(queue, names)
     else:
-        yield from quota_problems(queue, flavors, demand)
+        yield from check_quota(queue, flavors, demand)
 
 
-def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Problem]:
+def check_cpu_nodes(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Problem]:
     """Yield a warning if none of `nodes` (those without chips) holds the job; a node pool may grow or be added, so it
     is not an error."""
     for pods in demand.pod_sets:

@@ -57,7 +57,7 @@ def apply_overrides(run: Run) -> AppliedOverrides:
     fields = _section_values(run, without=owned)
     spec, problems = _set_fields(run.spec, fields)
     set_by = {path: f"overrides.maxtext.{key}" for key, path in PATHS.items() if path in fields}
-    reported = (*owned.values(), *_lora_that_is_off(run), *problems)
+    reported = (*owned.values(), *_check_lora_is_on(run), *problems)
     return AppliedOverrides(run=replace(run, spec=spec), problems=reported, set_by=set_by)
 
 
@@ -122,7 +122,7 @@ def _as_override(problem: Problem) -> Problem:
     return altered(problem, where=where, **texts)
 
 
-def _lora_that_is_off(run: Run) -> Iterator[Problem]:
+def _check_lora_is_on(run: Run) -> Iterator[Problem]:
     """Check for LoRA keys without effect. source: maxtext@0.2.5 utils/lora_utils.py apply_lora_to_model: adapters are
     made only if enable_lora is on."""
     keys = run.spec.overrides.maxtext

@@ -50,10 +50,10 @@ def question_of(run: Run, argv: Sequence[str]) -> ParserQuestion:
     return ParserQuestion(release=run.release.version, argv=nameless, slices=tuple(slices.items()))
 
 
-def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem]) -> Iterator[Problem]:
+def check_parser_answer(run: Run, answer: ParserAnswer, *, found: Sequence[Problem]) -> Iterator[Problem]:
     """Yield MaxText's errors and warnings, except those in `found`, the problems of the checks."""
     if answer.unanswered:
-        yield from not_asked(answer.unanswered)
+        yield from check_parser_asked(answer.unanswered)
     # MaxText names the key that it refuses first; a text that names none may be about any of them.
     words = re.findall(r"[A-Za-z_][A-Za-z0-9_.]*", answer.refused)
     keys = trainer_of(run).trainer_keys(run)
@@ -71,7 +71,7 @@ def parser_problems(run: Run, answer: ParserAnswer, *, found: Sequence[Problem])
         )
 
 
-def not_asked(why: str) -> Iterator[Problem]:
+def check_parser_asked(why: str) -> Iterator[Problem]:
     message = f"MaxText's parser was not run: {why}."
     yield note(
         "maxtext-not-asked",

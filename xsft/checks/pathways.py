@@ -30,14 +30,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if not run.spec.on_cluster:
         return
     if run.mode.single_controller:
-        yield from server_problems(run.servers)
+        yield from check_servers(run.servers)
         yield from _check_pathways_args(run)
     elif run.spec.pathways is not None:
         message = f"The pathways section has no effect in {run.mode.value} ({run.mode.reason})."
         yield error("pathways-section-unused", "pathways", message, "Set mode: pathways, or remove the section.")
 
 
-def server_problems(servers: PathwaysServers) -> Iterator[Problem]:
+def check_servers(servers: PathwaysServers) -> Iterator[Problem]:
     """Yield the problems of the images and the scratch bucket."""
     images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image}
     missing = [name for name, ref in images.items() if ref is None]

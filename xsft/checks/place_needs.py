@@ -17,7 +17,7 @@ from xsft.base.names import MODES, ModeName, single_controller
 from xsft.checks.admission import UnreadFact, listed
 from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.node_pools import POOL, WANTED
-from xsft.checks.pathways import server_problems
+from xsft.checks.pathways import check_servers
 from xsft.cluster.supply import supplies
 from xsft.spec.model import DEFAULT_PRIORITY
 from xsft.spec.place import Place
@@ -181,7 +181,7 @@ def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
     servers = PathwaysServers(
         proxy_image=section.proxy_image, server_image=section.server_image, scratch=section.scratch
     )
-    problems = tuple(server_problems(servers))
+    problems = tuple(check_servers(servers))
     for problem in problems:
         fix = f"{problem.fix} (place {name} of places.yaml)"
         yield _need(problem.id, WITH_HEAD, None, detail=problem.message, fix=fix)

@@ -84,7 +84,7 @@ def is_bound(policy: JsonObject, member: str) -> bool:
     return any(name.endswith(f".svc.id.goog{member}") or name.startswith("principal") for name in members)
 
 
-def identity_problems(
+def check_identity(
     account: JsonObject,
     nodes: Mapping[str, tuple[JsonObject, ...]],
     demand: Demand,
@@ -105,7 +105,7 @@ def identity_problems(
         yield _no_effect(email, without, demand)
     elif email and found.bound is False:
         yield _unbound(email, demand)
-    yield from _scopes(found, demand, pools)
+    yield from _check_scopes(found, demand, pools)
     identity = _of_node_pool(without[0], found, demand) if without else _of_account(email, demand, context)
     message = (
         f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Unknown: whether these "
@@ -117,7 +117,7 @@ def identity_problems(
     yield note("pod-rights-not-checked", "output", message, fix, kind="unread")
 
 
-def _scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Problem]:
+def _check_scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Problem]:
     """source: cloud.google.com/kubernetes-engine/docs/how-to/access-scopes: the default is devstorage.read_only."""
     if not rights.writes:
         yield NODE_SCOPES.error(

@@ -53,7 +53,7 @@ class Group(Struct, frozen=True, kw_only=True):
         )
 
 
-def quota_problems(queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand) -> Iterator[Problem]:
+def check_quota(queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand) -> Iterator[Problem]:
     """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
     checked.
     """
@@ -63,12 +63,12 @@ def quota_problems(queue: JsonObject, flavors: Mapping[str, JsonObject], demand:
     for pods in demand.pod_sets:
         yield from _check_covered_resources(name, groups, pods)
         for group in known:
-            yield from _never_fits(name, group, pods)
+            yield from _check_capacity(name, group, pods)
     for group in known:
         yield from _check_shared_flavor(name, group, demand)
 
 
-def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
+def _check_capacity(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
     requested = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
     if not requested:
         return
@@ -214,7 +214,7 @@ def _capacity(resource: JsonObject, *, in_cohort: bool) -> Decimal:
     return nominal + quantity(borrowing)
 
 
-def namespace_quota_problems(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:
+def check_namespace_quota(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:
     """Yield an error if the run alone exceeds a limit, and a warning if too little is left now. Quotas
     of some pods only, by scope, are left out.
     """

@@ -40,13 +40,13 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check what restarts mean for a run on a cluster."""
     del keys, facts
     if run.spec.on_cluster:
-        yield from _check_exit_codes(run)
-        yield from _lost_slice(run)
-        yield from _grace(run)
-        yield from _lost_work(run)
+        yield from _check_exit_codes_and_spot(run)
+        yield from _check_lost_slice(run)
+        yield from _check_grace_and_ttl(run)
+        yield from _check_lost_work(run)
 
 
-def _check_exit_codes(run: Run) -> Iterator[Problem]:
+def _check_exit_codes_and_spot(run: Run) -> Iterator[Problem]:
     restarts = run.spec.restarts
     if CONFIG_ERROR in restarts.on_exit_codes:
         message = (
@@ -67,7 +67,7 @@ def _check_exit_codes(run: Run) -> Iterator[Problem]:
         yield warning("restarts-spot", "restarts.max", message, fix)
 
 
-def _lost_slice(run: Run) -> Iterator[Problem]:
+def _check_lost_slice(run: Run) -> Iterator[Problem]:
     restarts = run.spec.restarts
     if not run.mode.single_controller or restarts.max == 0 or LOST_SLICE in restarts.on_exit_codes:
         return
@@ -82,7 +82,7 @@ def _lost_slice(run: Run) -> Iterator[Problem]:
         yield note("restarts-lost-slice", "restarts.on_exit_codes", message, fix)
 
 
-def _grace(run: Run) -> Iterator[Problem]:
+def _check_grace_and_ttl(run: Run) -> Iterator[Problem]:
     grace = run.spec.restarts.grace_period_s
     if grace is not None and grace <= WRAPPER_S:
         message = f"A grace period of {grace} s leaves no time to save: xpk's wrapper uses up to {WRAPPER_S} s of it."
@@ -101,7 +101,7 @@ def _grace(run: Run) -> Iterator[Problem]:
         yield warning("ttl-zero", "ttl_seconds_after_finished", message, fix)
 
 
-def _lost_work(run: Run) -> Iterator[Problem]:
+def _check_lost_work(run: Run) -> Iterator[Problem]:
     """Report what an interruption costs, if it is much. The times are lower bounds, by arithmetic."""
     time = run_time(run)
     if time is None:

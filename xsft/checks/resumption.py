@@ -41,7 +41,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         fix = "Remove data.shuffle: false." if run.spec.data.shuffle is False else "Remove restarts.data: repeat."
     yield note("resume-data-restarts", "restarts.data", message, fix)
     if reshuffles(run) and may_restart(run) and keys.get("dataset_type", "hf") == "hf":
-        yield from _few_files(run)
+        yield from _check_file_count(run)
 
 
 def readers(run: Run) -> int:
@@ -67,7 +67,7 @@ def files(run: Run) -> int | None:
     return 1
 
 
-def _few_files(run: Run) -> Iterator[Problem]:
+def _check_file_count(run: Run) -> Iterator[Problem]:
     present, needed, rows = files(run), FILES_PER_READER * readers(run), training_rows(run)
     if present is None or present >= needed or (rows is not None and rows <= BUFFER_ROWS * present):
         return

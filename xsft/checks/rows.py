@@ -56,7 +56,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
             yield warning("data-rows", "data.rows", message, fix)
 
 
-def answer_problems(run: Run, answers: PassAnswers, *, found: Sequence[Problem]) -> Iterator[Problem]:
+def check_row_answers(run: Run, answers: PassAnswers, *, found: Sequence[Problem]) -> Iterator[Problem]:
     """Yield what MaxText's answers on a sample say, except problems of an id that the checks already found."""
     known = {problem.id for problem in found}
     inspection, reading = inspection_of(run, answers), reading_of(run)

@@ -30,11 +30,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
         fix = f"Use at most {max(1, steps // 2)}, or remove it: xsft uses max(50, steps/10)."
         yield warning("checkpoint-period", "train.checkpoint_period", message, fix)
-    yield from _profiler(run, keys)
-    yield from _evaluation(run, keys)
-    yield from _accumulation(run, keys)
-    yield from _bf16_weights(run, keys)
-    yield from _resumption(run, keys)
+    yield from _check_profiler(run, keys)
+    yield from _check_evaluation(run, keys)
+    yield from _check_accumulation(run, keys)
+    yield from _check_bf16_weights(run, keys)
+    yield from _check_resumption(run, keys)
 
 
 def may_restart(run: Run) -> bool:
@@ -43,7 +43,7 @@ def may_restart(run: Run) -> bool:
     return run.spec.on_cluster and (run.spec.restarts.max > 0 or spot)
 
 
-def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the profiled steps. source: google-tunix@0.1.7 sft/profiler.py: ValueError when the first profiled step is
     not before the last."""
     if not keys.get("profiler"):
@@ -63,7 +63,7 @@ def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         )
 
 
-def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     interval = number(keys.get("eval_interval")) or -1
     if (number(keys.get("target_eval_loss")) or 0) > 0:
         message = "Reaching target_eval_loss ends the trainer with exit status 1, which counts as a failure."
@@ -77,7 +77,7 @@ def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             f"'eval/avg_moe_lb_loss' before step 1 ({run.spec.model.name} has {run.model.experts})."
         )
         yield error("moe-eval-crash", where, message, "Remove the eval section.")
-    yield from _eval_data(keys, where)
+    yield from _check_eval_data(keys, where)
     # Compare the evaluations with the training, in sequences that are passed through the model; the backward pass
     # of a trained one takes as long as two more. source: google-tunix@0.1.7 sft/peft_trainer.py: one evaluation
     # before the first step, one after each interval, eval_steps batches each.
@@ -97,7 +97,7 @@ def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield warning("eval-outlasts-training", where, message, fix)
 
 
-def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
+def _check_eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
     path = keys.get("hf_path") or keys.get("grain_file_type")
     files = keys.get("hf_eval_files") or keys.get("grain_eval_files")
     if path in FILE_FORMATS and not files:
@@ -119,7 +119,7 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
         )
 
 
-def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check gradient accumulation. source: run with maxtext@0.2.5 and google-tunix@0.1.7, the newest on PyPI."""
     if (number(keys.get("gradient_accumulation_steps")) or 1) <= 1:
         return
@@ -142,7 +142,7 @@ def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield error("gradient-accumulation-tunix", where, message, fix, kind="disputable")
 
 
-def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check for bfloat16 weights. source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient
     updates."""
     if keys.get("weight_dtype") != "bfloat16" or is_on(keys.get("lora.enable_lora", False)):
@@ -159,7 +159,7 @@ def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield warning("bf16-weights", where_of("weight_dtype", run), message, fix)
 
 
-def _resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if not may_restart(run):
         return
     if "learning_rate_schedule_steps" not in keys:

@@ -10,7 +10,7 @@ from xsft.catalog.machines import GIB, ServingShape, serving_shape_for, serving_
 from xsft.catalog.models import context_length
 from xsft.catalog.weights import UNLOADED, model_type, weights_failure
 from xsft.checks.facts import Facts
-from xsft.evaluation.trainer_plan import incomparable
+from xsft.evaluation.trainer_plan import check_comparable
 from xsft.image.reference import is_pinned
 from xsft.launcher.server_manifest import attention_heads, weights_bytes
 from xsft.spec.base import Value
@@ -25,11 +25,11 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check `evaluate-*`, `serve-*` and `*-legacy`. On this machine the engine of `xsft setup engine` serves: no image
     is needed."""
     del keys, facts
-    yield from _legacy(run)
+    yield from _check_legacy(run)
     yield from _check_exportable(run)
     yield from _check_reader(run)
     if run.spec.stages.evaluate is not None:
-        yield from incomparable(run)
+        yield from check_comparable(run)
     stage = run.spec.stages.serve
     if stage is None:
         return
@@ -49,7 +49,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")
 
 
-def _legacy(run: Run) -> Iterator[Problem]:
+def _check_legacy(run: Run) -> Iterator[Problem]:
     """Check that the release's exporter reads what SFT saves: that of MaxText before 0.2.0 does not."""
     if run.release.layout != "legacy":
         return
@@ -92,7 +92,7 @@ def _check_exportable(run: Run) -> Iterator[Problem]:
         yield warning("export-model", "model.name", message, fix)
 
 
-def token_problems(run: Run, *, weights: str) -> Iterator[Problem]:
+def check_server_token(run: Run, *, weights: str) -> Iterator[Problem]:
     """Check `serve-token-missing`. `weights`: folder of the export, or its repository on the hub."""
     if not weights.startswith(BUCKET) and run.spec.secrets.hf_token is None:
         message = f"The server reads {weights} from the Hugging Face hub, and the workload names no token."

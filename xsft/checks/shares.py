@@ -29,16 +29,16 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     listed = facts.data.files if facts.data else None
     count = listed or files(run)
     if listed and keys.get("dataset_type") == "grain":
-        yield from _grain(run, keys, listed)
+        yield from _check_grain_files(run, keys, listed)
     if count is not None and keys.get("dataset_type", "hf") == "hf":
         if count >= readers(run):
             yield from _check_even_shares(run, keys, facts, count)
         elif listed:  # `hub-streaming` reports files on the hub
-            yield from _fewer_files(run, listed)
+            yield from _check_fewer_files(run, listed)
     yield from _check_evaluation_batch(run, keys, facts)
 
 
-def _fewer_files(run: Run, count: int) -> Iterator[Problem]:
+def _check_fewer_files(run: Run, count: int) -> Iterator[Problem]:
     many = readers(run)
     if many < MANY_READERS:
         return
@@ -50,7 +50,7 @@ def _fewer_files(run: Run, count: int) -> Iterator[Problem]:
     yield warning("data-few-files", "data", message, fix)
 
 
-def _grain(run: Run, keys: Mapping[str, Value], count: int) -> Iterator[Problem]:
+def _check_grain_files(run: Run, keys: Mapping[str, Value], count: int) -> Iterator[Problem]:
     """Check Grain's files and workers. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py: ValueError, and
     github.com/AI-Hypercomputer/maxtext/issues/4335; releases before it, issues/3807: IndexError, and exit status 0."""
     if keys.get("grain_file_type") == "parquet" and count < readers(run) and not at_least(run.release.version, "0.2.5"):

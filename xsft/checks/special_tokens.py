@@ -39,7 +39,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
                 f"The tokenizer in {facts.tokenizer.folder} has no token {token}; the run would fail at its start."
             )
             yield error("token-unknown", f"model.{field}", message, "Use a token of its vocabulary.")
-    yield from _foreign_template(run, str(keys.get("chat_template") or ""), facts.tokenizer)
+    yield from _check_foreign_template(run, str(keys.get("chat_template") or ""), facts.tokenizer)
     tokens = special_tokens_of(run, keys, facts.tokenizer)
     yield from _check_answer_end(run, tokens)
     if _known_tokens(run, facts.tokenizer) is None:
@@ -128,7 +128,7 @@ MARKERS = {
 """Tokens at the start of a message, and families whose vocabularies lack them. source: the models' tokenizer.json"""
 
 
-def _foreign_template(run: Run, template: str, read: TokenizerFacts | None) -> Iterator[Problem]:
+def _check_foreign_template(run: Run, template: str, read: TokenizerFacts | None) -> Iterator[Problem]:
     """Check for a template of another model: its markers become several ordinary tokens each, without an error."""
     family = tokenizer_family(run.tokenizer or "")
     for marker, without in MARKERS.items():

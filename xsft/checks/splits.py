@@ -58,7 +58,7 @@ def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterato
             message = f"hf_train_files have one split, `train`, but {split} is set: MaxText fails with `Bad split`."
             yield error("split-of-files", where, message, "Set it to train; the files determine the rows.")
     else:
-        yield from _of_known(run, split, where)
+        yield from _check_known_split(run, split, where)
     joined = len(names_of(split)) > 1 or split == _ALL
     if joined and run.spec.on_cluster and run.spec.image.name is None:
         message = f"{split} joins splits, which the Python package datasets supports for streams only from 5.0 on."
@@ -66,7 +66,7 @@ def _check_split(run: Run, split: str, where: str, *, of_files: bool) -> Iterato
         yield warning("split-joined", where, message, fix)
 
 
-def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:
+def _check_known_split(run: Run, split: str, where: str) -> Iterator[Problem]:
     catalogued = dataset(run.spec.data.hf_path)
     splits = catalogued.splits(hf_name=run.spec.data.hf_name or "") if catalogued else ()
     missing = [name for name in names_of(split) if name not in splits]

@@ -32,10 +32,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del facts
     if not run.spec.on_cluster or run.slice is None or run.mode.single_controller:
         return
-    yield from _check_hosts_connect(run, keys, hosts=run.slice.hosts * run.num_slices)
+    yield from _check_start(run, keys, hosts=run.slice.hosts * run.num_slices)
 
 
-def _check_hosts_connect(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
+def _check_start(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
     """Check for keys with which the hosts do not connect. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
     [get_jax_distributed_client]."""
     unconnected = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]

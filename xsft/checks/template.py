@@ -35,8 +35,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     for key in PATHS:
         if key in keys:
             yield from _check_template_path(run, keys, key)
-    yield from _jinja(run, keys)
-    yield from _formatter(run, keys)
+    yield from _check_jinja(run, keys)
+    yield from _check_formatter(run, keys)
     if keys.get("formatting_func_path") == QUESTION_FORMATTER:
         yield from _check_question_template(run, keys)
 
@@ -103,7 +103,7 @@ def _check_template_path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
         )
 
 
-def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
+def _check_jinja(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check the Jinja template: MaxText parses it at startup, with plain Jinja, to which `break` and `generation` are
     unknown.
 
@@ -124,7 +124,7 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
         yield error("chat-template-syntax", where, message, "Give the path of a file that contains the template.")
 
 
-def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:
+def _check_formatter(run: Run, keys: Keys) -> Iterator[Problem]:
     if run.template and run.template.questions and run.spec.data.formatting_func:
         message = "The file of data.chat_template formats questions and answers, and so does data.formatting_func."
         yield error("chat-template-dropped", "data.formatting_func", message, "Remove one of them.")
@@ -149,9 +149,11 @@ def _check_question_template(run: Run, keys: Keys) -> Iterator[Problem]:
             yield error("question-template", where_of(key, run), f"MaxText drops {key}.", fix)
     separator = keys.get(SEPARATOR)
     if PROMPT in keys:
-        yield from _placeholders(run, keys, PROMPT, needed=("question",))
+        yield from _check_placeholders(run, keys, PROMPT, needed=("question",))
     if COMPLETION in keys:
-        yield from _placeholders(run, keys, COMPLETION, needed=("reasoning", "answer") if separator else ("answer",))
+        yield from _check_placeholders(
+            run, keys, COMPLETION, needed=("reasoning", "answer") if separator else ("answer",)
+        )
     if SEPARATOR in keys and (not separator or COMPLETION not in keys):
         message = "REASONING_ANSWER_SEPARATOR must not be empty, and needs a COMPLETION_TEMPLATE."
         yield error(
@@ -162,7 +164,7 @@ def _check_question_template(run: Run, keys: Keys) -> Iterator[Problem]:
         )
 
 
-def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) -> Iterator[Problem]:
+def _check_placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) -> Iterator[Problem]:
     """Check the placeholders: Python's str.format fills them in, MaxText's own search finds them; both must agree."""
     text = str(keys[key])
     found = set(re.findall(r"(?<!{){([a-zA-Z0-9_]+)}(?!})", text))

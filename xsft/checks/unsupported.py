@@ -81,22 +81,22 @@ class UnsupportedKey(Struct, frozen=True, kw_only=True):
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for keys that have no effect without an error, or that stop the run."""
     del facts
-    yield from _no_ops(run, keys)
+    yield from _check_no_ops(run, keys)
     yield from _check_unread_keys(run, keys)
     for key, why in FOR_TESTS.items():
         if is_on(keys.get(key, False)) or (number(keys.get(key)) or 0) > 0:
             yield warning("key-for-tests", where_of(key, run), f"{key}={keys[key]}: {why}.", "Remove it.")
-    yield from _marks(run, keys)
+    yield from _check_marks(run, keys)
     yield from _check_refused_values(run, keys)
     yield from _check_release_defects(run, keys)
-    yield from _dataset_type(run, keys)
+    yield from _check_dataset_type(run, keys)
     if is_on(keys.get("convert_checkpoint_if_possible", False)):
         message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
         fix = "Convert before the run: name the weights under model.hf, and the plan shows the command."
         yield warning("conversion-in-trainer", where_of("convert_checkpoint_if_possible", run), message, fix)
 
 
-def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, (default, why) in NO_OPS.items():
         if key in keys and not same(keys[key], default):
             message = f"{key}={keys[key]} has no effect in SFT: {why}."
@@ -128,7 +128,7 @@ def unread_keys() -> frozenset[str]:
     return frozenset(line for line in catalog_text("unread_keys.txt").splitlines() if not line.startswith("#"))
 
 
-def _dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check `dataset_type`: Grain is chosen by the field data.pipeline; an override does not change the other data
     fields."""
     pipeline = str(keys.get("dataset_type") or "hf")
@@ -142,7 +142,7 @@ def _dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield warning("dataset-type", where_of("dataset_type", run), message, fix)
 
 
-def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     pipeline = str(keys.get("dataset_type", "hf"))
     if pipeline == "hf":
         for key in MARKS:

@@ -44,7 +44,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     match kind(found.arrays):
         case "weights":
             held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
-            yield from _dtype(run, held)
+            yield from _check_dtype(run, held)
             yield from _check_model_arrays(run, keys, found, held)
         case "adapters":
             message = f"{run.checkpoint} has only LoRA adapters, without the weights that they adapt."
@@ -66,7 +66,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield error("checkpoint-invalid", initial_weights_key(run), message, fix)
 
 
-def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
+def _check_dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
     odd = {array.dtype: name for name, array in held.items() if array.dtype and array.dtype not in NUMBERS}
     if odd:
         dtype, name = min(odd.items())

@@ -116,16 +116,16 @@ def tuned_argv(argv: Sequence[str], *, weights: str) -> tuple[str, ...]:
     return (*kept, argument("load_parameters_path", weights))
 
 
-def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
+def check_evaluation_job(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
     """Yield why the workload's evaluation cannot be planned. `prompts`: as in `evaluation_plan`."""
     yield from _check_on_cluster(run)
     if run.release.layout == "legacy":
         message = f"MaxText {run.release.version} has the legacy layout; xsft cannot evaluate models of that layout."
         yield error("evaluate-legacy", WHERE, message, "Use MaxText 0.2.0 or newer, or remove the stage.")
-    yield from errors_in(tuple(incomparable(run, prompts=prompts)))
+    yield from errors_in(tuple(check_comparable(run, prompts=prompts)))
 
 
-def incomparable(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
+def check_comparable(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
     """Yield problems if the evaluation would measure nothing, or have nothing to compare with. `prompts`: of the file
     that the workload names; None if it was not read."""
     stage = run.spec.stages.evaluate or EvaluateStage()

@@ -12,8 +12,8 @@ from xsft.base.errors import RunFailed, XsftError
 from xsft.base.lenient import JsonObject, mapping, text
 from xsft.base.problems import Problem, warning
 from xsft.checks.admission import ClusterFacts
-from xsft.checks.controllers import ready_timeout_problems
-from xsft.checks.image_contents import image_problems, unread_with_secret
+from xsft.checks.controllers import check_ready_timeout
+from xsft.checks.image_contents import check_image_contents, unread_with_secret
 from xsft.checks.node_pools import HEAD_NODE_MISSING, SLICES_MISSING
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
@@ -44,7 +44,7 @@ def image_notes(plan: Planned, image: ImageLook | None) -> tuple[Problem, ...]:
     """Return the problems of the image. A problem that the user accepts by its id becomes a note."""
     if image is None:
         return (unread_with_secret(plan.run, str(plan.run.spec.image.pull_secret)),)
-    return accept_late(image_problems(image, plan.run, trains=isinstance(plan, Plan)), plan.run.spec.checks)
+    return accept_late(check_image_contents(image, plan.run, trains=isinstance(plan, Plan)), plan.run.spec.checks)
 
 
 def start_notes(
@@ -54,7 +54,7 @@ def start_notes(
     image_bytes = None
     if image and image.configuration:
         image_bytes = image.configuration.size
-    problems = ready_timeout_problems(
+    problems = check_ready_timeout(
         facts.ready_timeout_s,
         image_bytes=image_bytes,
         lacks_nodes=any(problem.id in (SLICES_MISSING.id, HEAD_NODE_MISSING.id) for problem in found),

@@ -17,7 +17,7 @@ from xsft.base.lenient import JsonObject, ShowLine
 from xsft.base.names import RowOrder, attempt_name
 from xsft.base.problems import Problem, errors_in, warning
 from xsft.checks.admission import ClusterFacts
-from xsft.checks.controllers import unmanaged_problems
+from xsft.checks.controllers import check_managed
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
@@ -312,7 +312,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
-        unmanaged = unmanaged_problems(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
+        unmanaged = check_managed(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
         jobs = self.cluster.dry_run_jobs(manifest)
         pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
         return accept_late((*unmanaged, *jobs, *pods), accepted)

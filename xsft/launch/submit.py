@@ -17,7 +17,7 @@ from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.base.reporting import AskUser, PlainView, ProgressView, Reporter
 from xsft.checks.demand import Demand
-from xsft.checks.parsed import not_asked
+from xsft.checks.parsed import check_parser_asked
 from xsft.checks.pod_identity import PodRights
 from xsft.cluster import cluster
 from xsft.environments import environments
@@ -254,7 +254,7 @@ def parser_answer(started: StartedCall[tuple[Problem, ...]], *, within_s: float 
     if started.ended(within_s):
         return started.result()
     why = f"it did not answer within {within_s:g} s; `xsft check --deep FILE` waits longer"
-    return tuple(not_asked(f"{why}, and the next submission uses its answer"))
+    return tuple(check_parser_asked(f"{why}, and the next submission uses its answer"))
 
 
 def _by_xpk(progress: ShowLine) -> dict[str, Any]:

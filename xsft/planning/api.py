@@ -16,7 +16,7 @@ from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, UsageEr
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem, errors_in
 from xsft.checks.facts import Facts
-from xsft.checks.parsed import parser_problems, question_of
+from xsft.checks.parsed import check_parser_answer, question_of
 from xsft.data.counted_store import counts_kept
 from xsft.data.read_rows import ReadRows, read_rows
 from xsft.environments import environments
@@ -184,7 +184,7 @@ def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], 
     new questions: about 5 s on a quiet machine."""
     answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])
     pairs = zip(intents, answers, strict=True)
-    found = ((intent, parser_problems(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
+    found = ((intent, check_parser_answer(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
     return tuple(accept_late(problems, intent.run.spec.checks) for intent, problems in found)
 
 

@@ -8,7 +8,7 @@ from xsft.base.acceptance import accept_late
 from xsft.base.errors import SpecError, XsftError
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
-from xsft.checks.rows import answer_problems, not_answered
+from xsft.checks.rows import check_row_answers, not_answered
 from xsft.data.passes import CHECKED, evaluates, passes_to_inspect
 from xsft.data.pipeline import PipelineHost, read_passes
 from xsft.data.tokenizer import read_tokenizer
@@ -61,7 +61,7 @@ def _ask_pipeline(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine)
         return refused.problems
     except XsftError as failed:
         return (not_answered(failed.message, failed.fix),)
-    return tuple(answer_problems(run, answers, found=made.problems))
+    return tuple(check_row_answers(run, answers, found=made.problems))
 
 
 def offline_host(maxtext: BuiltEnvironment) -> PipelineHost:

@@ -17,7 +17,7 @@ from xsft.base.problems import Problem, warning
 from xsft.base.reporting import Reporter
 from xsft.base.stage import StageFound, StageName, StagePlan
 from xsft.catalog.releases import DEFAULT
-from xsft.checks.cpu_job import conversion_problems
+from xsft.checks.cpu_job import check_conversion_job
 from xsft.environments import environments
 from xsft.launch.local_machine import maxtext_machine
 from xsft.launch.submission import Submission
@@ -174,7 +174,7 @@ def plan_conversion(
     """
     ignored = tuple(section for section in NOT_OF_JOBS if not (on_tpu and section == "tpu"))
     own = tuple(p for p in problems if p.kind != "unmade" and not p.is_in(ignored))
-    late = accept_late(conversion_problems(made, run, on_tpu=on_tpu), run.spec.checks)
+    late = accept_late(check_conversion_job(made, run, on_tpu=on_tpu), run.spec.checks)
     admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
     assert made.estimate is not None  # else `conversion-size`, an error
     job = conversion_job(made, run, made.estimate, on_tpu=on_tpu)

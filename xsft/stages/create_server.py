@@ -14,7 +14,7 @@ from xsft.base.problems import Problem, errors_in
 from xsft.base.reporting import AskUser
 from xsft.base.stage import StageFound
 from xsft.checks.facts import Facts
-from xsft.checks.serving import check, token_problems
+from xsft.checks.serving import check, check_server_token
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
 from xsft.cluster.jobset_fields import parse_server
@@ -55,7 +55,7 @@ def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
 
     `weights`: folder of the export, or its repository on the hub; it need not exist yet.
     """
-    found = errors_in((*check(run, {}, Facts()), *token_problems(run, weights=weights)))
+    found = errors_in((*check(run, {}, Facts()), *check_server_token(run, weights=weights)))
     plan = None if found else plan_of_server(run, weights=weights)
     if plan is None:
         raise SpecError(tuple(problem.in_file(file) for problem in found))

@@ -12,7 +12,7 @@ from xsft.base.errors import Refused, SpecError
 from xsft.base.problems import error
 from xsft.evaluation.inputs import Conversation, EvaluationPlan, turn
 from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json
-from xsft.evaluation.trainer_plan import WHERE, evaluation_plan, unfit
+from xsft.evaluation.trainer_plan import WHERE, check_evaluation_job, evaluation_plan
 from xsft.machine.files import system_words
 from xsft.machine.regular import read_text
 from xsft.planning.gather import workload_folder
@@ -32,7 +32,7 @@ def plan_evaluate(run: Run, *, digest: str, file: str | Path) -> EvaluationPlan:
     prompts = None
     if stage and isinstance(stage.prompts, str):
         prompts = read_prompts(workload_folder(file) / stage.prompts)
-    if problems := tuple(unfit(run, prompts=prompts)):
+    if problems := tuple(check_evaluation_job(run, prompts=prompts)):
         raise SpecError(tuple(problem.in_file(str(file)) for problem in problems))
     return evaluation_plan(run, digest=digest, prompts=prompts)
 

@@ -27,7 +27,7 @@ from xsft.base.problems import Problem
 from xsft.base.reporting import Reporter, hear_nothing
 from xsft.base.stage import StageFound, StageName, StagePlan, to_json
 from xsft.catalog.weights import model_type
-from xsft.checks.export import pod_problems
+from xsft.checks.export import check_export_job
 from xsft.environments.ask import PROGRAMS
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, engine_environment, maxtext_machine
@@ -412,7 +412,7 @@ class ExportJob(Struct, frozen=True, kw_only=True):
         if size:
             parameters = size // BF16_BYTES
         needs = estimate_export(made.inputs, parameters=parameters, weights_bytes=made.weights_bytes)
-        late = accept_late(pod_problems(made, run, needs), run.spec.checks)
+        late = accept_late(check_export_job(made, run, needs), run.spec.checks)
         admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
         assert needs is not None  # else `export-size`, an error
         return plan_job(export_job(made, run, needs), file=file, problems=admitted, progress=progress)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import SpecError, UsageError
 from xsft.base.names import attempt_number, next_attempt, stage_name
-from xsft.checks.export import weights_problems, whole_weights
+from xsft.checks.export import check_exported_weights, whole_weights
 from xsft.machine.objects import latest_step
 from xsft.machine.process import own_environment
 from xsft.machine.regular import open_regular
@@ -118,7 +118,7 @@ def _converted_source(trained: TrainedRun) -> ExportSource | None:
 def refuse_wrong_weights(inputs: ExportInputs) -> None:
     """Raise SpecError for a checkpoint that is cut off, or of another model, by its small files."""
     path = whole_weights(inputs)
-    if path is not None and (problems := tuple(weights_problems(inputs, read_checkpoint(path)))):
+    if path is not None and (problems := tuple(check_exported_weights(inputs, read_checkpoint(path)))):
         raise SpecError(problems)
 
 
