@@ -17,7 +17,7 @@ from xsft.catalog.layers import ArrayShape
 from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
 from xsft.weights.checkpoint_files import certain
@@ -27,7 +27,7 @@ from xsft.workers.expression import matching_texts
 WHERE = "lora.restore_path"
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     stored = facts.adapters
     yield from _check_module_path(run, keys, facts)
@@ -51,7 +51,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield _adapters_unread(f"{run.adapters} could not be read: {stored.detail.rstrip('.')}. {UNKNOWN}")
 
 
-def _check_module_path(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_module_path(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check that lora.module_path matches a module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters
     found"."""
     path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
@@ -78,7 +78,7 @@ MASK = "trainable_parameters_mask"
 TOO_LONG = "with the names of the model takes too much time or memory, here and in MaxText."
 
 
-def _check_mask(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_mask(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check that the mask of trained weights matches an array. source: maxtext@0.2.5 optimizers/optimizers.py
     [_get_path_mask_fn]: `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
     patterns, model = keys.get(MASK), _adapted_arrays(run, keys, facts)
@@ -105,9 +105,7 @@ def _adapters_unread(message: str) -> Problem:
     return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
 
 
-def _check_saved_adapters(
-    run: Run, keys: Mapping[str, Value], stored: CheckpointFacts, facts: Facts
-) -> Iterator[Problem]:
+def _check_saved_adapters(run: Run, keys: Keys, stored: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
     pairs = _adapter_pairs(stored.arrays)
     if kind(stored.arrays) != "adapters":
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
@@ -151,7 +149,7 @@ def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _AdapterPair]:
     return {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
 
 
-def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> RequiredArrays | None:
+def _adapted_arrays(run: Run, keys: Keys, facts: Facts) -> RequiredArrays | None:
     """Return the arrays that the run adapts; None if not all are known."""
     layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=scan_axis(keys))
     arrays = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
@@ -159,7 +157,7 @@ def _adapted_arrays(run: Run, keys: Mapping[str, Value], facts: Facts) -> Requir
 
 
 def _check_adapted_modules(
-    run: Run, keys: Mapping[str, Value], pairs: Mapping[str, _AdapterPair], model: RequiredArrays | None
+    run: Run, keys: Keys, pairs: Mapping[str, _AdapterPair], model: RequiredArrays | None
 ) -> Iterator[Problem]:
     if model is None:
         return
@@ -186,7 +184,7 @@ def _foreign(pairs: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape]
     return ""
 
 
-def _adapted_weights(keys: Mapping[str, Value], arrays: Mapping[str, ArrayShape]) -> set[str]:
+def _adapted_weights(keys: Keys, arrays: Mapping[str, ArrayShape]) -> set[str]:
     """Return the weights whose module the pattern names; empty if MaxText chooses it, or adapts more than kernels.
 
     source: qwix@0.1.8 _src/qconfig.py (`re.fullmatch` of the module's path).

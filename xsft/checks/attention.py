@@ -14,7 +14,7 @@ from xsft.base.problems import Problem, error, warning
 from xsft.catalog.models import context_length
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 LANES = 128
@@ -26,7 +26,7 @@ OTHER_KERNELS = frozenset({"compressed", "block_diffusion"})
 SEQUENCE_AXES = tuple(f"{group}_{axis}_parallelism" for group in ("ici", "dcn") for axis in ("context", "sequence"))
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check blocks that do not divide the sequence: the run would stop at its first compilation."""
     del facts
     length = number(keys.get("max_target_length"))
@@ -43,7 +43,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
 
 
-def _check_context(run: Run, keys: Mapping[str, Value], length: float) -> Iterator[Problem]:
+def _check_context(run: Run, keys: Keys, length: float) -> Iterator[Problem]:
     """Check for more positions than the model was trained for. Rotary ones have no end, so MaxText trains on."""
     trained = context_length(run.spec.model.name)
     has_own_positions = any(key.startswith("rope_") or key.endswith("position_embeddings") for key in keys)
@@ -69,7 +69,7 @@ def _check_context(run: Run, keys: Mapping[str, Value], length: float) -> Iterat
         yield warning("context-order", where_of("context_parallel_load_balance", run) or "parallelism", message, fix)
 
 
-def _uses_flash(run: Run, keys: Mapping[str, Value], length: float) -> bool:
+def _uses_flash(run: Run, keys: Keys, length: float) -> bool:
     """Return whether MaxText uses the kernel, with whole sequences on each chip. `autoselected` uses it from 128 tokens
     up."""
     attention = keys.get("attention", "autoselected")
@@ -88,7 +88,7 @@ IN_LANES = ("sa_block_kv_compute", "sa_block_kv_dq", "sa_block_q_dkv")
 """Blocks that fill whole rows of registers."""
 
 
-def block_of(name: str, keys: Mapping[str, Value]) -> int:
+def block_of(name: str, keys: Keys) -> int:
     return int(number(keys.get(name)) or DEFAULT_BLOCK)
 
 
@@ -106,7 +106,7 @@ def misfit(length: int, blocks: Mapping[str, int]) -> str | None:
     return f"{wide} {cut[wide]} is not a multiple of {LANES}" if wide else None
 
 
-def _fix(length: int, keys: Mapping[str, Value]) -> str:
+def _fix(length: int, keys: Keys) -> str:
     """Return lengths that the blocks fit, or blocks that fit the length."""
     named = [name for name in (*ROWS, *COLUMNS, *PARTS) if name in keys]
     blocks = {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)}

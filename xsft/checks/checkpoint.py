@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, errors_in, warning
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.facts import CheckpointFacts
 from xsft.spec.resolve import Run
 from xsft.weights.checkpoint_report import kind
@@ -22,7 +22,7 @@ DEFAULT_AXIS = 1
 """MaxText's param_scan_axis; source: maxtext@0.2.5 configs/base.yml."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     if run.checkpoint is None:
         return
@@ -143,7 +143,7 @@ def _check_format(run: Run, checkpoint: CheckpointFacts) -> Iterator[Problem]:
         yield error("checkpoint-zarr3", initial_weights_key(run), message, fix)
 
 
-def _check_pieces(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
+def _check_pieces(run: Run, keys: Keys, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     """Check that the largest piece fits the memory that Orbax reads with, and the host; Pathways' workers read without
     that limit. A host's shards always fit: its chips have less memory than the host, also for twice the bytes.
     source: orbax-checkpoint@0.12.8 serialization/serialization.py [estimate_read_memory_footprint], limits.py.
@@ -171,7 +171,7 @@ def _check_pieces(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFac
     )
 
 
-def _check_layers(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts) -> Iterator[Problem]:
+def _check_layers(run: Run, keys: Keys, checkpoint: CheckpointFacts) -> Iterator[Problem]:
     if checkpoint.scan_layers is None or kind(checkpoint.arrays) in ("adapters", "optimizer"):
         return
     scans = scan_of(run, keys, checkpoint)
@@ -195,7 +195,7 @@ def _check_layers(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFac
             yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)
 
 
-def scan_of(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts | None) -> bool:
+def scan_of(run: Run, keys: Keys, checkpoint: CheckpointFacts | None) -> bool:
     """Return the stacking that the run uses: MaxText >= 0.2.4 adopts what the checkpoint records, unless the command
     line sets it."""
     if "scan_layers" in keys:
@@ -206,7 +206,7 @@ def scan_of(run: Run, keys: Mapping[str, Value], checkpoint: CheckpointFacts | N
     return True if adopted is None else adopted
 
 
-def scan_axis(keys: Mapping[str, Value]) -> int:
+def scan_axis(keys: Keys) -> int:
     """Return the axis along which the run stacks layers."""
     return int(number(keys.get("param_scan_axis", DEFAULT_AXIS)) or 0)
 

@@ -12,14 +12,14 @@ from xsft.catalog.hf_config import computed_fields
 from xsft.catalog.weights import model_type
 from xsft.checks.facts import Facts
 from xsft.checks.model import ONE_MORE
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 UNKNOWN = "access, the revision, whether it has safetensors, whether they are quantised, and its vocabulary"
 """Facts that only the hub's answer gives."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the files or the hub's answer show; a note if the hub did not answer."""
     if run.conversion is None:
         return
@@ -70,7 +70,7 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
         yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)
 
 
-def _check_config(run: Run, keys: Mapping[str, Value], config: Mapping[str, Any]) -> Iterator[Problem]:
+def _check_config(run: Run, keys: Keys, config: Mapping[str, Any]) -> Iterator[Problem]:
     """Compare config.json with MaxText's configuration: to_maxtext does not read it, and fails only if the sizes
     differ."""
     if not config or run.conversion is None or run.model is None or not run.model.built_in:

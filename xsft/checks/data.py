@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from posixpath import relpath
 
 from xsft.base.problems import Problem, error, warning
@@ -11,7 +11,7 @@ from xsft.catalog.releases import at_least
 from xsft.checks.facts import Facts
 from xsft.checks.splits import names_of
 from xsft.checks.trainer_keys import is_on, number
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.paths import FILE_FORMATS, GRAIN_FORMATS, in_folder, named_paths, relative_paths
 from xsft.spec.resolve import Run
 
@@ -24,7 +24,7 @@ STREAMING_HOSTS = 16
 read time out from the hub."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for data that would stop the run at its first row, end it early, or be in a place that the pods cannot
     read."""
     catalogued = dataset(run.spec.data.hf_path)
@@ -99,7 +99,7 @@ def _check_known_dataset(run: Run, catalogued: Dataset) -> Iterator[Problem]:
         yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.", kind="disputable")
 
 
-def _check_enough_rows(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_enough_rows(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check that the rows are enough for the steps. Without packing each sequence holds one row; packing needs more
     rows per step."""
     counted = facts.data.counted if facts.data else None
@@ -131,7 +131,7 @@ def _check_enough_rows(run: Run, keys: Mapping[str, Value], facts: Facts) -> Ite
         yield warning("packing-shortens", "train.steps", message, fix)
 
 
-def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
+def rows_per_step(run: Run, keys: Keys) -> int:
     """Return the sequences that one step loads from all hosts; a fraction of a sequence per device still loads a whole
     one.
 

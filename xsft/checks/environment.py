@@ -4,7 +4,7 @@ Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from typing import Literal
@@ -18,7 +18,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on
 from xsft.launcher.cpujob import command
 from xsft.launcher.encoding import RESTARTS, encode_env_value, env_name_problem
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.modes import mode_reserving, mode_rules
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
@@ -133,7 +133,7 @@ MAX_MANIFEST_BYTES = 1_000_000
 does not."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check names, values and flags for a cluster. Only there a shell starts the trainer, and bash drops some names."""
     del keys, facts
     yield from _check_env_values(run)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.checks.facts import Facts
 from xsft.checks.splits import names_of
 from xsft.data.facts import HubDataFacts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 TABLE = "configuration, splits and columns"
 HUB = "https://huggingface.co"
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Yield the problems of the data section that the hub's answer shows."""
     del keys
     hub, path = facts.hub_data, run.spec.data.hf_path

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.checks.facts import Facts
 from xsft.image.recipe import registry_of_repository
 from xsft.image.reference import HUB, is_pinned, is_untagged, legacy_warning, parse_image_name, tag_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.facts import ImageFacts
 from xsft.spec.resolve import Run, named_ref
 
@@ -19,7 +19,7 @@ addresses. source: docs.docker.com/docker-hub/usage/pulls
 """
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check `image-missing`, `image-untagged`, `image-not-pinned`, `image-legacy-registry`, `image-pull-limit`, and a
     named image's own problems."""
     del keys

@@ -7,13 +7,13 @@ tests/contract/test_key_values.py compares with the parser.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error
 from xsft.catalog.releases import DEFAULT, KeyType, key_types
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.resolve import Run
 
 SWITCHES = frozenset({"0", "1", "on", "off", "t", "f", "true", "false", "y", "n", "yes", "no"})
@@ -24,7 +24,7 @@ SPLIT = frozenset({"adamw_mask", "trainable_parameters_mask", "train_data_column
 SIGNS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check the overrides of the release whose types are known; the workload's fields have types of their own."""
     del keys, facts
     if run.release.version != DEFAULT:

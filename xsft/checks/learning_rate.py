@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 HIGHEST = 1e-3
@@ -29,7 +29,7 @@ FINAL = "learning_rate_final_fraction"
 SCHEDULE = "learning_rate_schedule_steps"
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check runs that start from a checkpoint on a cluster; a tiny model from random weights may need any rate."""
     del facts
     if run.spec.on_cluster and (run.spec.model.checkpoint or run.spec.model.hf):
@@ -39,7 +39,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_dropout_and_dtype(run, keys)
 
 
-def _check_rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_rate(run: Run, keys: Keys) -> Iterator[Problem]:
     rate, lora = number(keys.get("learning_rate", DEFAULT_RATE)), is_on(keys.get("lora.enable_lora", False))
     sgd = keys.get("opt_type") == "sgd"
     highest, lowest = (HIGHEST_LORA, LOWEST_LORA) if lora else (HIGHEST, LOWEST)
@@ -69,7 +69,7 @@ def _check_rate(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield warning("learning-rate-high", where_of("learning_rate", run), message, fix)
 
 
-def _check_rate_schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_rate_schedule(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check its length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule]."""
     length, steps = number(keys.get(SCHEDULE)), run.spec.train.steps
     if length is not None and 0 < length < steps:
@@ -88,7 +88,7 @@ def _check_rate_schedule(run: Run, keys: Mapping[str, Value]) -> Iterator[Proble
         yield warning("learning-rate-grows", where_of(FINAL, run), message, "Set it to 1 or less.")
 
 
-def _check_adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_adam(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check how much AdamW shrinks each weight over the run: by rate x decay in a step, at half the peak rate."""
     rate, decay = number(keys.get("learning_rate", DEFAULT_RATE)), number(keys.get("adam_weight_decay"))
     shrunk = (rate or 0) * (decay or 0) * run.spec.train.steps / 2
@@ -107,7 +107,7 @@ def _check_adam(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield error("optimizer-value", where_of(key, run), message, f"Give {limits}.", kind="disputable")
 
 
-def _check_dropout_and_dtype(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_dropout_and_dtype(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for a dropout rate of 1 in a model that uses dropout; most models disable it."""
     rate, on = (
         number(keys.get("dropout_rate")),

@@ -5,17 +5,17 @@ source: measured with maxtext@0.2.5 and qwix@0.1.8 (ahead-of-time compilation, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.releases import at_least
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check the settings of LoRA, if adapters are requested."""
     del facts
     if not is_on(keys.get("lora.enable_lora", False)):
@@ -37,7 +37,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield warning("lora-scale", where_of("lora.lora_alpha", run), message, fix)
 
 
-def _check_lora_release(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_lora_release(run: Run, keys: Keys) -> Iterator[Problem]:
     if not at_least(run.release.version, "0.2.3"):
         message = f"MaxText {run.release.version} does not support LoRA; 0.2.3 and newer do."
         yield error("lora-release", "lora", message, "Use an image with MaxText 0.2.3 or newer, or remove the section.")
@@ -57,7 +57,7 @@ MOST_SCALE = 32
 """Published fine-tunings use an alpha of half the rank to four times it, a few sixteen times."""
 
 
-def _check_adapter_dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_adapter_dtype(keys: Keys) -> Iterator[Problem]:
     """Check the adapters' dtype: a scan over layers carries activations (bfloat16), and float32 adapters return
     float32."""
     mixed = keys.get("weight_dtype", "float32") == "float32" and keys.get("dtype", "bfloat16") == "bfloat16"
@@ -70,7 +70,7 @@ def _check_adapter_dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
     yield error("lora-float32", "train.weight_dtype", message, "Set train.weight_dtype: bfloat16.")
 
 
-def _check_module_pattern(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_module_pattern(run: Run, keys: Keys) -> Iterator[Problem]:
     if run.model is None:
         return
     if keys.get("lora.lora_module_path"):

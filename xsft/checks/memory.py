@@ -6,7 +6,7 @@ memory. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from xsft.base.problems import Problem, error, note, warning
@@ -37,7 +37,7 @@ from xsft.fit.verdict import (
     Verdict,
     figures_text,
 )
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
@@ -52,7 +52,7 @@ NEAREST = "`xsft fit FILE --search` finds the nearest configuration that fits."
 SMALLER = f"Use more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh. {NEAREST}"
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Yield one statement about memory at most, and a problem of the checkpoint's layout."""
     axis = keys.get("param_scan_axis")
     if axis is not None and axis != 1:
@@ -69,7 +69,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _check_required_fit(run, statements, known)
 
 
-def _check_memory(run: Run, keys: Mapping[str, Value], facts: Facts, known: KnownStep | None) -> Iterator[Problem]:
+def _check_memory(run: Run, keys: Keys, facts: Facts, known: KnownStep | None) -> Iterator[Problem]:
     near = (*shipped_near(run), *facts.near_fits)
     if known is not None:
         yield _compiled_problem(known, run, near)
@@ -161,7 +161,7 @@ def _note_of(known: KnownStep) -> str:
 
 
 def _check_uncompiled(
-    run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value], near: Sequence[NearStep]
+    run: Run, model: CatalogModel, tpu: Slice, keys: Keys, near: Sequence[NearStep]
 ) -> Iterator[Problem]:
     """Yield the problems of a run that was never compiled."""
     refused = tuple(check_size(run, model, tpu, keys)) or tuple(_check_gathered_experts(model, tpu, run, keys))
@@ -170,9 +170,7 @@ def _check_uncompiled(
     yield from (replace(problem, fix=f"{place}{problem.fix}") for problem in problems)
 
 
-def _never_compiled(
-    run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value], near: Sequence[NearStep]
-) -> Problem:
+def _never_compiled(run: Run, model: CatalogModel, tpu: Slice, keys: Keys, near: Sequence[NearStep]) -> Problem:
     """Return a note on a run that should fit, by arithmetic or a run near it, else a warning."""
     size = (tpu, run.num_slices, target_length(keys) or DEFAULT_TOKENS)
     figures = _bound_text(run, model, tpu, keys)
@@ -185,7 +183,7 @@ def _never_compiled(
     return replace(warning("fit-unknown", "tpu", f"{message} It may not fit.", ASK_COMPILER), fit="doubtful")
 
 
-def _bound_text(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
+def _bound_text(run: Run, model: CatalogModel, tpu: Slice, keys: Keys) -> str:
     """Return the lower bound and the estimate, in words; empty for a model or a chip of unknown size."""
     if model.params_b is None or tpu.hbm_gib is None:
         return ""
@@ -222,7 +220,7 @@ def _fitting_place(run: Run, near: Sequence[NearStep]) -> str:
     return f"It fits {smallest.place} with {mesh}. "
 
 
-def check_size(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def check_size(run: Run, model: CatalogModel, tpu: Slice, keys: Keys) -> Iterator[Problem]:
     """Check the lower bound: weights, optimizer state and gradients alone, below what a step really takes by 11 to 93
     %."""
     if model.params_b is None or tpu.hbm_gib is None or keys.get("lora.lora_weight_qtype"):
@@ -238,7 +236,7 @@ def check_size(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Val
         yield replace(error("does-not-fit", "tpu", message, fix, kind="disputable"), fit="no")
 
 
-def _check_gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Keys) -> Iterator[Problem]:
     """Check the experts of one layer: they and their gradient are gathered over fsdp in bfloat16; only the expert axis
     divides them.
 
@@ -285,7 +283,7 @@ def shipped_near(run: Run) -> Iterator[NearStep]:
         )
 
 
-def _catalogued_model(run: Run, keys: Mapping[str, Value]) -> str | None:
+def _catalogued_model(run: Run, keys: Keys) -> str | None:
     """Return the model whose rows may be of this run; None for a model that keys change, and for a trainer whose step
     is not compiled."""
     if run.model is None or run.spec.on_this_machine or trainer_of(run).STEP is None:

@@ -7,7 +7,7 @@ _src/mesh_utils.py
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from math import prod
 
@@ -18,7 +18,7 @@ from xsft.catalog.sizes import DEFAULT_AXES, Axes, given_axes, mesh_axes
 from xsft.catalog.tpu import Slice
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 WEIGHT_AXES = ("fsdp", "context", "expert")
@@ -31,7 +31,7 @@ OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_
 """Keys, of the workload or the model's own configuration, that replace the rules these checks reason with."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for shapes that JAX or MaxText would refuse after the slices have started."""
     del facts
     if run.spec.on_this_machine:
@@ -71,7 +71,7 @@ def _check_axes(run: Run) -> Iterator[Problem]:
                 yield error("mesh-axis-unknown", f"parallelism.{group}.{axis}", message, fix)
 
 
-def _check_ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_ring(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check that a ring's shape is that of the ici axes. source: maxtext@0.2.5 utils/max_utils.py
     [is_valid_custom_mesh]."""
     ring = RING.fullmatch(str(keys.get("custom_mesh")))
@@ -84,7 +84,7 @@ def _check_ring(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield error("mesh-custom", where_of("custom_mesh", run), message, "Remove it, or set such axes.")
 
 
-def _check_product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
+def _check_product(keys: Keys, group: str, total: int) -> Iterator[Problem]:
     sizes = given_axes(keys, group)
     free = sorted(axis for axis, size in sizes.items() if size == -1)
     product = prod(size for size in sizes.values() if size != -1)
@@ -113,7 +113,7 @@ def _product_fix(group: str, sizes: Axes, total: int) -> str:
     return f"Choose axes whose product is {total}."
 
 
-def _check_physical_mesh(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_physical_mesh(run: Slice, ici: Axes, keys: Keys) -> Iterator[Problem]:
     """Check the physical mesh; an error only if no split of the physical axes among the logical ones exists, for JAX's
     search is greedy.
 
@@ -144,7 +144,7 @@ def _assignable(sizes: Sequence[int], physical: Sequence[int]) -> bool:
     return False
 
 
-def _check_batch(run: Run, keys: Mapping[str, Value], axes: Axes) -> Iterator[Problem]:
+def _check_batch(run: Run, keys: Keys, axes: Axes) -> Iterator[Problem]:
     """Check the batch: MaxText trains int(devices × per_device_batch_size) sequences per micro-step, split over the
     batch axes."""
     per_device = number(keys.get("per_device_batch_size")) or 1.0

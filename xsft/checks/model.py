@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -14,13 +14,13 @@ from xsft.catalog.weights import WeightsFailure, weights_failure
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, same, where_of
 from xsft.data.facts import TokenizerFacts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.conversion_inputs import is_folder
 from xsft.spec.paths import is_local
 from xsft.spec.resolve import Run
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for names that MaxText does not know, and for weights or tokenizers of another model."""
     is_known = run.spec.model.name in models_of(run.release.version)
     if not is_known:
@@ -167,7 +167,7 @@ ONE_MORE = frozenset({"gemma3", "gemma4"})
 """Families whose tokenizer has an image token after the last row; no text contains it."""
 
 
-def _check_tokens_in_embedding(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_tokens_in_embedding(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for tokens without a row in the embedding: JAX uses the last row instead, without an error. If the rows of
     the weights are known, checks.conversion checks them."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
@@ -192,7 +192,7 @@ def _example(run: Run) -> str:
     return repository or "the model's repository on Hugging Face"
 
 
-def _check_chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> Iterator[Problem]:
+def _check_chat_template(run: Run, keys: Keys, read: TokenizerFacts | None) -> Iterator[Problem]:
     """Check for a chat template: every column set becomes a conversation that the tokenizer's template formats
     (hf_data_processing.py). The tokenizer's files are read if they are on this machine."""
     tokenizer = run.tokenizer
@@ -206,7 +206,7 @@ def _check_chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFac
     yield error("chat-template-missing", "data.chat_template", message, fix)
 
 
-def _check_layer_settings(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_layer_settings(run: Run, keys: Keys) -> Iterator[Problem]:
     default = run.pins.get("scan_layers", True) is True
     if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
         message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
@@ -222,7 +222,7 @@ def _check_layer_settings(run: Run, keys: Mapping[str, Value]) -> Iterator[Probl
         yield error("indexer-attention", where_of("attention", run) or "model.name", message, fix)
 
 
-BUILT_WITH: Mapping[str, Value] = MappingProxyType(
+BUILT_WITH: Keys = MappingProxyType(
     {
         "attention_type": "global",
         "sliding_window_size": 0,
@@ -264,7 +264,7 @@ BUILT_BY_MODEL = frozenset(
 """Such keys that models set in their own configuration; override_model_config lets MaxText accept another value."""
 
 
-def _check_architecture(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_architecture(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for keys that change the computation that the weights were trained with. A longer context may need other
     position embeddings."""
     weights = run.spec.model.checkpoint or run.spec.model.hf

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.names import ATTEMPT_SUFFIX, MISREAD_NAMES, job_name_limit, jobset_limit, run_name_limit, stage_name
 from xsft.base.problems import Problem, error, note
 from xsft.checks.facts import Facts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.stages import later_stages
 
@@ -15,7 +15,7 @@ SET_BY_XSFT = ("xsft.dev/", "xpk.google.com/", "cluster-autoscaler.kubernetes.io
 """Starts of labels and annotations of pods by which xsft and xpk find a run's pods, and an autoscaler leaves them."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check `name-misread` everywhere; on a cluster also `name-too-long`, `name-attempts` and `stage-name-…`."""
     del keys
     if run.run_name in MISREAD_NAMES:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from xsft.base.problems import Problem, error
 from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.explain import explain_validation
 from xsft.spec.model import Overrides, WorkloadSpec
 from xsft.spec.resolve import Run
@@ -25,7 +25,7 @@ from xsft.spec.yamltext import ParsedYaml
 from xsft.trainer.shuffling import SEED, seeds
 from xsft.trainer.trainer import trainer_of
 
-Fields = Mapping[str, Value]
+Fields = Keys
 """Key path in the workload -> value."""
 
 _EVAL, _LORA = "eval_interval", "lora.enable_lora"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error
 from xsft.catalog.data import SCHEME, SHIPPED
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check `packaged-data-unknown` and `packaged-data-remote`; in `keys`, packaged data is already a path."""
     del facts
     for key, value in keys.items():

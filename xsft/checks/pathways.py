@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.checks.facts import Facts
 from xsft.image.reference import is_pinned, tag_of
 from xsft.launcher.encoding import pathways_args_problem
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import PathwaysServers, Run
 
 TEMPLATE_ARGS = frozenset(
@@ -24,7 +24,7 @@ TEMPLATE_ARGS = frozenset(
 """Arguments that xpk's template gives the servers; source: xpk@1.16.0 templates/pathways_workload_create.yaml.j2."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check the servers in Pathways mode; in McJAX warn of a section that has no effect."""
     del keys, facts
     if not run.spec.on_cluster:

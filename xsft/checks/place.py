@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.checks.facts import Facts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.place import DEFAULT_QUEUE, Place
 from xsft.spec.resolve import Run
 
 GKE = ("project", "zone", "cluster")
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for every setting that a cluster needs; all missing ones are reported at once."""
     del keys, facts
     if not run.spec.on_cluster:

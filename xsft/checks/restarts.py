@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, note, warning
 from xsft.checks.facts import Facts
 from xsft.checks.step_time import HOUR_S, run_time
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 CONFIG_ERROR = 2
@@ -36,7 +36,7 @@ MUCH_WORK_S = HOUR_S / 2
 """Seconds of lost work that are worth a line."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check what restarts mean for a run on a cluster."""
     del keys, facts
     if run.spec.on_cluster:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.catalog.datasets import dataset
 from xsft.checks.data import training_rows
 from xsft.checks.facts import Facts
 from xsft.checks.schedule import may_restart
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import reshuffles
 
@@ -26,7 +26,7 @@ _EVERY = re.compile(r"[*?\]}]-of-0*([1-9][0-9]{0,8})(?![0-9])")
 """Pattern of a split's files: `train-*-of-00064.parquet`."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check every run: one on this machine can be interrupted too."""
     del facts
     if run.spec.restarts.data == "reshuffle" and run.spec.data.shuffle is False:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.problems import Problem
@@ -10,7 +10,7 @@ from xsft.catalog.datasets import dataset
 from xsft.checks.facts import Facts
 from xsft.checks.special_tokens import reads_texts, special_tokens_of
 from xsft.data.facts import DataFacts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 REPEATED = LateProblem(id="repeated-per-round")
@@ -19,7 +19,7 @@ ROUNDS = "messages"
 """The column whose rows may hold several rounds."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for a head of the template that MaxText repeats, in data that is known to have several rounds in a row."""
     if run.tokenizer is None or not reads_texts(keys) or facts.tokenizer_problem:
         return

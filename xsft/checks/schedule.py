@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.paths import FILE_FORMATS
 from xsft.spec.resolve import Run
 
@@ -19,7 +19,7 @@ SFT_LEARNING_RATE = 2e-5
 """source: maxtext@0.2.5 configs/post_train/sft.yml."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for schedules that would stop the run, lose its work or train it wrongly."""
     del facts
     period, steps = run.spec.train.checkpoint_period, run.spec.train.steps
@@ -43,7 +43,7 @@ def may_restart(run: Run) -> bool:
     return run.spec.on_cluster and (run.spec.restarts.max > 0 or spot)
 
 
-def _check_profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_profiler(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check the profiled steps. source: google-tunix@0.1.7 sft/profiler.py: ValueError when the first profiled step is
     not before the last."""
     if not keys.get("profiler"):
@@ -63,7 +63,7 @@ def _check_profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         )
 
 
-def _check_evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_evaluation(run: Run, keys: Keys) -> Iterator[Problem]:
     interval = number(keys.get("eval_interval")) or -1
     if (number(keys.get("target_eval_loss")) or 0) > 0:
         message = "Reaching target_eval_loss ends the trainer with exit status 1, which counts as a failure."
@@ -97,7 +97,7 @@ def _check_evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             yield warning("eval-outlasts-training", where, message, fix)
 
 
-def _check_eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
+def _check_eval_data(keys: Keys, where: str) -> Iterator[Problem]:
     path = keys.get("hf_path") or keys.get("grain_file_type")
     files = keys.get("hf_eval_files") or keys.get("grain_eval_files")
     if path in FILE_FORMATS and not files:
@@ -119,7 +119,7 @@ def _check_eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]
         )
 
 
-def _check_accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_accumulation(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check gradient accumulation. source: run with maxtext@0.2.5 and google-tunix@0.1.7, the newest on PyPI."""
     if (number(keys.get("gradient_accumulation_steps")) or 1) <= 1:
         return
@@ -142,7 +142,7 @@ def _check_accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem
     yield error("gradient-accumulation-tunix", where, message, fix, kind="disputable")
 
 
-def _check_bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_bf16_weights(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for bfloat16 weights. source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient
     updates."""
     if keys.get("weight_dtype") != "bfloat16" or is_on(keys.get("lora.enable_lora", False)):
@@ -159,7 +159,7 @@ def _check_bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem
     yield warning("bf16-weights", where_of("weight_dtype", run), message, fix)
 
 
-def _check_resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_resumption(run: Run, keys: Keys) -> Iterator[Problem]:
     if not may_restart(run):
         return
     if "learning_rate_schedule_steps" not in keys:

@@ -3,14 +3,14 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.base.secrets import is_secret_variable, looks_secret
 from xsft.catalog.tokenizers import is_gated
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, texts, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.keypath import key_part, path_below
 from xsft.spec.resolve import Run
 
@@ -18,7 +18,7 @@ WANDB = frozenset({"NETRC", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB
 """Variables with a login for W&B, or with which W&B needs none."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check `secret-literal`, `env-secret`, `hub-token-missing` and `wandb-login`."""
     del facts
     on_command_line = {text for value in keys.values() for text in texts(value)}  # reported by checks.trainer_keys

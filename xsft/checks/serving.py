@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.names import job_name_limit, stage_name
 from xsft.base.problems import Problem, error, warning
@@ -13,7 +13,7 @@ from xsft.checks.facts import Facts
 from xsft.evaluation.trainer_plan import check_comparable
 from xsft.image.reference import is_pinned
 from xsft.launcher.server_manifest import attention_heads, weights_bytes
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.serving_inputs import BUCKET
 from xsft.spec.stages import ServeStage
@@ -21,7 +21,7 @@ from xsft.spec.stages import ServeStage
 EXAMPLE = "vllm/vllm-tpu@sha256:…"
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check `evaluate-*`, `serve-*` and `*-legacy`. On this machine the engine of `xsft setup engine` serves: no image
     is needed."""
     del keys, facts

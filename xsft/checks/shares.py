@@ -6,7 +6,7 @@ and ends when they do; with fewer files than processes each reads all rows, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.datasets import dataset
@@ -15,14 +15,14 @@ from xsft.checks.data import rows_per_step, training_rows
 from xsft.checks.facts import Facts
 from xsft.checks.resumption import files, readers
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 MANY_READERS = 16
 """Minimum number of processes for a warning that each of them reads all rows."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check shares that leave processes or evaluations without rows."""
     if run.spec.on_cluster and run.slice is None:
         return
@@ -50,7 +50,7 @@ def _check_fewer_files(run: Run, count: int) -> Iterator[Problem]:
     yield warning("data-few-files", "data", message, fix)
 
 
-def _check_grain_files(run: Run, keys: Mapping[str, Value], count: int) -> Iterator[Problem]:
+def _check_grain_files(run: Run, keys: Keys, count: int) -> Iterator[Problem]:
     """Check Grain's files and workers. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py: ValueError, and
     github.com/AI-Hypercomputer/maxtext/issues/4335; releases before it, issues/3807: IndexError, and exit status 0."""
     if keys.get("grain_file_type") == "parquet" and count < readers(run) and not at_least(run.release.version, "0.2.5"):
@@ -76,7 +76,7 @@ def _check_grain_files(run: Run, keys: Mapping[str, Value], count: int) -> Itera
         )
 
 
-def _check_even_shares(run: Run, keys: Mapping[str, Value], facts: Facts, count: int) -> Iterator[Problem]:
+def _check_even_shares(run: Run, keys: Keys, facts: Facts, count: int) -> Iterator[Problem]:
     """Check for files that do not divide evenly among processes: the run ends with the first process that has no more
     rows."""
     rows = (facts.data.counted if facts.data else None) or training_rows(run)
@@ -94,7 +94,7 @@ def _check_even_shares(run: Run, keys: Mapping[str, Value], facts: Facts, count:
         yield warning("data-uneven-files", "data", message, fix)
 
 
-def _check_evaluation_batch(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _check_evaluation_batch(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check that the rows make a batch. source: google-tunix@0.1.7 sft/peft_trainer.py [_run_eval]: "No eval examples
     found. Skipping eval metrics logging."
     """
@@ -118,6 +118,6 @@ def _eval_rows(run: Run, facts: Facts) -> int | None:
     return catalogued.rows(data.hf_eval_split or "", hf_name=data.hf_name or "") if catalogued else None
 
 
-def _eval_batch(run: Run, keys: Mapping[str, Value]) -> int:
+def _eval_batch(run: Run, keys: Keys) -> int:
     per_device = number(keys.get("eval_per_device_batch_size")) or number(keys.get("per_device_batch_size")) or 1.0
     return int(run.devices * max(1.0, per_device))

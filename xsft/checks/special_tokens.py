@@ -8,7 +8,7 @@ preprocessing_pipeline], data_processing_utils.py [format_and_batch]; the same i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_fam
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on
 from xsft.data.facts import TokenizerFacts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainer.chat import TOKENS, chat_format
 
@@ -25,7 +25,7 @@ UNKNOWN = SpecialTokens(eos=TOKENS["eos_token"])
 """Those of an unknown tokenizer, whose EOS a template may name."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for a masked end of answers; a note if the tokenizer is unknown."""
     if run.tokenizer is None or not reads_texts(keys):
         return
@@ -56,7 +56,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield note("special-tokens", "model.tokenizer", message)
 
 
-def reads_texts(keys: Mapping[str, Value]) -> bool:
+def reads_texts(keys: Keys) -> bool:
     """Return whether the input pipeline renders conversations by the tokenizer's template."""
     return (keys.get("dataset_type") or "hf") in ("hf", "grain")
 
@@ -78,7 +78,7 @@ def trained_tokens(tokens: SpecialTokens) -> tuple[str, ...]:
     return tuple(token for token in tokens.ends or () if token not in masked_tokens(tokens))
 
 
-def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens:
+def special_tokens_of(run: Run, keys: Keys, read: TokenizerFacts | None) -> SpecialTokens:
     """Return the tokens of the tokenizer's files, else of the catalogue; with the workload's own tokens and chat
     template."""
     known = _known_tokens(run, read) or UNKNOWN  # an own template alone shows whether an answer has an end
@@ -90,7 +90,7 @@ def special_tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts 
     return _as_masked(_template_tokens(tokens, template, read) if isinstance(template, str) else tokens, keys)
 
 
-def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialTokens:
+def _as_masked(tokens: SpecialTokens, keys: Keys) -> SpecialTokens:
     """Return the tokens as the pipeline masks them: with Grain the BOS is not masked, and an EOS follows each
     answer.
     """

@@ -7,12 +7,12 @@ datasets@5.2.0 builder.py as_streaming_dataset ("Bad split"), data_files.py sani
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, warning
 from xsft.catalog.datasets import dataset
 from xsft.checks.facts import Facts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 _NAME = re.compile(r"\w+(\.\w+)*")
@@ -22,7 +22,7 @@ _ALL = "all"
 """Name that stands for all splits, unless a split has this name."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for a split that MaxText would not find once the slices are taken."""
     del keys, facts
     data = run.spec.data

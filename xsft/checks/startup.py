@@ -6,12 +6,12 @@ coordinator waits for all processes, counted from the start of each; jax@0.11.0 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from xsft.base.problems import Problem, error, note, warning
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 
 TIMEOUT = "jax_distributed_initialization_timeout"
@@ -27,7 +27,7 @@ TOPOLOGY = "compile_topology"
 """Key of MaxText's ahead-of-time compiler; any value has the same effect."""
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check McJAX, where each host is a process; under Pathways there is one."""
     del facts
     if not run.spec.on_cluster or run.slice is None or run.mode.single_controller:
@@ -35,7 +35,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _check_start(run, keys, hosts=run.slice.hosts * run.num_slices)
 
 
-def _check_start(run: Run, keys: Mapping[str, Value], *, hosts: int) -> Iterator[Problem]:
+def _check_start(run: Run, keys: Keys, *, hosts: int) -> Iterator[Problem]:
     """Check for keys with which the hosts do not connect. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
     [get_jax_distributed_client]."""
     unconnected = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]

@@ -13,7 +13,7 @@ from xsft.base.problems import Problem, error, note, warning
 from xsft.base.secrets import looks_secret
 from xsft.catalog.releases import DEFAULT, at_least, key_hint, new_name
 from xsft.checks.facts import Facts
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.resolve import Run
 from xsft.spec.template import WHERE as TEMPLATE
 from xsft.trainer.arguments import argument, template_keys
@@ -124,7 +124,7 @@ def texts(value: Value) -> Iterator[str]:
             yield item
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for keys that MaxText would refuse after the slice is taken, or that would silently replace a field."""
     del facts
     yield from _check_trainer_release(run)
@@ -166,7 +166,7 @@ def _check_trainer_release(run: Run) -> Iterator[Problem]:
         yield note("legacy-layout", "image.maxtext", message)
 
 
-def _check_keys_known(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_keys_known(run: Run, keys: Keys) -> Iterator[Problem]:
     version = run.release.version
     for key in keys:
         if trainer_of(run).takes(key, version=version):
@@ -190,7 +190,7 @@ def _key_hint(key: str, version: str) -> str:
     return f"{key_hint(key, version=version)}{f' It is the field {field}.' if field else ''}"
 
 
-def _check_pinned_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_pinned_keys(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for keys that the model's configuration sets. source: maxtext@0.2.5 configs/pyconfig.py, "overridden by
     both model config and CLI"."""
     if is_on(keys.get("override_model_config", False)):
@@ -202,7 +202,7 @@ def _check_pinned_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]
             yield error("override-model-key", where_of(key, run), message, fix)
 
 
-def _check_secret_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_secret_values(run: Run, keys: Keys) -> Iterator[Problem]:
     for key, value in keys.items():
         for text in texts(value):
             if looks_secret(text):
@@ -226,7 +226,7 @@ def _check_secret_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Proble
             yield error("argument-too-long", where_of(key, run), message, "Shorten it.")
 
 
-def _check_env_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_env_keys(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check the environment: MaxText reads `M_<KEY>` as a key, and refuses one given both ways. source: maxtext@0.2.5
     configs/pyconfig.py."""
     for name in run.spec.env:

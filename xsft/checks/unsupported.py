@@ -18,7 +18,7 @@ from xsft.catalog.data import catalog_text
 from xsft.catalog.releases import DEFAULT, at_least, defects
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, same, where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.resolve import Run
 
 NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
@@ -78,7 +78,7 @@ class UnsupportedKey(Struct, frozen=True, kw_only=True):
     fix: str
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for keys that have no effect without an error, or that stop the run."""
     del facts
     yield from _check_no_ops(run, keys)
@@ -96,7 +96,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield warning("conversion-in-trainer", where_of("convert_checkpoint_if_possible", run), message, fix)
 
 
-def _check_no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_no_ops(run: Run, keys: Keys) -> Iterator[Problem]:
     for key, (default, why) in NO_OPS.items():
         if key in keys and not same(keys[key], default):
             message = f"{key}={keys[key]} has no effect in SFT: {why}."
@@ -106,7 +106,7 @@ def _check_no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
 
 
-def _check_unread_keys(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_unread_keys(run: Run, keys: Keys) -> Iterator[Problem]:
     if run.release.version != DEFAULT:
         return
     for key in run.spec.overrides.maxtext:
@@ -128,7 +128,7 @@ def unread_keys() -> frozenset[str]:
     return frozenset(line for line in catalog_text("unread_keys.txt").splitlines() if not line.startswith("#"))
 
 
-def _check_dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_dataset_type(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check `dataset_type`: Grain is chosen by the field data.pipeline; an override does not change the other data
     fields."""
     pipeline = str(keys.get("dataset_type") or "hf")
@@ -142,7 +142,7 @@ def _check_dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem
     yield warning("dataset-type", where_of("dataset_type", run), message, fix)
 
 
-def _check_marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_marks(run: Run, keys: Keys) -> Iterator[Problem]:
     pipeline = str(keys.get("dataset_type", "hf"))
     if pipeline == "hf":
         for key in MARKS:
@@ -158,7 +158,7 @@ def _check_marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield warning("grain-marks", where_of(added[0], run) or where_of("dataset_type", run), message, fix)
 
 
-def _check_refused_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_refused_values(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for refused values; the model's own configuration counts too: vision models switch use_multimodal on."""
     for refusal in REFUSALS:
         setting = keys.get(refusal.key, run.pins.get(refusal.key))
@@ -167,7 +167,7 @@ def _check_refused_values(run: Run, keys: Mapping[str, Value]) -> Iterator[Probl
             yield error(refusal.id, where_of(refusal.key, run) or "model.name", message, refusal.fix)
 
 
-def _check_release_defects(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _check_release_defects(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for known defects of the image's release that this workload would meet."""
     settings = {**run.pins, **keys}
     for defect in defects(run.release.version):

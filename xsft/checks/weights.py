@@ -10,7 +10,7 @@ from xsft.catalog.sizes import changed_sizes
 from xsft.checks.checkpoint import initial_weights_key, scan_axis
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import where_of
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
 from xsft.weights.checkpoint_files import certain
@@ -28,7 +28,7 @@ from xsft.weights.checkpoint_report import (
 )
 
 
-def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check names and shapes by the checkpoint's own layout; another check compares that layout with the run's."""
     found = facts.checkpoint
     if run.checkpoint is None or found is None or found.status != "read" or not found.arrays:
@@ -79,7 +79,7 @@ def _check_dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
 
 
 def _check_model_arrays(
-    run: Run, keys: Mapping[str, Value], found: CheckpointFacts, held: Mapping[str, SavedArray]
+    run: Run, keys: Keys, found: CheckpointFacts, held: Mapping[str, SavedArray]
 ) -> Iterator[Problem]:
     if not _is_known(run):
         return
@@ -113,7 +113,7 @@ def _is_known(run: Run) -> bool:
 
 
 def _mismatch(
-    run: Run, keys: Mapping[str, Value], held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
+    run: Run, keys: Keys, held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
 ) -> ArrayMismatch | None:
     """Return the mismatch; None if one of the layouts fits, or the model's arrays are unknown."""
     name, version = run.spec.model.name, run.release.version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from xsft.base.amounts import counted_text
 from xsft.base.names import stage_name
@@ -10,7 +10,7 @@ from xsft.base.problems import Problem, error, errors_in, warning
 from xsft.base.stage import StagePlan
 from xsft.catalog.releases import DEFAULT
 from xsft.evaluation.inputs import Conversation, EvaluationInputs, EvaluationPlan, directory_of, turn
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.resolve import Run
 from xsft.spec.stages import EvaluateStage
 from xsft.trainer.arguments import argument
@@ -21,7 +21,7 @@ STAGE = "evaluate"
 SPLIT_KEYS = "data.hf_eval_split or data.hf_eval_files"
 WHERE = "stages.evaluate"
 
-MEASURED: Mapping[str, Value] = {
+MEASURED: Keys = {
     "packing": False,
     "per_device_batch_size": 1,
     "eval_per_device_batch_size": 1,
@@ -95,7 +95,7 @@ def held_out_keys(run: Run, stage: EvaluateStage) -> dict[str, Value]:
     return {**{key: value for key, value in named.items() if value is not None}, "eval_data_columns": columns}
 
 
-def measured_argv(trained: Sequence[str], keys: Mapping[str, Value]) -> tuple[str, ...]:
+def measured_argv(trained: Sequence[str], keys: Keys) -> tuple[str, ...]:
     """Return the trainer's command line for a measurement, with these keys in place of its own."""
     measurement_keys = {**MEASURED, **keys}
     gone = (*_TRAINING_ONLY, *(f"{key}=" for key in measurement_keys))

@@ -21,7 +21,7 @@ from xsft.fit.alternatives import TunableRun
 from xsft.fit.search import HOPELESS
 from xsft.fit.step import StepToCompile, blocks_at, compiler_name, counting, target_length
 from xsft.fit.verdict import Fits, Marginal, NearStep
-from xsft.spec.base import Value
+from xsft.spec.base import Keys, Value
 from xsft.spec.resolve import Run
 from xsft.trainer.arguments import argument
 from xsft.trainer.trainer import trainer_of
@@ -143,7 +143,7 @@ def known_seconds(run: Run, step: StepToCompile, compiled: Iterable[NearStep]) -
     return REFUSAL_S if estimate(run) > HOPELESS else None
 
 
-def _step_arguments(keys: Mapping[str, Value]) -> tuple[str, ...]:
+def _step_arguments(keys: Keys) -> tuple[str, ...]:
     return tuple(argument(key, cast("Value", value)) for key, value in counting(keys).items())
 
 
