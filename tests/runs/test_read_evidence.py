@@ -21,6 +21,7 @@ from xsft.records.run_cluster import ClusterAddress
 from xsft.runs.causes import explain_state
 from xsft.runs.classify import classify
 from xsft.runs.read_evidence import read_evidence
+from xsft.trainer.progress import Progress
 
 pytestmark = pytest.mark.loopback
 
@@ -37,6 +38,8 @@ class World:
         patience = Patience(tries=1, read_timeout_s=60.0)
         cluster = connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=patience)
         attempts = observe_run(cluster, namespace=NAMESPACE, name="here", run_name=run, now=NOW)
+        attempts = tuple(replace(one, progress=how.get("progress")) for one in attempts)
+        how.pop("progress", None)
         seen = replace(attempts[0], pods=None) if without_pods else attempts[0]
         if path := how.pop("denied", None):
             self.api.server.fail(path, times=99, code=403, message="x cannot get resource y")
@@ -311,8 +314,8 @@ def test_earlier_attempts_are_listed_with_their_last_step(world: World) -> None:
         name = "gemma" if number == 1 else f"gemma-{number}"
         made = world.runs.jobset(name, run="gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
         made["metadata"]["creationTimestamp"] = f"2026-11-21T{second}:00:00Z"
-        world.failed("gemma", name, lines=("completed step: 3, seconds: 0.5, loss: 2.5", ERROR))
-    found = world.evidence("gemma")
+        world.failed("gemma", name, lines=(ERROR,))
+    found = world.evidence("gemma", progress=Progress(source="log", read_at=NOW, step=3))
     assert found.seen.jobset is not None
     assert found.seen.jobset.name == "gemma-3"
     assert [(end.name, end.step) for end in found.earlier] == [("gemma", 3), ("gemma-2", 3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubelogs import Log
 from tests.fakes.kubeobjects import Objects
-from tests.fakes.kuberuns import PARTLY_UP, QUEUE, RUNNING, Runs, ended
+from tests.fakes.kuberuns import PARTLY_UP, RUNNING, Runs, ended
 from tests.replacing import replace
 from xsft.records.index import IndexEntry, keep_entry
 from xsft.records.run_cluster import ClusterAddress
@@ -433,14 +434,29 @@ def test_a_context_that_does_not_exist_is_a_usage_error(api: ClusterApi, capsys:
     assert main(("status", "--place", "nosuch")) == 2
 
 
-def test_why_asks_pods_log_and_queue_once(api: ClusterApi, runs: Runs, said: Any) -> None:
+def test_why_asks_each_object_once(api: ClusterApi, runs: Runs, said: Any) -> None:
+    """Of a run that is up, of one in a queue, and of one whose earlier attempt failed."""
     runs.admitted("gemma")
     says_now(api, runs.pod("gemma")["metadata"]["name"], STEP.format(n=1, loss="2.000"))
-    before = len(api.server.asked("/"))
-    assert said("why", "gemma")[0] == 0
-    paths = [request.path.partition("?")[0] for request in api.server.asked("/")[before:]]
-    ends = ("/pods", "/log", f"/localqueues/{QUEUE}")
-    assert [sum(path.endswith(end) for path in paths) for end in ends] == [1, 1, 1]
+    runs.queued("waits", position=0)
+    first = runs.jobset("again", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    first["metadata"]["creationTimestamp"] = "2026-11-21T09:00:00Z"
+    over = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-11-21T09:30:00Z"}}
+    failed = runs.pod(
+        "again", phase="Failed", containerStatuses=[{"name": "jax-tpu", "restartCount": 0, "state": over}]
+    )
+    api.standin.logs.say(failed["metadata"]["name"], STEP.format(n=1, loss="2.000"), "ValueError: odd", end=True)
+    runs.admitted("again-2", run="again")
+    says_now(api, runs.pod("again-2")["metadata"]["name"], STEP.format(n=1, loss="2.000"))
+    repeated = {}
+    for name, jobsets in (("gemma", 2), ("waits", 3), ("again", 2)):
+        before = len(api.server.asked("/"))
+        assert said("why", name)[0] == 0
+        paths = [request.path.partition("?")[0] for request in api.server.asked("/")[before:]]
+        assert sum("/jobsets" in path for path in paths) == jobsets  # by label, by name; whole if it may lack an object
+        counts = Counter(path for path in paths if "/jobsets" not in path and not path.endswith("/events"))
+        repeated[name] = [path for path, count in counts.items() if count > 1]
+    assert repeated == {"gemma": [], "waits": [], "again": []}
 
 
 def _there(api: ClusterApi) -> set[str]:

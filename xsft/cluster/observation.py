@@ -13,7 +13,7 @@ from xsft.base.names import ModeName
 from xsft.base.problems import RetryAdvice
 from xsft.base.state_names import State
 from xsft.base.targets import FIRST, TargetProperties
-from xsft.cluster.objects import Condition, Workload
+from xsft.cluster.objects import Condition, PendingWorkload, Workload
 from xsft.cluster.pod_fields import Pod, pods_selector
 from xsft.records.jobset_paths import RUN_LABEL, WORK_LABEL
 from xsft.spec.modes import mode_rules
@@ -217,6 +217,8 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     workload: Workload | None = None
     position: int | None = None
     """Position of the Workload in its LocalQueue, 0 is next; None if Kueue does not report it."""
+    pending: tuple[PendingWorkload, ...] | None = None
+    """All that wait in its LocalQueue, itself too; None if it does not wait, or they were not read."""
     pods: tuple[Pod, ...] | None = None
     every_pod: bool = False
     """Whether `pods` has the pods of all hosts."""

@@ -79,9 +79,9 @@ def log_rules() -> tuple[Rule, ...]:
     return tuple(rule for group in groups() for rule in group if rule.log)
 
 
-def needs_dry_run(status: Status) -> bool:
-    """Return whether a rule may explain the status by a dry run of the Jobs."""
-    return any(rule.applies(status) for group in groups() for rule in group if CLUES[rule.clues] is clues.refused)
+def needs_clue(kind: str, status: Status) -> bool:
+    """Return whether a rule may explain the status by clues of this kind, a key of CLUES."""
+    return any(rule.applies(status) for group in groups() for rule in group if rule.clues == kind)
 
 
 _BASES = ("direct", "inferred", "state")

@@ -20,14 +20,14 @@ from xsft.base.problems import Problem
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
-from xsft.cluster.objects import Condition, PendingWorkload, Workload, quotas_of
+from xsft.cluster.objects import Condition, Workload, quotas_of
 from xsft.cluster.observation import LogTail, Observation, RunObject, Status
 from xsft.cluster.pod_fields import Container, Pod
 from xsft.cluster.reads import ContainerLogRequest, read_log
 from xsft.machine import clock, regular
 from xsft.machine.parallel import StartedCall, start
 from xsft.runs.cause_rule import Explanation
-from xsft.runs.causes import explain_state, found_of, needs_dry_run
+from xsft.runs.causes import explain_state, found_of, needs_clue
 from xsft.runs.classify import classify
 from xsft.runs.failures import diagnose
 from xsft.runs.lastknown import attempt_gone, recall
@@ -38,7 +38,6 @@ from xsft.runs.read_progress import unread_of
 from xsft.runs.rows import Row, row_of
 from xsft.trainer.lines import bare_text
 from xsft.trainer.progress import LoggedLine as LogLine
-from xsft.trainer.progress import progress_of
 
 T = TypeVar("T")
 
@@ -66,11 +65,12 @@ def read_evidence(
     asked = _EvidenceQueries(
         cluster=cluster, jobset=jobset, workload=seen.workload, status=status, local_queue=local_queue
     )
-    raw = start(lambda: cluster.get_jobset(name=jobset.name, namespace=jobset.namespace))
+    manifest = start(asked.manifest)
     events, node_events, cluster_queue = start(asked.events), start(asked.node_events), start(asked.cluster_queue)
-    holdings, ahead = start(asked.holdings), start(asked.ahead)
-    missing, dry_run = start(lambda: asked.missing(raw.result())), start(lambda: asked.dry_run(raw.result()))
-    earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), seen.observed_at))
+    holdings = start(asked.holdings)
+    missing = start(lambda: asked.missing(manifest.result()))
+    dry_run = start(lambda: asked.dry_run(manifest.result()))
+    earlier = start(lambda: tuple(_attempt_end(cluster, before) for before in attempts_before(seen, attempts)))
     seen = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, seen, jobset))
     until = clock.monotonic() + deadline_s
@@ -85,7 +85,7 @@ def read_evidence(
         quotas=None if queue is None else quotas_of(queue),
         cluster_queue=None if queue is None else _active_condition(queue),
         holders=None if held is None else asked.holders(held, queue),
-        ahead=_result_by(ahead, until),
+        ahead=_runs_ahead(seen),
         preemptor=asked.preemptor(held or ()),
         missing=_result_by(missing, until),
         dry_run=_result_by(dry_run, until),
@@ -113,8 +113,8 @@ def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> JsonO
     return cluster.local_queue(name=name, namespace=namespace) if name else None
 
 
-def _pods_of(cluster: Cluster, jobset: RunObject, *, seen: Observation | None = None) -> tuple[Pod, ...]:
-    if seen is not None and seen.every_pod:
+def _pods_of(cluster: Cluster, jobset: RunObject, *, seen: Observation) -> tuple[Pod, ...]:
+    if seen.every_pod:
         return seen.pods or ()
     return cluster.reads.pods(namespace=jobset.namespace, labels=jobset.selector).objects
 
@@ -127,9 +127,21 @@ def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[
     return None if events is None else tuple(one for one in events if one.object in nodes)
 
 
-def _neighbour_ahead(pending: PendingWorkload) -> Neighbour:
-    name = pending.metadata.jobset_owner.name or pending.name
-    return Neighbour(name=name, priority=pending.priority, position=pending.position_in_local_queue)
+def _runs_ahead(seen: Observation) -> tuple[Neighbour, ...] | None:
+    """Return the runs before this one in its queue, the next one first; None if it does not wait or Kueue did not
+    tell.
+    """
+    if seen.pending is None:
+        return None
+    before = [workload for workload in seen.pending if workload.position_in_local_queue < (seen.position or 0)]
+    return tuple(
+        Neighbour(
+            name=workload.metadata.jobset_owner.name or workload.name,
+            priority=workload.priority,
+            position=workload.position_in_local_queue,
+        )
+        for workload in sorted(before, key=lambda workload: workload.position_in_local_queue)
+    )
 
 
 def _holder(workload: Workload) -> Neighbour:
@@ -193,17 +205,6 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         there = [workload for workload in held if name in (None, workload.cluster_queue) and workload.holds]
         return tuple(map(_holder, sorted(there, key=lambda one: (-(one.spec.priority or 0), one.owner.name))))
 
-    def ahead(self) -> tuple[Neighbour, ...] | None:
-        queue = self.workload.spec.queue_name if self.workload and self.workload.waits else None
-        if queue is None or self.workload is None:
-            return None
-        pending = self.cluster.reads.pending_workloads(namespace=self.jobset.namespace, queue=queue)
-        if pending is None:
-            return None
-        own = next((one.position_in_local_queue for one in pending if one.name == self.workload.name), 0)
-        before = [one for one in pending if one.position_in_local_queue < own]
-        return tuple(map(_neighbour_ahead, sorted(before, key=lambda one: one.position_in_local_queue)))
-
     def preemptor(self, held: Sequence[Workload]) -> str | None:
         """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a
         message.
@@ -212,14 +213,23 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         uids = {uid for message in said for uid in _UID.findall(message)}
         return next((one.owner.name for one in held if uids & {one.uid, one.owner.uid}), None)
 
-    def missing(self, raw: Any) -> tuple[str, ...] | None:
-        """Return the objects that the run references and that the cluster reports as not found."""
-        if raw is None:
+    def manifest(self) -> JsonObject | None:
+        """Return the whole JobSet, which names the objects that it needs and can be tried again."""
+        # a run that is up or over lacks none of them: only these states are explained by one
+        if not (needs_clue("missing", self.status) or needs_clue("refused", self.status)):
             return None
-        return tuple(f"{kind}/{name}" for kind, name in named_objects(raw) if not self._is_there(kind, name))
+        return self.cluster.get_jobset(name=self.jobset.name, namespace=self.jobset.namespace)
 
-    def dry_run(self, raw: Any) -> tuple[Problem, ...] | None:
-        return self.cluster.dry_run_jobs(raw) if raw is not None and needs_dry_run(self.status) else None
+    def missing(self, manifest: JsonObject | None) -> tuple[str, ...] | None:
+        """Return the objects that the run references and that the cluster reports as not found."""
+        if manifest is None or not needs_clue("missing", self.status):
+            return None
+        return tuple(f"{kind}/{name}" for kind, name in named_objects(manifest) if not self._is_there(kind, name))
+
+    def dry_run(self, manifest: JsonObject | None) -> tuple[Problem, ...] | None:
+        if manifest is None or not needs_clue("refused", self.status):
+            return None
+        return self.cluster.dry_run_jobs(manifest)
 
     def _is_there(self, kind: str, name: str) -> bool:
         namespace = self.jobset.namespace
@@ -301,29 +311,28 @@ def _failed_container(pod: Pod) -> Container | None:
     return min(failed, key=lambda container: container.name != pod.trainer_container, default=None)
 
 
-def attempts_before(jobset: RunObject, attempts: Sequence[Observation]) -> tuple[RunObject, ...]:
+def attempts_before(seen: Observation, attempts: Sequence[Observation]) -> tuple[Observation, ...]:
     """Return the earlier attempts whose JobSets still exist, the latest last."""
-    others = [one.jobset for one in attempts if one.jobset and one.jobset.uid != jobset.uid]
-    earlier = [one for one in others if one.created_at <= jobset.created_at]
-    return tuple(sorted(earlier, key=lambda one: one.created_at)[-EARLIER:])
+    others = [other for other in attempts if other.jobset and other.uid != seen.uid]
+    earlier = [other for other in others if _creation_time(other) <= _creation_time(seen)]
+    return tuple(sorted(earlier, key=_creation_time)[-EARLIER:])
 
 
-def ends_of(cluster: Cluster, earlier: Sequence[RunObject], read_at: str) -> tuple[AttemptEnd, ...]:
-    return tuple(_attempt_end(cluster, jobset, read_at) for jobset in earlier)
+def _creation_time(seen: Observation) -> str:
+    return seen.jobset.created_at if seen.jobset else ""
 
 
-def _attempt_end(cluster: Cluster, jobset: RunObject, read_at: str) -> AttemptEnd:
-    pods = _pods_of(cluster, jobset)
-    found = suspects(pods)[:1]
-    log = _log_of_pod(cluster, jobset, found[0]) if found else None
-    printers = list(filter(jobset.prints_steps, pods))[:1]
-    wanted = [
-        ContainerLogRequest(namespace=jobset.namespace, pod=p.name, container=p.trainer_container, tail=TAIL)
-        for p in printers
-    ]
-    lines = read_log(cluster.reads.api, wanted[0]) if wanted else None
-    step = progress_of(lines, read_at=read_at).step if lines else None
-    return AttemptEnd(name=jobset.name, signature=log.said.signature if log and log.said else "", step=step)
+def _attempt_end(cluster: Cluster, seen: Observation) -> AttemptEnd:
+    jobset = seen.jobset
+    if jobset is None:
+        return AttemptEnd(name=seen.run_name)
+    failed = suspects(_pods_of(cluster, jobset, seen=seen))[:1]
+    log = _log_of_pod(cluster, jobset, failed[0], known=seen.log) if failed else None
+    return AttemptEnd(
+        name=jobset.name,
+        signature=log.said.signature if log and log.said else "",
+        step=seen.progress.step if seen.progress else None,
+    )
 
 
 LOCAL_TAIL = 2000

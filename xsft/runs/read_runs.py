@@ -4,7 +4,7 @@ has. Each cluster has one deadline; if it passes, what was last known of its run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from xsft.base.secrets import redact
 from xsft.base.targets import FIRST
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
-from xsft.cluster.objects import JOB_UID_LABEL, BadObject, ObjectList, Workload, queues_of
+from xsft.cluster.objects import JOB_UID_LABEL, BadObject, ObjectList, PendingWorkload, Workload, queues_of
 from xsft.cluster.observation import Observation, RunObject, Unread, What
 from xsft.cluster.pod_fields import Pod, first_hosts_selector, pods_selector
 from xsft.cluster.reads import Reads
@@ -166,41 +166,44 @@ def _with_workloads(
 ) -> list[Observation]:
     """Return the rows with their Kueue Workloads and the places of these in their queues."""
     listed, missing = _listed_by(call, "workloads", late)
-    own = {row.jobset.uid for row in rows if row.jobset}
-    workloads = [workload for workload in listed.objects if workload.owner.uid in own]
-    queues = queues_of(workloads)[:MAX_QUEUES]
-    positions, no_positions = _read_positions(reads, queues, namespace=namespace, late=late)
-    by_uid = {workload.owner.uid: workload for workload in workloads}
-    found = []
+    uids = {row.jobset.uid for row in rows if row.jobset}
+    workloads = {workload.owner.uid: workload for workload in listed.objects if workload.owner.uid in uids}
+    queues = queues_of(workloads.values())[:MAX_QUEUES]
+    pending, no_positions = _read_queues(reads, queues, namespace=namespace, late=late)
+    positions = {entry.name: entry.position_in_local_queue for queue in pending.values() for entry in queue}
+    completed = []
     for row in rows:
-        workload = by_uid.get(row.uid or "")
+        workload = workloads.get(row.uid or "")
         unread = [*row.unread, *missing]
         position = None
+        waiting = None
         if workload is None:
             unread += _bad_unread("workloads", [bad for bad in listed.bad if f"-{row.jobset_name}-" in bad.name])
         elif workload.waits:
+            queue = workload.spec.queue_name
             position = positions.get(workload.name)
-            is_asked = workload.spec.queue_name in queues or not workload.spec.queue_name
-            unread += no_positions if is_asked else [NOT_ASKED]
-        found.append(replace(row, workload=workload, position=position, unread=tuple(unread)))
-    return found
+            waiting = pending.get(queue or "")
+            unread += no_positions if queue in queues or not queue else [NOT_ASKED]
+        completed.append(replace(row, workload=workload, position=position, pending=waiting, unread=tuple(unread)))
+    return completed
 
 
-def _read_positions(
-    reads: Reads, queues: Iterable[str], *, namespace: str, late: Deadline
-) -> tuple[dict[str, int], list[Unread]]:
-    """Return the places in the queues by the Workload's name, and the failures."""
+def _read_queues(
+    reads: Reads, queues: Sequence[str], *, namespace: str, late: Deadline
+) -> tuple[dict[str, tuple[PendingWorkload, ...]], list[Unread]]:
+    """Return what waits in each queue that Kueue reports, and the failures."""
     calls = [start(partial(reads.pending_workloads, namespace=namespace, queue=queue)) for queue in queues]
-    positions: dict[str, int] = {}
+    pending: dict[str, tuple[PendingWorkload, ...]] = {}
     failures: list[Unread] = []
-    for call in calls:
+    for queue, call in zip(queues, calls, strict=True):
         try:
-            pending = _result_by(call, late)
+            waiting = _result_by(call, late)
         except XsftError as failed:
             failures.append(unread_of("queue", failed))
-        else:
-            positions |= {one.name: one.position_in_local_queue for one in pending or ()}
-    return positions, list(dict.fromkeys(failures))
+            continue
+        if waiting is not None:
+            pending[queue] = waiting
+    return pending, list(dict.fromkeys(failures))
 
 
 def _with_pods(
