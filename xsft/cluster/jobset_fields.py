@@ -195,7 +195,9 @@ def parse_server(json: JsonObject) -> RunObject:
 
 def _object_of(metadata: ObjectMetadata, conditions: tuple[Condition, ...]) -> RunObject:
     """Return the fields that JobSets and Deployments have in the same place."""
-    run_name = _run_name(metadata)
+    label = metadata.labels.get(RUN_LABEL)
+    # the label counts only if the name can be an attempt of that run: it may have been copied (`naming.attempt_name`)
+    run_name = label if label and attempt_number(metadata.name, first=label) else None
     return RunObject(
         name=metadata.name,
         namespace=metadata.namespace,
@@ -209,14 +211,6 @@ def _object_of(metadata: ObjectMetadata, conditions: tuple[Condition, ...]) -> R
         conditions=conditions,
         deleting_at=metadata.deletion_timestamp,
     )
-
-
-def _run_name(metadata: ObjectMetadata) -> str | None:
-    """Return the run in the label if the name can be an attempt of it; a label may have been copied
-    (`naming.attempt_name`).
-    """
-    label = metadata.labels.get(RUN_LABEL)
-    return label if label and attempt_number(metadata.name, first=label) else None
 
 
 def _mode(labels: Mapping[str, str], jobs: tuple[ReplicatedJobSpec, ...]) -> ModeName | None:
