@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,7 +17,8 @@ from xsft.launcher.xpk import DRY_RUN_ZONE, STAND_IN_CLUSTER
 from xsft.spec.model import RunName
 from xsft.spec.refused import REFUSALS
 
-Tree = dict[str, object]
+Tree = dict[str, Any]
+"""A workload: its sections are mappings."""
 
 FIELDS: Mapping[str, str] = MappingProxyType(
     {
@@ -89,9 +91,18 @@ def cluster_fields(flags: Flags, mode: ModeName, notes: Notes, *, ignored: Mappi
     _say_dropped(flags, notes, ignored)
     tree: Tree = {"place": _read_place(flags, notes)}
     for flag, field in FIELDS.items():
-        if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
-            put_field(tree, field, _typed_value(flag, value))
-    _read_capacity(tree, flags)
+        text = flags.get(flag)
+        if not text or _is_empty(flag, text):
+            continue
+        if flag in NUMBERS and re.fullmatch(r"-?[0-9]{1,12}", text):
+            put_field(tree, field, int(text))
+        else:  # of a number that is none, validation of the workload reports the text
+            put_field(tree, field, _parse_exit_codes(text) if flag == "restart-on-exit-codes" else text)
+    for flag in ("on-demand", "spot", "reservation"):
+        if flags.get(flag):
+            put_field(tree, "tpu.capacity", flag)
+    if flags.get("reservation"):
+        put_field(tree, "tpu.reservation", flags["reservation"])
     match mode:
         case "mcjax":
             pass
@@ -103,29 +114,22 @@ def cluster_fields(flags: Flags, mode: ModeName, notes: Notes, *, ignored: Mappi
 def put_field(tree: Tree, path: str, value: object) -> None:
     section, _, key = path.rpartition(".")
     inside = tree.setdefault(section, {}) if section else tree
-    if isinstance(inside, dict):
-        inside[key] = value
+    inside[key] = value
 
 
-def _is_empty(flag: str, value: str) -> bool:
+def _is_empty(flag: str, text: str) -> bool:
     """Return whether xpk treats the value as not given."""
-    return value == "" or (flag == "max-restarts" and value == "0")
-
-
-def _typed_value(flag: str, value: str) -> object:
-    if flag in NUMBERS:
-        return int(value) if re.fullmatch(r"-?[0-9]{1,12}", value) else value
-    return _parse_exit_codes(value) if flag == "restart-on-exit-codes" else value
+    return text == "" or (flag == "max-restarts" and text == "0")
 
 
 def _parse_exit_codes(text: str) -> object:
     """Parse `1,3-5` into [1, 3, 4, 5]; other text is returned unchanged, and validation of the workload rejects it."""
     codes: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
-        if not found:
+        numbers = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
+        if not numbers:
             return text
-        codes.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+        codes.extend(range(int(numbers[1]), int(numbers[2] or numbers[1]) + 1))
     return codes
 
 
@@ -135,20 +139,11 @@ def _read_place(flags: Flags, notes: Notes) -> Tree:
         message = "The line was made for a kubeconfig context, and xpk has no flag for its name."
         notes.problems.append(warning("import-context", "place.context", message, "Write the context's name there."))
         return {"context": "CHANGE-ME"}
-    named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
     for name in ("project", "zone"):
-        if name not in named:
+        if not flags.get(name):
             why = "the line leaves it to saved settings; write it here, so that the workload is the same for every user"
             notes.differ(f"--{name}", why=why)
-    return dict(named)
-
-
-def _read_capacity(tree: Tree, flags: Flags) -> None:
-    for flag in ("on-demand", "spot", "reservation"):
-        if flags.get(flag):
-            put_field(tree, "tpu.capacity", flag)
-    if flags.get("reservation"):
-        put_field(tree, "tpu.reservation", flags["reservation"])
+    return {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
 
 
 def _server_arguments(tree: Tree, flags: Flags) -> None:
@@ -156,7 +151,7 @@ def _server_arguments(tree: Tree, flags: Flags) -> None:
     servers = {"server": "server_args", "proxy-server": "proxy_args", "worker": "worker_args"}
     xla_flags: list[str] = []
     for server, field in servers.items():
-        words = str(flags.get(f"custom-pathways-{server}-args", "")).split()
+        words = flags.get(f"custom-pathways-{server}-args", "").split()
         while server == "proxy-server" and words and words[-1].startswith("--xla"):
             xla_flags.insert(0, words.pop())
         if words:
@@ -167,14 +162,14 @@ def _server_arguments(tree: Tree, flags: Flags) -> None:
 
 def _say_dropped(flags: Flags, notes: Notes, ignored: Mapping[str, str]) -> None:
     for flag, value in flags.items():
-        given = value if isinstance(value, str) else None
+        text = value if isinstance(value, str) else None
         refusal = REFUSALS.get(flag.replace("-", "_"))
         if refusal and value not in ("", "0", []):
-            notes.differ(f"--{flag}", given=given, why=f"refused ({refusal.id}): {refusal.reason}")
+            notes.differ(f"--{flag}", given=text, why=f"refused ({refusal.id}): {refusal.reason}")
         elif flag in DROPPED and value:
-            notes.differ(f"--{flag}", given=given, why=DROPPED[flag])
-        elif flag in ignored and not (isinstance(value, str) and _is_empty(flag, value)):
-            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=ignored[flag])
+            notes.differ(f"--{flag}", given=text, why=DROPPED[flag])
+        elif flag in ignored and not _is_empty(flag, value):
+            notes.differ(f"--{flag}", given=text, now=f"{FIELDS[flag]}: {text}", why=ignored[flag])
 
 
 _HOLE = r"\0[0-9]+\0"
@@ -182,8 +177,18 @@ _HOLE = r"\0[0-9]+\0"
 
 def name_fields(workload: str | None, run_name: str | None, notes: Notes) -> Tree:
     """Return `name` and `run_name_suffix`; both empty if the paste has no name."""
-    chosen = _chosen_name(workload, run_name, notes)
-    return _split_completed_name(chosen, notes) if chosen is not None else {}
+    name = _chosen_name(workload, run_name, notes)
+    if name is None:
+        return {}
+    suffixes = {hole.suffix for hole in notes.holes.holes_in(name)}
+    if suffixes not in ({"date"}, {"commit"}):
+        return {"name": name}
+    # `sft-$(date +%s)` is `sft` with run_name_suffix: date
+    (suffix,) = suffixes
+    base = re.sub(r"[-_.]*" + _HOLE + r"[-_.]*", "-", name).strip("-") or "sft"
+    why = f"xsft import runs no command; run_name_suffix adds the {suffix} instead"
+    notes.differ("run_name", given=name, now=f"{base} with run_name_suffix: {suffix}", why=why)
+    return {"name": base, "run_name_suffix": suffix}
 
 
 def _chosen_name(workload: str | None, run_name: str | None, notes: Notes) -> str | None:
@@ -199,19 +204,6 @@ def _chosen_name(workload: str | None, run_name: str | None, notes: Notes) -> st
     why = "the JobSet has the same name, which allows lower case, digits and dashes; the output folder has the new name"
     notes.differ("run_name", given=run_name, now=workload, why=why)
     return workload
-
-
-def _split_completed_name(name: str, notes: Notes) -> Tree:
-    """Split a completed name: `sft-$(date +%s)` is `sft` with run_name_suffix: date."""
-    holes = notes.holes.holes_in(name)
-    kinds = {"date" if hole.is_date else "commit" if hole.is_commit else "" for hole in holes}
-    if kinds not in ({"date"}, {"commit"}):
-        return {"name": name}
-    (suffix,) = kinds
-    base = re.sub(r"[-_.]*" + _HOLE + r"[-_.]*", "-", name).strip("-") or "sft"
-    why = f"xsft import runs no command; run_name_suffix adds the {suffix} instead"
-    notes.differ("run_name", given=name, now=f"{base} with run_name_suffix: {suffix}", why=why)
-    return {"name": base, "run_name_suffix": suffix}
 
 
 def _is_name(name: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import yaml
 
@@ -43,18 +44,14 @@ _MOUNTED = re.compile(re.escape(HF_TOKEN_DIRECTORY) + r"/([-._a-zA-Z0-9]+)")
 def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict[str, str]:
     """Return the variables that xpk sets in the container, as YAML and Kubernetes parse them."""
     env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
-    options = flags.get("env", [])
-    for name, value in (
-        *_pairs_of_file(flags, notes, read_file),
-        *_pairs_of_options(options if isinstance(options, list) else [], notes),
-    ):
+    for name, value in (*_pairs_of_file(flags, notes, read_file), *_pairs_of_options(flags.get("env", []), notes)):
         if env.pop(name, None) is not None:
             notes.differ(name, why="it is given twice; the last one wins, as in xpk")
         env[name] = _value_in_container(name, value, env, notes)
     return env
 
 
-def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -> dict[str, object]:
+def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -> dict[str, Any]:
     """Return `env`, `xla_flags` and `secrets` of the workload."""
     variables: dict[str, str] = {}
     secrets: dict[str, object] = {}
@@ -67,10 +64,13 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
             why = "the file is mounted from a Kubernetes Secret whose name is not on the line; hf-token is a guess"
             notes.differ(name, given=value, now="secrets.hf_token", why=why)
         elif name in mode_rules(mode).reserved_env:
-            _note_reserved_variable(name, value, mode, notes)
+            now = dict(mode_rules(mode).trainer_env).get(name)
+            if now != value:
+                why = f"{mode} mode sets it; Kubernetes refuses a second value"
+                notes.differ(name, given=value, now=now, why=why)
         elif _is_kept(name, value, notes):
             variables[name] = value
-    flags = _compiler_flags(variables, mode)
+    flags = _take_compiler_flags(variables, mode)
     sections: dict[str, object] = {"env": variables, "xla_flags": flags, "secrets": secrets}
     return {section: content for section, content in sections.items() if content}
 
@@ -88,30 +88,20 @@ def _is_kept(name: str, value: str, notes: Notes) -> bool:
     return True
 
 
-def _note_reserved_variable(name: str, value: str, mode: ModeName, notes: Notes) -> None:
-    now = dict(mode_rules(mode).trainer_env).get(name)
-    if now != value:
-        notes.differ(name, given=value, now=now, why=f"{mode} mode sets it; Kubernetes refuses a second value")
-
-
-def _compiler_flags(env: dict[str, str], mode: ModeName) -> list[str]:
-    """Take the compiler's flags out of the environment; under Pathways they are arguments of the proxy."""
+def _take_compiler_flags(env: dict[str, str], mode: ModeName) -> list[str]:
+    """Take LIBTPU_INIT_ARGS out of the environment as flags, if it holds only flags that xsft would render at the same
+    place.
+    """
     match mode:
-        case "mcjax":
-            return _take_libtpu_flags(env)
-        case "pathways":
+        case "pathways":  # there they are arguments of the proxy
             return []
-
-
-def _take_libtpu_flags(env: dict[str, str]) -> list[str]:
-    """Return LIBTPU_INIT_ARGS as flags; empty unless it holds only flags that xsft would render at the same place."""
-    if not env or list(env)[-1] != "LIBTPU_INIT_ARGS":
-        return []
-    flags = env["LIBTPU_INIT_ARGS"].split(" ")
-    if not all(re.match(r"--[A-Za-z0-9_]", flag) for flag in flags):
-        return []
-    del env["LIBTPU_INIT_ARGS"]
-    return flags
+        case "mcjax":
+            flags = env.get("LIBTPU_INIT_ARGS", "").split(" ")
+            is_last = list(env)[-1:] == ["LIBTPU_INIT_ARGS"]
+            if not is_last or not all(re.match(r"--[A-Za-z0-9_]", flag) for flag in flags):
+                return []
+            del env["LIBTPU_INIT_ARGS"]
+            return flags
 
 
 def _pairs_of_options(options: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
@@ -131,7 +121,7 @@ def _pairs_of_options(options: Iterable[str], notes: Notes) -> Iterable[tuple[st
 
 def _pairs_of_file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterable[tuple[str, str]]:
     name = flags.get("env-file")
-    if not isinstance(name, str):
+    if name is None:
         return
     text = read_file(name)
     if text is None:

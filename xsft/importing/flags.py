@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import Problem, error
 from xsft.base.secrets import redact
 from xsft.spec.keypath import printable, shown_text
 
-Flags = Mapping[str, str | bool | list[str]]
-"""Flags of the line, by full name without dashes: `num-slices` -> "2"."""
+Flags = Mapping[str, Any]
+"""Flags of the line, by full name without dashes: `num-slices` -> "2"; True for a switch, a list for --env."""
 
 _SHARED = """
     cluster project project-number zone namespace workload tpu-type num-slices priority max-restarts
@@ -54,18 +54,6 @@ _OWN_SWITCHES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 def read_flags(verb: str, arguments: Sequence[str]) -> Flags:
     """Parse the flags. Raises SpecError with every flag that xpk would refuse."""
-    given, unknown = _parser(verb).parse_known_args(list(arguments))
-    if unknown:
-        raise SpecError(tuple(_flag_unknown(verb, word) for word in unknown[:10]))
-    return {name.replace("_", "-"): value for name, value in vars(given).items()}
-
-
-class FlagParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise SpecError((_flag_refused(self.prog, message),))
-
-
-def _parser(verb: str) -> argparse.ArgumentParser:
     parser = FlagParser(prog="xpk", add_help=False, argument_default=argparse.SUPPRESS)
     for name in (*_SHARED, *_OWN[verb]):
         short = ("-tgps",) if name == "termination-grace-period-seconds" else ()
@@ -76,13 +64,18 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", action="store_true")
     for name in _BOTH_WAYS:
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
-    return parser
+    namespace, unknown = parser.parse_known_args(list(arguments))
+    if unknown:
+        raise SpecError(tuple(_flag_unknown(verb, word) for word in unknown[:10]))
+    return {name.replace("_", "-"): value for name, value in vars(namespace).items()}
 
 
-def _flag_refused(program: str, message: str) -> Problem:
-    """Return the problem without values: argparse quotes all of an ambiguous `--fl=value`."""
-    text = printable(redact(re.sub(r"=\S*", "", message)))
-    return error("import-flag", "", f"{program} would refuse this line: {text}.", "Correct it, then import again.")
+class FlagParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        # argparse quotes all of an ambiguous `--fl=value`, and a value may be a secret
+        text = printable(redact(re.sub(r"=\S*", "", message)))
+        message = f"{self.prog} would refuse this line: {text}."
+        raise SpecError((error("import-flag", "", message, "Correct it, then import again."),))
 
 
 def _flag_unknown(verb: str, word: str) -> Problem:
@@ -100,8 +93,8 @@ def unknown_flag(command: str, names: Sequence[str], word: str) -> Problem:
         message = f"{command} would refuse this line: an argument belongs to no flag (not shown: it may be a secret)."
         fix = "Quote values that contain spaces; check the backslashes at line ends."
         return error("import-flag", "", message, fix)
-    near = get_close_matches(name, names, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Its flags: {', '.join(sorted(names))}."
+    similar = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {similar[0]}?" if similar else f"Its flags: {', '.join(sorted(names))}."
     message = f"`{command}` has no flag {shown_text(redact(name))}. {hint}"
     return error("import-flag", "", message, "Correct or remove it.")
 

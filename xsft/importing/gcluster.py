@@ -87,11 +87,13 @@ def translate(
     """Return xpk's verb, xpk's arguments, and the workload fields for which xpk has no flag. Raises SpecError."""
     notes.differ("gcluster job submit", now="target: xpk", why="xsft creates the JobSet through xpk, not gcluster")
     flags = {**saved, **_read_submission(arguments)}
-    for flag in [flag for flag in DEFAULTS if flag not in flags]:
-        notes.differ(f"--{flag}", now=DEFAULTS[flag], why="gcluster's default, made explicit")
+    for flag, default in DEFAULTS.items():
+        if flag not in flags:
+            notes.differ(f"--{flag}", now=default, why="gcluster's default, made explicit")
     flags = {**DEFAULTS, **flags, "compute-type": _tpu_type(flags, notes)}
-    for flag in [flag for flag in flags if flag in DROPPED and flags[flag] != "false"]:
-        notes.differ(f"--{flag}", given=flags[flag], why=DROPPED[flag])
+    for flag, text in flags.items():
+        if flag in DROPPED and text != "false":
+            notes.differ(f"--{flag}", given=text, why=DROPPED[flag])
     flags |= {flag: _seconds(flags[flag]) for flag in ("gke-ttl-after-finished", "grace-period") if flag in flags}
     verb = "create" if flags.get("pathways", "false") == "false" else "create-pathways"
     xpk = tuple(f"--{XPK_FLAGS[flag]}={text}" for flag, text in flags.items() if flag in XPK_FLAGS and text)

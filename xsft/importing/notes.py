@@ -14,8 +14,10 @@ from xsft.spec.keypath import printable
 HoleKind = Literal["variable", "command"]
 
 _HOLE = re.compile("\0([0-9]+)\0")
-_DATE = re.compile(r"(?:\$\(|`)\s*date\b")
-_COMMIT = re.compile(r"(?:\$\(|`)\s*git\s+(?:rev-parse|describe)\b")
+_SUFFIXES = {
+    "date": re.compile(r"(?:\$\(|`)\s*date\b"),
+    "commit": re.compile(r"(?:\$\(|`)\s*git\s+(?:rev-parse|describe)\b"),
+}
 
 
 class Hole(Struct, frozen=True, kw_only=True):
@@ -26,12 +28,11 @@ class Hole(Struct, frozen=True, kw_only=True):
     """The placeholder in the workload: `${NAME}`, which checks reject."""
 
     @property
-    def is_date(self) -> bool:
-        return self.kind == "command" and _DATE.match(self.text) is not None
-
-    @property
-    def is_commit(self) -> bool:
-        return self.kind == "command" and _COMMIT.match(self.text) is not None
+    def suffix(self) -> str:
+        """Return the run_name_suffix that stands for it, or an empty text."""
+        if self.kind == "variable":
+            return ""
+        return next((suffix for suffix, command in _SUFFIXES.items() if command.match(self.text)), "")
 
 
 class Holes:
@@ -87,8 +88,12 @@ class Notes:
         self._secrets: set[str] = set()
 
     def differ(self, what: str, *, given: str | None = None, now: str | None = None, why: str) -> None:
-        shown = (None if text is None else self.printable_text(text) for text in (given, now))
-        difference = PasteDifference(what=self.printable_text(what), given=next(shown), now=next(shown), why=why)
+        difference = PasteDifference(
+            what=self.printable_text(what),
+            given=given and self.printable_text(given),
+            now=now and self.printable_text(now),
+            why=why,
+        )
         self._differences[difference] = None
         self._named.add(difference.what)
 

@@ -92,21 +92,17 @@ class Shell:
         """Return the commands other than assignments. Raises SpecError: `import-quote`, `import-nesting`."""
         commands: list[SimpleCommand] = []
         for words, command in _Reader(text, self).commands():
-            commands += self._unwrap(replace(command, env=tuple(self._take_assignments(words))), words, depth)
+            while words and plain_text(words[0]) in _SKIPPED:
+                words.pop(0)
+            assigned: list[tuple[str, str]] = []
+            while words and (assignment := self._assignment(words[0])):
+                assigned.append(assignment)
+                words.pop(0)
+            if words:
+                commands += self._unwrap(replace(command, env=tuple(assigned)), words, depth)
+            else:  # without a command, the assignments stay
+                self.variables.update(assigned)
         return commands
-
-    def _take_assignments(self, words: list[Word]) -> Iterator[tuple[str, str]]:
-        """Remove reserved words and assignments from the beginning; without a command, the assignments stay."""
-        while words and plain_text(words[0]) in _SKIPPED:
-            words.pop(0)
-        assigned: list[tuple[str, str]] = []
-        while words and (assignment := self._assignment(words[0])):
-            assigned.append(assignment)
-            words.pop(0)
-        if words:
-            yield from assigned
-        else:
-            self.variables.update(assigned)
 
     def _assignment(self, word: Word) -> tuple[str, str] | None:
         match = ASSIGNMENT.match(word[0].text) if word and word[0].kind == "plain" else None
@@ -165,11 +161,10 @@ class Shell:
                 yield piece
                 continue
             for number, text in enumerate(_BRACES.split(piece.text)):
-                yield (
-                    WordPart(text=self.holes.mark("command", text), kind="expanded")
-                    if number % 2
-                    else WordPart(text=text)
-                )
+                if number % 2:
+                    yield WordPart(text=self.holes.mark("command", text), kind="expanded")
+                else:
+                    yield WordPart(text=text)
 
     def variable(self, name: str) -> str:
         """Return the variable's text, or a hole."""
@@ -292,7 +287,8 @@ class _Reader:
             elif c == "\\":
                 pieces += self._backslash(is_double=kind == "quoted")
             elif c == "'":
-                pieces.append(self._single_quoted(start))
+                quoted = self._match(_SINGLE) or self._refuse_unclosed("'", start)
+                pieces.append(WordPart(text=quoted[1], kind="quoted"))
             elif c == '"':
                 pieces += self._double_quoted()
             elif c == "`":
@@ -312,12 +308,6 @@ class _Reader:
             return []
         is_escape = following and (not is_double or following in '$`"\\')
         return [WordPart(text=following if is_escape else f"\\{following}", kind="quoted")]
-
-    def _single_quoted(self, start: int) -> WordPart:
-        quoted = self._match(_SINGLE)
-        if quoted is None:
-            self._refuse_unclosed("'", start)
-        return WordPart(text=quoted[1], kind="quoted")
 
     def _double_quoted(self) -> list[WordPart]:
         start = self.at
@@ -363,9 +353,7 @@ class _Reader:
     def _dollar_quoted(self, start: int) -> list[WordPart]:
         if self.text[self.at] == '"':
             return self._double_quoted()
-        ansi = self._match(_ANSI)
-        if ansi is None:
-            self._refuse_unclosed("$'", start)
+        ansi = self._match(_ANSI) or self._refuse_unclosed("$'", start)
         return [WordPart(text=unescape_ansi(ansi[1]), kind="quoted")]
 
     def _expanded(self, expand: Callable[[str], str], source: str, kind: PartKind) -> WordPart:

@@ -59,20 +59,14 @@ def commented_workload(body: str, *, problems: Sequence[Problem], differences: S
     """Return the file: problems to fix, differences, the workload."""
     head = ["# Imported from a pasted line by `xsft import`."]
     head += _list("To do:", [f"{p.message} {p.fix}" for p in problems])
-    head += _list("Differences from that line:", [_sentence(d) for d in differences])
+    changes = ((f"{d.what}:", d.given, d.now and f"-> {d.now}", f"({d.why})") for d in differences)
+    head += _list("Differences from that line:", [" ".join(filter(None, words)) for words in changes])
     return "\n".join((*head, "", body))
 
 
-def _sentence(d: PasteDifference) -> str:
-    given = f" {d.given}" if d.given else ""
-    return f"{d.what}:{given}{f' -> {d.now}' if d.now else ''} ({d.why})"
-
-
-def _list(title: str, items: Sequence[str]) -> list[str]:
-    if not items:
-        return []
-    lines = ["#", f"# {title}"]
-    for item in items:
-        text = " ".join(item.split())
+def _list(title: str, sentences: Sequence[str]) -> list[str]:
+    lines = ["#", f"# {title}"] if sentences else []
+    for sentence in sentences:
+        text = " ".join(sentence.split())
         lines += textwrap.wrap(text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False)
     return lines

@@ -61,28 +61,27 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
     commands = shell.run(at_first_start(kubernetes_expand(command, container_env)))
     started = [i for i, simple in enumerate(commands) if _module(simple.argv)]
     if not started:
-        raise _no_trainer(commands, notes)
+        heads = ", ".join(dict.fromkeys(head(simple, notes) for simple in commands[:5])) or "nothing"
+        message = f"--command starts {heads}; none is a trainer that xsft knows."
+        fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
+        raise SpecError((error("import-trainer", "", message, fix),))
     index = next((i for i in started if starts_trainer(commands[i].argv)), started[0])
     module, arguments = _module(commands[index].argv) or ("", ())
-    _check_module(module, notes)
+    if module not in modules():
+        shown = notes.printable_text(module)
+        message = f"The command starts {shown}, which is no SFT trainer. {purpose(module)}".strip()
+        raise SpecError((error("import-trainer", "", message, f"Use {' or '.join(modules())}."),))
     _say_around(commands, index, notes)
     if not command.lstrip().startswith("exec ") and " exec " not in command:
         why = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly"
         notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
     config, pairs = _split_arguments(arguments, notes)
     copied, _ = split_copying(commands[index].argv[1:])
-    exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
-    return PastedTrainer(
-        module=module,
-        config=config,
-        pairs=_with_tokenizer(pairs, copied.tokenizer) if copied else pairs,
-        env=(*exports, *commands[index].env),
-        copied=copied,
-    )
-
-
-def _with_tokenizer(pairs: tuple[tuple[str, str], ...], tokenizer: str) -> tuple[tuple[str, str], ...]:
-    return tuple((key, yaml_value(tokenizer) if key == "tokenizer_path" else value) for key, value in pairs)
+    if copied:
+        tokenizer = yaml_value(copied.tokenizer)
+        pairs = [(key, tokenizer if key == "tokenizer_path" else value) for key, value in pairs]
+    env = (*shell.exports(), *commands[index].env)
+    return PastedTrainer(module=module, config=config, pairs=tuple(pairs), env=env, copied=copied)
 
 
 def modules() -> tuple[str, ...]:
@@ -105,7 +104,8 @@ def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
         if word == "-m":
             return (words[index + 1], words[index + 2 :]) if index + 1 < len(words) else None
         if word.endswith(".py"):
-            return _as_module(word), words[index + 1 :]
+            dotted = word.removesuffix(".py").strip("./").replace("/", ".")
+            return next((module for module in modules() if dotted.endswith(module)), dotted), words[index + 1 :]
         if not word.startswith("-"):
             return None
     return None
@@ -116,29 +116,9 @@ def starts_trainer(argv: tuple[str, ...]) -> bool:
     return module is not None and module[0] in modules()
 
 
-def _as_module(path: str) -> str:
-    dotted = path.removesuffix(".py").strip("./").replace("/", ".")
-    return next((module for module in modules() if dotted.endswith(module)), dotted)
-
-
-def _check_module(module: str, notes: Notes) -> None:
-    if module in modules():
-        return
-    message = f"The command starts {notes.printable_text(module)}, which is no SFT trainer. {purpose(module)}".strip()
-    fix = f"Use {' or '.join(modules())}."
-    raise SpecError((error("import-trainer", "", message, fix),))
-
-
 def purpose(program: str) -> str:
     """Return what a program of MaxText does that is no SFT, and what xsft has for it; empty if that is unknown."""
     return next((text for part, text in PURPOSES.items() if part in program), "")
-
-
-def _no_trainer(commands: list[SimpleCommand], notes: Notes) -> SpecError:
-    heads = ", ".join(dict.fromkeys(head(simple, notes) for simple in commands[:5])) or "nothing"
-    message = f"--command starts {heads}; none is a trainer that xsft knows."
-    fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
-    return SpecError((error("import-trainer", "", message, fix),))
 
 
 def head(command: SimpleCommand, notes: Notes) -> str:
@@ -160,24 +140,21 @@ def _say_around(commands: list[SimpleCommand], index: int, notes: Notes) -> None
         notes.differ("&", given="in the background", why="the container ends when its command ends; removed")
 
 
-def _split_arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+def _split_arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, list[tuple[str, str]]]:
+    """Return the configuration file, if one is the first argument, and the `key=value` pairs."""
     config = arguments[0] if arguments and _CONFIG.fullmatch(arguments[0]) else None
     pairs: list[tuple[str, str]] = []
     for word in arguments[1:] if config else arguments:
         name, equals, value = word.partition("=")
         if equals:
             pairs.append((name, value))
-        elif pairs and _is_open_list(pairs[-1][1]):
-            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {word}")
-            why = "bash split this list at spaces, which MaxText would reject; joined again"
-            notes.differ(pairs[-1][0], why=why)
+        elif pairs and pairs[-1][1].startswith("[") and "]" not in pairs[-1][1]:
+            name, begun = pairs.pop()
+            pairs.append((name, f"{begun} {word}"))
+            notes.differ(name, why="bash split this list at spaces, which MaxText would reject; joined again")
         else:
             message = "The trainer's command has an argument without `=` (not shown: it may be a secret); removed."
             notes.problems.append(
                 error("import-argument", "", message, "MaxText takes key=value; correct the command.")
             )
-    return config, tuple(pairs)
-
-
-def _is_open_list(value: str) -> bool:
-    return value.startswith("[") and "]" not in value
+    return config, pairs

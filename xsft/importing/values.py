@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 
@@ -23,6 +24,7 @@ _FLOAT = re.compile(
 )
 _ALIAS = re.compile(r"(?:^|[-:,\[{]\s*)\*[A-Za-z]", re.MULTILINE)
 """It may stand for a text that grows without end."""
+SCALARS = (bool, int, float, str)
 _LIMIT = 2**63
 """Largest integer in xsft's own YAML (spec.yamltext)."""
 _DROPPED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float")
@@ -43,27 +45,30 @@ def read_value(text: str) -> Value:
     """Return the typed value. Raises ValueError if MaxText could not read it or a workload cannot hold it: mappings,
     lists in lists.
     """
-    try:
-        parsed: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
-        raise ValueError("MaxText could not read it as YAML") from None
-    numbers = [n for n in (parsed if isinstance(parsed, list) else [parsed]) if isinstance(n, int | float)]
-    if not all(-_LIMIT < number < _LIMIT if isinstance(number, int) else isfinite(number) for number in numbers):
-        raise ValueError("it is not a finite 64-bit number")
-    if isinstance(parsed, list):
-        if all(isinstance(item, bool | int | float | str) for item in parsed):
-            return parsed
+    parsed = _parse(text)
+    scalars = parsed if isinstance(parsed, list) else [parsed]
+    for number in scalars:
+        if isinstance(number, int | float) and not (isfinite(number) and -_LIMIT < number < _LIMIT):
+            raise ValueError("it is not a finite 64-bit number")
+    if isinstance(parsed, list) and not all(isinstance(scalar, SCALARS) for scalar in scalars):
         raise ValueError("a workload cannot hold lists in lists")
-    if parsed is None or isinstance(parsed, bool | int | float | str):
+    if parsed is None or isinstance(parsed, (*SCALARS, list)):
         return parsed
     raise ValueError("a workload cannot hold mappings here")
+
+
+def _parse(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
+        raise ValueError("MaxText could not read it as YAML") from None
 
 
 def read_mapping(text: str) -> dict[str, Any]:
     """Return a configuration's keys as MaxText reads them; none of another text, or of one that uses aliases."""
     try:
-        parsed: Any = None if _ALIAS.search(text) else yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError):
+        parsed = None if _ALIAS.search(text) else _parse(text)
+    except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) else {}
 
@@ -79,18 +84,15 @@ def config_arguments(keys: Mapping[str, Any], prefix: str = "") -> Iterator[str]
 
 def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:
     """Split `key={a: {b: c}}` into `key.a.b=c`, which MaxText treats alike; yield anything else unchanged."""
-    if key.partition(".")[0] not in MAPPINGS:
-        yield key, text
-        return
-    try:
-        parsed = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
-        parsed = None  # read_value reports the error
+    parsed: Any = None
+    if key.partition(".")[0] in MAPPINGS:
+        with suppress(ValueError):  # read_value reports the error
+            parsed = _parse(text)
     if not isinstance(parsed, dict) or not parsed or not all(isinstance(inner, str) for inner in parsed):
         yield key, text
         return
-    for inner, value in parsed.items():
-        yield from leaves(f"{key}.{inner}", json.dumps(value, ensure_ascii=False))
+    for inner, inner_value in parsed.items():
+        yield from leaves(f"{key}.{inner}", json.dumps(inner_value, ensure_ascii=False))
 
 
 def is_same_value(a: Value, b: Value) -> bool:

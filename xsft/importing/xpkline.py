@@ -56,10 +56,9 @@ def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int 
     would run a trainer's own command. Raises SpecError if there is none, or more than one; the other commands go to the
     notes.
     """
-    every = [(command, xpk) for command in commands if (xpk := _xpk_line(command.argv) or _submission(command.argv))]
+    every = [(command, xpk) for command in commands if (xpk := _xpk_line(command.argv))]
     if not every:
-        trained = [command for command in commands if starts_trainer(command.argv)]
-        every = [(command, _line_around(command, notes)) for command in trained]
+        every = [(command, _line_around(command, notes)) for command in commands if starts_trainer(command.argv)]
     if not every:
         raise SpecError((_no_line_problem(commands, notes),))
     chosen = [(command, xpk) for command, xpk in every if line in (None, command.line)]
@@ -89,14 +88,12 @@ def _line_around(command: SimpleCommand, notes: Notes) -> XpkLine:
     return XpkLine(verb=verb, arguments=(*unknown, f"--command={' '.join(words)}"))
 
 
-def _submission(argv: tuple[str, ...]) -> XpkLine | None:
-    return XpkLine(verb=SUBMIT, arguments=argv[3:]) if gcluster.is_submission(argv) else None
-
-
 def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
-    """Parse `xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …` or `$XPK workload create
-    …`.
+    """Parse `xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …`, `$XPK workload create
+    …` or `gcluster job submit …`.
     """
+    if gcluster.is_submission(argv):
+        return XpkLine(verb=SUBMIT, arguments=argv[3:])
     if "workload" not in argv[1:6]:
         return None
     position = argv.index("workload", 1)
@@ -118,17 +115,15 @@ def _is_xpk(words: list[str]) -> bool:
 
 
 def _not_one(every: Sequence[tuple[SimpleCommand, XpkLine]], line: int | None) -> Problem:
-    lines = ", ".join(f"line {simple.line}: {read.verb}{_module_text(read)}" for simple, read in every)
+    programs = (re.search(r"-m ([A-Za-z0-9_.]+)", " ".join(xpk.arguments)) for _, xpk in every)
+    modules = (f" ({program[1]})" if program else "" for program in programs)
+    lines = ", ".join(
+        f"line {command.line}: {xpk.verb}{module}" for (command, xpk), module in zip(every, modules, strict=True)
+    )
     message = f"{len(every)} lines that submit a run were pasted ({lines}); a workload is made from one."
     if line is not None:
         message = f"No line that submits a run begins in line {line}; they begin in: {lines}."
     return error("import-several", "", message, f"Choose one by its line: --line {every[0][0].line}.")
-
-
-def _module_text(line: XpkLine) -> str:
-    """Return the module that the line's command starts."""
-    match = re.search(r"-m ([A-Za-z0-9_.]+)", " ".join(line.arguments))
-    return f" ({match[1]})" if match else ""
 
 
 def _no_line_problem(commands: Sequence[SimpleCommand], notes: Notes) -> Problem:
