@@ -59,15 +59,15 @@ def wanted(options: PrepareOptions = NONE, **data: Any) -> Preparation:
 def test_every_host_gets_equally_many_shards_and_no_shard_is_empty(
     rows: int, size: int, hosts: int, asked: int
 ) -> None:
-    shards = shard_count(rows=rows, size=size, hosts=hosts, asked=asked)
+    shards = shard_count(rows=rows, size=size, hosts=hosts, requested=asked)
     assert 1 <= shards <= rows
     assert shards % hosts == 0 or rows < hosts
     assert shards >= min(max(SHARDS_PER_HOST * hosts, asked), rows - rows % hosts)
 
 
 def test_large_rows_take_more_shards() -> None:
-    assert shard_count(rows=10**6, size=10**9, hosts=1, asked=None) == 8
-    assert shard_count(rows=10**6, size=10**11, hosts=3, asked=None) == 375
+    assert shard_count(rows=10**6, size=10**9, hosts=1, requested=None) == 8
+    assert shard_count(rows=10**6, size=10**11, hosts=3, requested=None) == 375
 
 
 @pytest.mark.parametrize(

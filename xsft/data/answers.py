@@ -31,7 +31,11 @@ def check_answers(sample: PassRead, *, special: Sequence[str]) -> Iterator[Probl
     """Yield one problem for each class of difference. `special`: texts of the special tokens in the sample."""
     count = len(sample.given)
     yield from _check_unread_keys(sample)
-    yield from _check_unread_columns(sample)
+    for column, rows in sample.columns.items():
+        if column in TRAINED_COLUMNS:
+            message = f"MaxText does not read the column {column}, which has a value {_share(rows, len(sample.rows))}."
+            fix = "Write its text into the messages, or accept this under `checks:` if it need not be trained."
+            yield warning("data-key-unread", "data.columns", message, fix)
     pairs = [
         AnswerDifference(row=row, answer=answer, trained=trained)
         for row, given_row in enumerate(sample.given)
@@ -70,7 +74,8 @@ def _check_unread_keys(sample: PassRead) -> Iterator[Problem]:
     for row, given_row in enumerate(sample.given):
         for message in given_row.messages:
             for key, text in message.unread.items():
-                if _is_prose(text):
+                # A single word (`gpt-4`, an id) describes the message; text and structures would be trained.
+                if " " in text.strip() or text.startswith(("[", "{")):
                     rows.setdefault(key, {}).setdefault(row, text)
     for key, texts in rows.items():
         row, text = next(iter(texts.items()))
@@ -80,19 +85,6 @@ def _check_unread_keys(sample: PassRead) -> Iterator[Problem]:
         )
         fix = f"Let data.chat_template write message.{key}, or write its text into the content."
         yield warning("data-key-unread", "data.chat_template", message_text, fix)
-
-
-def _check_unread_columns(sample: PassRead) -> Iterator[Problem]:
-    for column, rows in sample.columns.items():
-        if column in TRAINED_COLUMNS:
-            message = f"MaxText does not read the column {column}, which has a value {_share(rows, len(sample.rows))}."
-            fix = "Write its text into the messages, or accept this under `checks:` if it need not be trained."
-            yield warning("data-key-unread", "data.columns", message, fix)
-
-
-def _is_prose(text: str) -> bool:
-    """Return whether a key's value is text or a structure; a single word (`gpt-4`, an id) describes the message."""
-    return " " in text.strip() or text.startswith(("[", "{"))
 
 
 def _share(rows: Sized, count: int) -> str:

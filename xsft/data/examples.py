@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import itemgetter
 from typing import Literal
 
 from msgspec import Struct, field
@@ -96,29 +97,23 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 def pieces(sequence: TokenSequence, vocabulary: Vocabulary) -> tuple[Piece, ...]:
     segments = (*sequence.segments, *sequence.segments[-1:])
-    numbered = zip(sequence.tokens, segments, strict=False)
-    runs = groupby(numbered, key=lambda numbered_token: (numbered_token[0][1], numbered_token[1]))
-    return tuple(_piece(part, segment, [token for (token, _), _ in run], vocabulary) for (part, segment), run in runs)
-
-
-def _piece(part: TokenRole, segment: int, ids: Sequence[int], vocabulary: Vocabulary) -> Piece:
-    special = tuple(
-        SpecialToken(at=position, kind=vocabulary.kinds[token], text=vocabulary.text((token,)))
-        for position, token in enumerate(ids)
-        if token in vocabulary.kinds
-    )
-    return Piece(part=part, segment=segment, text=vocabulary.text(ids), ids=tuple(ids), special=special)
+    all_pieces: list[Piece] = []
+    numbered = ((part, segment, token) for (token, part), segment in zip(sequence.tokens, segments, strict=False))
+    for (part, segment), run in groupby(numbered, key=itemgetter(0, 1)):
+        ids = tuple(token for _part, _segment, token in run)
+        special = tuple(
+            SpecialToken(at=position, kind=vocabulary.kinds[token], text=vocabulary.text((token,)))
+            for position, token in enumerate(ids)
+            if token in vocabulary.kinds
+        )
+        all_pieces.append(Piece(part=part, segment=segment, text=vocabulary.text(ids), ids=ids, special=special))
+    return tuple(all_pieces)
 
 
 def spans(piece: Piece, vocabulary: Vocabulary) -> Iterator[tuple[str, TokenKind | None]]:
     """Yield the text of the piece; every special token separately, with its kind."""
-    for (kind, _alone), run in groupby(
-        enumerate(piece.ids), key=lambda numbered_token: _span(numbered_token, vocabulary)
-    ):
-        yield vocabulary.text(token for _at, token in run), kind
-
-
-def _span(numbered: tuple[int, int], vocabulary: Vocabulary) -> tuple[TokenKind | None, int]:
-    place, token = numbered
-    kind = vocabulary.kinds.get(token)
-    return kind, place if kind else -1
+    for kind, run in groupby(piece.ids, key=vocabulary.kinds.get):
+        if kind is None:
+            yield vocabulary.text(run), None
+        else:
+            yield from ((vocabulary.text((token,)), kind) for token in run)

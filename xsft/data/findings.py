@@ -32,34 +32,27 @@ PARTS = 10
 
 
 def findings(
-    found: InspectionResult, summary: Summary, *, reading: ReadSettings, split: Split = "train"
+    inspection: InspectionResult, summary: Summary, *, reading: ReadSettings, split: Split = "train"
 ) -> Iterator[Problem]:
-    where = _files_field(split)
-    yield from check_refused_rows(found.sample, where=where)
+    where = "data.hf_train_files" if split == "train" else "data.hf_eval_files"
+    yield from check_refused_rows(inspection.sample, where=where)
     # The refused rows, or the error, are the reason that there is no example.
-    if not found.sample.good:
-        if not found.sample.error and not found.sample.given:
+    if not inspection.sample.good:
+        if not inspection.sample.error and not inspection.sample.given:
             yield error("data-empty", "data", f"The {split} split has no rows.", f"Check {where} and the split's name.")
         return
     yield from _check_targets(summary, reading)
-    yield from _check_truncated_examples(found.sample, summary, reading)
+    yield from _check_truncated_examples(inspection.sample, summary, reading)
     yield from _check_no_end(summary)
     for role in summary.roles:
         yield from _check_role(role)
-    yield from _check_contents(found.sample.given, where)
-    yield from check_answers(found.sample, special=found.special)
-    yield from _check_token_ids(summary)
-    yield from _check_split_leak(summary)
+    yield from _check_contents(inspection.sample.given, where)
+    yield from check_answers(inspection.sample, special=inspection.special)
+    yield from _check_examples(summary)
     if split == "train":
-        yield from _check_steps(found.packed, summary, reading)
+        yield from _check_steps(inspection.packed, summary, reading)
         if not reading.shuffles:
-            yield from _check_order(found.sample.given)
-
-
-def _files_field(split: Split) -> str:
-    if split == "train":
-        return "data.hf_train_files"
-    return "data.hf_eval_files"
+            yield from _check_order(inspection.sample.given)
 
 
 def _check_targets(summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
@@ -115,8 +108,8 @@ def _check_role(role: Role) -> Iterator[Problem]:
         yield warning("data-empty-turn", "data", message, "Remove such rows, or fill them.")
 
 
-def _check_contents(given: Sequence[GivenRow], where: str) -> Iterator[Problem]:
-    kinds = [message.kind for row in given for message in row.messages]
+def _check_contents(rows: Sequence[GivenRow], where: str) -> Iterator[Problem]:
+    kinds = [message.kind for row in rows for message in row.messages]
     if null := kinds.count("NoneType"):
         message = f"{null:,} of {len(kinds):,} messages are null: a template writes nothing for them, or the word None."
         yield warning("data-null", where, message, "Remove such rows, or fill them.")
@@ -128,16 +121,13 @@ def _check_contents(given: Sequence[GivenRow], where: str) -> Iterator[Problem]:
         yield warning("data-parts", where, message, "Write the text of the parts as the content.")
 
 
-def _check_token_ids(summary: Summary) -> Iterator[Problem]:
+def _check_examples(summary: Summary) -> Iterator[Problem]:
     if summary.beyond_vocabulary:
         message = (
             f"{summary.beyond_vocabulary:,} of {summary.sampled:,} examples have token ids without a row in the "
             "model's embedding: the tokenizer is not the model's."
         )
         yield error("data-vocabulary", "model.tokenizer", message, "Use the tokenizer of this model.")
-
-
-def _check_split_leak(summary: Summary) -> Iterator[Problem]:
     if summary.whole_in_other:
         message = (
             f"{summary.whole_in_other:,} of {summary.sampled:,} examples are also in the other split: the evaluation "
@@ -157,21 +147,21 @@ def _check_steps(packed: PassRead | None, summary: Summary, reading: ReadSetting
     fix = f"Set data.num_epoch: {math.ceil(reading.steps / summary.steps_per_epoch)}, or lower train.steps."
     # Each process packs its own rows, which may give one step more. Of sequences that were not all read, the others may
     # be emptier, but the rows of two fill more than one.
-    most = math.ceil(steps) + 1
+    limit = math.ceil(steps) + 1
     if packed is not None and not packed.ended:
-        most = math.ceil(2 * steps)
-    if reading.steps > most:
+        limit = math.ceil(2 * steps)
+    if reading.steps > limit:
         yield error("data-steps", "train.steps", message, fix, kind="disputable")
     else:
         yield warning("data-steps", "train.steps", message, fix)
 
 
-def _check_order(given: Sequence[GivenRow]) -> Iterator[Problem]:
+def _check_order(rows: Sequence[GivenRow]) -> Iterator[Problem]:
     """Check for rows in an order that shows in the loss. For the whole file: a sample begins with one kind of rows."""
-    if len(given) < FEWEST_SORTED:
+    if len(rows) < FEWEST_SORTED:
         return
-    lengths = [row.length for row in given]
-    answers = [answer for row in given for answer, _trained in row.answers]
+    lengths = [row.length for row in rows]
+    answers = [answer for row in rows for answer, _trained in row.answers]
     labels, runs = len(set(answers)), sum(1 for _run in groupby(answers))
     if len(set(lengths)) > MOST_LABELS and (_is_rising(lengths) or _is_rising(lengths[::-1])):
         order = "length"
@@ -179,7 +169,7 @@ def _check_order(given: Sequence[GivenRow]) -> Iterator[Problem]:
         order = "answer"
     else:
         return
-    message = f"The first {len(given):,} rows are sorted by {order}, and enable_data_shuffling is false."
+    message = f"The first {len(rows):,} rows are sorted by {order}, and enable_data_shuffling is false."
     fix = "Shuffle the rows of the files, or remove enable_data_shuffling: false."
     yield warning("data-sorted", "data", message, fix)
 
@@ -252,34 +242,37 @@ class Summary(Struct, frozen=True, kw_only=True):
     """Examples with a token id outside the model's embedding."""
 
 
-def summarize(found: InspectionResult, *, reading: ReadSettings, vocabulary: Vocabulary) -> Summary:
-    examples = [sequence for _row, sequence in found.sample.good]
-    lengths = sorted(_lengths(found.sample))
-    rows = len(found.sample.rows) if found.sample.ended else reading.rows
-    packing = _packing_ratio(found.packed, reading.limit)
+def summarize(inspection: InspectionResult, *, reading: ReadSettings, vocabulary: Vocabulary) -> Summary:
+    other = inspection.other
+    examples = [sequence for _row, sequence in inspection.sample.good]
+    lengths = sorted(_lengths(inspection.sample))
+    rows = len(inspection.sample.rows) if inspection.sample.ended else reading.rows
+    packing = _packing_ratio(inspection.packed, reading.limit)
     steps = _steps_per_epoch(lengths, reading, rows=rows, packing=packing)
-    ends = [one.end(vocabulary) for one in examples if one.padding and one.trained_tokens]
-    contents = list(_contents(found.sample))
+    ends = [sequence.end(vocabulary) for sequence in examples if sequence.padding and sequence.trained_tokens]
+    contents = list(_contents(inspection.sample))
     return Summary(
         rows=rows,
-        sampled=len(found.sample.rows),
-        everything=found.sample.ended,
+        sampled=len(inspection.sample.rows),
+        everything=inspection.sample.ended,
         tokens=_summarize_lengths(lengths),
         truncated=_ratio(sum(length > reading.limit for length in lengths), len(lengths)),
-        no_target=_ratio(sum(one.trained_tokens == 0 for one in examples), len(examples)),
+        no_target=_ratio(sum(sequence.trained_tokens == 0 for sequence in examples), len(examples)),
         no_end=_ratio(ends.count(None), len(ends)),
-        trained=_ratio(sum(one.trained_tokens for one in examples), sum(one.length for one in examples)),
+        trained=_ratio(
+            sum(sequence.trained_tokens for sequence in examples), sum(sequence.length for sequence in examples)
+        ),
         duplicates=len(contents) - len(set(contents)),
-        in_other=_count_shared(_targets(found.sample), None if found.other is None else _targets(found.other)),
-        whole_in_other=_count_shared(contents, None if found.other is None else _contents(found.other)),
-        other_sampled=len(found.other.rows) if found.other else None,
-        roles=_roles(found.sample.given),
+        in_other=None if other is None else _count_shared(_targets(inspection.sample), _targets(other)),
+        whole_in_other=None if other is None else _count_shared(contents, _contents(other)),
+        other_sampled=None if other is None else len(other.rows),
+        roles=_roles(inspection.sample.given),
         packing=packing,
-        packed_sequences=len(found.packed.rows) if found.packed else 0,
+        packed_sequences=len(inspection.packed.rows) if inspection.packed else 0,
         steps_per_epoch=steps,
         epochs=reading.steps / steps if steps else None,
         histogram=_histogram(lengths),
-        beyond_vocabulary=sum(_has_token_beyond(one, vocabulary) for one in examples),
+        beyond_vocabulary=_count_beyond(examples, vocabulary),
     )
 
 
@@ -304,8 +297,8 @@ def _targets(read: PassRead) -> Iterator[object]:
     yield from (sequence.target_text for _row, sequence in read.good if sequence.trained_tokens)
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _ratio(part: float, total: float) -> float:
+    return part / total if total else 0.0
 
 
 def _summarize_lengths(lengths: Sequence[int]) -> Lengths | None:
@@ -315,10 +308,8 @@ def _summarize_lengths(lengths: Sequence[int]) -> Lengths | None:
     return Lengths(p50=p50, p90=p90, max=lengths[-1])
 
 
-def _count_shared(sample: Iterable[object], other: Iterable[object] | None) -> int | None:
-    """Count the keys of the sample that the other sample has; None without another split."""
-    if other is None:
-        return None
+def _count_shared(sample: Iterable[object], other: Iterable[object]) -> int:
+    """Count the keys of the sample that the other sample has."""
     others = set(other)
     return sum(key in others for key in sample)
 
@@ -336,7 +327,7 @@ def _roles(rows: Sequence[GivenRow]) -> tuple[Role, ...]:
 def _packing_ratio(packed: PassRead | None, limit: int) -> float | None:
     if packed is None or not packed.rows:
         return None
-    return _ratio(sum(one.length for one in packed.rows), limit * len(packed.rows))
+    return _ratio(sum(sequence.length for sequence in packed.rows), limit * len(packed.rows))
 
 
 def _steps_per_epoch(
@@ -358,5 +349,7 @@ def _histogram(lengths: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return tuple((width * (part + 1), count) for part, count in counts.items())
 
 
-def _has_token_beyond(one: TokenSequence, vocabulary: Vocabulary) -> bool:
-    return vocabulary.rows is not None and max(one.inputs, default=-1) >= vocabulary.rows
+def _count_beyond(examples: Iterable[TokenSequence], vocabulary: Vocabulary) -> int:
+    if vocabulary.rows is None:
+        return 0
+    return sum(max(sequence.inputs, default=-1) >= vocabulary.rows for sequence in examples)

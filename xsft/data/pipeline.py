@@ -102,7 +102,12 @@ def read_passes(
         return parse_answers(answer)
     with scratch_folder("data") as scratch:
         copies = tuple(
-            fetch_rows(files, scratch / split, split=split, rows=_most_rows(passes, split))
+            fetch_rows(
+                files,
+                scratch / split,
+                split=split,
+                rows=max((data_pass.rows for data_pass in passes if data_pass.split == split), default=0),
+            )
             for split, files in patterns.items()
         )
         job = worker_job(run, passes, argvs, copies, scratch=scratch, tokenizer=tokenizer)
@@ -149,25 +154,21 @@ def _stored_answer(file: Path) -> dict[str, Any] | None:
     return answer
 
 
-def _most_rows(passes: tuple[DataPass, ...], split: Split) -> int:
-    return max((one.rows for one in passes if one.split == split), default=0)
-
-
 def pass_argvs(run: Run, passes: tuple[DataPass, ...], held_out: Mapping[str, Value]) -> tuple[tuple[str, ...], ...]:
     """Return the trainer's own command line for each pass, with this machine's keys in place of the slices', and
     without files of rows."""
     argv = trainer_of(run).trainer_argv(run)
     files = tuple(f"{_files_key(run, split)}=" for split in SPLITS if _files_of(run, split))
-    made: list[tuple[str, ...]] = []
-    for one in passes:
-        keys: dict[str, Value] = {**HERE, "packing": one.packing, "eval_interval": -1}
-        if one.split == "eval":  # MaxText reads the evaluation data only if an evaluation is configured
+    argvs: list[tuple[str, ...]] = []
+    for data_pass in passes:
+        keys: dict[str, Value] = {**HERE, "packing": data_pass.packing, "eval_interval": -1}
+        if data_pass.split == "eval":  # MaxText reads the evaluation data only if an evaluation is configured
             keys |= {"eval_interval": 1, "eval_per_device_batch_size": 1, **held_out}
-        gone = (*_NOT_HERE, *files, *(f"{key}=" for key in keys), "base_output_directory=")
-        kept = (word for word in argv[argv.index("-m") :] if not word.startswith(gone))
-        here = (argument(key, value) for key, value in keys.items() if f"{key}=" not in files)
-        made.append((*kept, *here))
-    return tuple(made)
+        replaced = (*_NOT_HERE, *files, *(f"{key}=" for key in keys), "base_output_directory=")
+        unchanged = (word for word in argv[argv.index("-m") :] if not word.startswith(replaced))
+        added = (argument(key, value) for key, value in keys.items() if f"{key}=" not in files)
+        argvs.append((*unchanged, *added))
+    return tuple(argvs)
 
 
 def _files_key(run: Run, split: Split) -> str:
@@ -191,18 +192,25 @@ def worker_job(
     added = tuple(argument(key, value) for key, value in keys.items())
     return {
         "passes": [
-            {"argv": (*argv, *added), "rows": one.rows, "split": one.split, "expected": _expected_rows(run, one)}
-            for one, argv in zip(passes, argvs, strict=True)
+            {
+                "argv": (*argv, *added),
+                "rows": data_pass.rows,
+                "split": data_pass.split,
+                "expected": _expected_rows(run, data_pass),
+            }
+            for data_pass, argv in zip(passes, argvs, strict=True)
         ],
         "partial": [copy.split for copy in copies if copy.partial],
         "footed": [str(file) for copy in copies for file in copy.footed],
     }
 
 
-def _expected_rows(run: Run, one: DataPass) -> int | None:
+def _expected_rows(run: Run, data_pass: DataPass) -> int | None:
     """Return the rows that the pass reads, for the time left; None if that is unknown."""
-    known = (one.rows, None if one.packing or one.split == "eval" else run.spec.data.rows)
-    return min((number for number in known if number and number < sys.maxsize), default=None)
+    counts = [data_pass.rows]
+    if run.spec.data.rows and not data_pass.packing and data_pass.split == "train":
+        counts.append(run.spec.data.rows)
+    return min((count for count in counts if count < sys.maxsize), default=None)
 
 
 def _copy_words(run: Run, tokenizer: str | None, *, folder: Path) -> tuple[str, ...]:
@@ -229,11 +237,15 @@ def _ask_worker(interpreter: Interpreter, job: dict[str, Any], *, on_line: Calla
 
 def parse_answers(answer: Mapping[str, Any]) -> PassAnswers:
     """Return the answers. Raises Unreachable if the hub did not answer."""
-    reads = tuple(convert(one, PassRead) for one in answer["passes"])
+    reads = convert(answer["passes"], tuple[PassRead, ...])
     for read in reads:
         if _OFFLINE.search(read.error):
             raise _not_begun(read.error)
-    return PassAnswers(passes=reads, vocabulary=_parse_vocabulary(answer["vocabulary"]))
+    tokens = answer["vocabulary"]
+    texts = {int(token): bytes.fromhex(text) for token, text in tokens["texts"].items()}
+    kinds = {int(token): kind for token, kind in tokens["kinds"].items()}
+    vocabulary = Vocabulary(texts=texts, kinds=kinds, named=tokens["named"], rows=tokens["rows"])
+    return PassAnswers(passes=reads, vocabulary=vocabulary)
 
 
 def _not_begun(text: str) -> XsftError:
@@ -241,9 +253,3 @@ def _not_begun(text: str) -> XsftError:
         fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
         return Unreachable(f"MaxText could not fetch the data: {text[:MOST_WORDS]}", fix=fix)
     return SpecError((data_refused(text),))
-
-
-def _parse_vocabulary(found: Mapping[str, Any]) -> Vocabulary:
-    texts = {int(token): bytes.fromhex(text) for token, text in found["texts"].items()}
-    kinds = {int(token): kind for token, kind in found["kinds"].items()}
-    return Vocabulary(texts=texts, kinds=kinds, named=found["named"], rows=found["rows"])

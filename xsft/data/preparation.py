@@ -155,11 +155,13 @@ def preparation(run: Run, options: PrepareOptions) -> Preparation:
     refused = [problem for source in sources for problem in _column_problems(source, options.format)]
     if refused:
         raise SpecError(tuple(refused))
-    grain = data.pipeline == "grain" or options.format == "arrayrecord"
+    rule: MessageRule = "none" if data.formatting_func else "lists"
+    if data.pipeline == "grain" or options.format == "arrayrecord":
+        rule = "texts"
     return Preparation(
         name=_folder_word(data.hf_path, data.hf_train_files),
         sources=sources,
-        rule="none" if data.formatting_func and not grain else "texts" if grain else "lists",
+        rule=rule,
         hosts=run.slice.hosts * run.num_slices if run.spec.on_cluster and run.slice else 1,
         format=options.format,
         shards=options.shards,
@@ -182,11 +184,11 @@ def _sources(run: Run, options: PrepareOptions) -> tuple[RowSource, ...]:
     )
     if data.hf_eval_files is None and data.hf_eval_split is None:
         return (train,)
+    # For files MaxText uses the split `train` by default
+    split = "train" if data.hf_eval_files else data.hf_eval_split
     evaluated = replace(
         train,
-        split="train"
-        if data.hf_eval_files
-        else data.hf_eval_split,  # for files MaxText uses the split `train` by default
+        split=split,
         files=run.files_of("eval"),
         columns=column_names(options.columns or data.eval_columns or data.columns, options.renames),
         splits=("eval",),
@@ -226,69 +228,67 @@ def _folder_word(path: str, files: str | None) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-").lower()[:40] or "data"
 
 
-def address(wanted: Preparation, content: Sequence[str]) -> str:
+def address(plan: Preparation, content: Sequence[str]) -> str:
     """Return `<name>-<12 hex>` of the inputs. `content`: the digest of each source's files, or its commit on the
     hub.
     """
-    sources = tuple(one if one.on_hub else replace(one, path=_loader(one), files=None) for one in wanted.sources)
-    inputs = {"way": WAY, "content": list(content), **to_builtins(replace(wanted, name="", sources=sources))}
+    sources: list[RowSource] = []
+    for source in plan.sources:
+        # The digest depends on the loader, not on the folder of the files.
+        loader = source.path if source.path in FILE_FORMATS else "folder"
+        sources.append(source if source.on_hub else replace(source, path=loader, files=None))
+    inputs = {"way": WAY, "content": list(content), **to_builtins(replace(plan, name="", sources=tuple(sources)))}
     if any(len(source.names) < len(source.columns) for source in sources):  # texts are joined in this order
         inputs["joined"] = [list(source.columns) for source in sources]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-    return f"{wanted.name}-{digest[:12]}"
+    return f"{plan.name}-{digest[:12]}"
 
 
-def _loader(source: RowSource) -> str:
-    """Return the source's loader: the digest depends on the loader, not on the folder of the files."""
-    return source.path if source.path in FILE_FORMATS else "folder"
-
-
-def shard_count(*, rows: int, size: int, hosts: int, asked: int | None) -> int:
+def shard_count(*, rows: int, size: int, hosts: int, requested: int | None) -> int:
     """Return the number of shards of a split of `size` bytes: a multiple of the hosts, without empty shards."""
-    wanted = max(SHARDS_PER_HOST * hosts, asked or 0, -(-size // LARGEST_SHARD))
-    even = -(-wanted // hosts) * hosts
+    fewest = max(SHARDS_PER_HOST * hosts, requested or 0, -(-size // LARGEST_SHARD))
+    even = -(-fewest // hosts) * hosts
     if even <= rows:
         return even
     return max(rows // hosts * hosts, min(rows, hosts))
 
 
-def preparation_problems(counted: Mapping[SplitName, SplitCount], wanted: Preparation) -> tuple[Problem, ...]:
-    """Return the problems that prevent writing."""
-    return tuple(
-        problem for name, split_count in counted.items() for problem in _split_problems(name, split_count, wanted)
-    )
+def preparation_problems(counted: Mapping[SplitName, SplitCount], plan: Preparation) -> tuple[Problem, ...]:
+    """Return the problems that prevent writing: at most one of each split."""
+    problems = (_split_problem(name, split_count, plan) for name, split_count in counted.items())
+    return tuple(problem for problem in problems if problem is not None)
 
 
-def _split_problems(name: str, split_count: SplitCount, wanted: Preparation) -> Iterator[Problem]:
-    if split_count.refused and not wanted.skip_bad:
+def _split_problem(name: str, split_count: SplitCount, plan: Preparation) -> Problem | None:
+    if split_count.refused and not plan.skip_bad:
         shown = "; ".join(f"row {fault.row} {fault.fault}" for fault in split_count.faults)
         hidden = split_count.refused - len(split_count.faults)
         if hidden:
             shown = f"{shown}; and {hidden:,} more"
         message = f"{name}: {split_count.refused:,} rows cannot be trained on: {shown}."
         sharegpt = " For messages with from and value, use --from-sharegpt." if "from and value" in shown else ""
-        yield error("data-rows-refused", "data", message, f"Correct them, or leave them out with --skip-bad.{sharegpt}")
-    elif not split_count.rows and name == "eval" and wanted.eval_share is not None:
-        message = f"--eval-share {wanted.eval_share:g} gives the evaluation no row."
-        yield error("data-empty", "data", message, "Use a larger share, or name files for evaluation.")
-    elif not split_count.rows:
-        message = f"{name}: no rows found{' that can be trained on' if split_count.refused else ''}."
-        yield error("data-empty", "data", message, "Check the files and the name of the split.")
+        fix = f"Correct them, or leave them out with --skip-bad.{sharegpt}"
+        return error("data-rows-refused", "data", message, fix)
+    if split_count.rows:
+        return None
+    if name == "eval" and plan.eval_share is not None:
+        message = f"--eval-share {plan.eval_share:g} gives the evaluation no row."
+        return error("data-empty", "data", message, "Use a larger share, or name files for evaluation.")
+    message = f"{name}: no rows found{' that can be trained on' if split_count.refused else ''}."
+    return error("data-empty", "data", message, "Check the files and the name of the split.")
 
 
-def shard_problems(prepared: PreparedDataset, wanted: Preparation) -> Iterator[Problem]:
+def shard_problems(prepared: PreparedDataset, plan: Preparation) -> Iterator[Problem]:
     """Yield warnings on splits with too few rows for the shards that their hosts need; no shard is empty."""
-    fewest: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * wanted.hosts, "eval": wanted.hosts}
+    fewest: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * plan.hosts, "eval": plan.hosts}
     for split, rows in prepared.rows.items():
         shards = sum(shard.split == split for shard in prepared.shards)
         if shards >= fewest[split]:
             continue
-        message = f"{split}: {rows:,} rows make {shards} shards; {wanted.hosts} hosts need {fewest[split]} or more."
-        why = (
-            "Every host then reads all files to find its rows."
-            if shards < wanted.hosts
-            else "A run that resumes then reads more rows twice."
-        )
+        message = f"{split}: {rows:,} rows make {shards} shards; {plan.hosts} hosts need {fewest[split]} or more."
+        why = "A run that resumes then reads more rows twice."
+        if shards < plan.hosts:
+            why = "Every host then reads all files to find its rows."
         fix = "Use fewer hosts or more rows, or continue: the run trains the same rows."
         yield warning("data-few-shards", "data", f"{message} {why}", fix)
 

@@ -45,7 +45,9 @@ def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
     if of not in FILE_FORMATS or pattern is None or ("://" in path and not path.startswith("gs://")):
         return None
     if of == "arrayrecord" and ";" in path:
-        return DataFacts(problem=_mixture(where))
+        message = "The rows were not checked: xsft does not read a weighted mixture of files."
+        fix = "See the rows as MaxText formats them: `xsft data inspect FILE`."
+        return DataFacts(problem=note("data-not-read", where, message, fix, kind="unread"))
     if path.startswith("gs://"):
         return _facts_of_bucket(pattern, of=of, where=where)
     files = [local_file(file) for file in matching_files(path)]
@@ -67,22 +69,30 @@ def _facts_of_bucket(pattern: str, *, of: str, where: str) -> DataFacts:
 
 def _facts_of_files(files: Sequence[RowFile], pattern: str, *, of: str, where: str) -> DataFacts:
     if not files:
-        return DataFacts(problem=_no_file_problem(pattern, where))
+        link = ", a symbolic link that leads to no file" if islink(located(pattern)) else ""
+        message = f"No file matches {pattern}{link}; MaxText would fail at its start."
+        fix = "Correct the path; a relative one starts from the workload's folder."
+        return DataFacts(problem=error("data-unreadable", where, message, fix))
     empty = tuple(file.path for file in files if file.size == 0)
     facts = DataFacts(files=len(files), empty=empty)
     if of != "json" or not all(PurePosixPath(file.path).suffix in PLAIN for file in files):
         return facts
-    left, whole = FIRST_BYTES, True
+    remaining = FIRST_BYTES
+    is_whole = True
     rows: list[SampledRow] = []
     for file in files:
         try:
-            read = _first_rows(file, limit=left)
+            first_rows = _first_rows(file, limit=remaining)
         except (OSError, ValueError) as failed:
-            return replace(facts, problem=_file_unread(where, failed))
-        whole = whole and read is not None and file.size <= left
-        rows.extend(read or ())
-        left = max(0, left - file.size)
-    return replace(facts, rows=tuple(rows), counted=len(rows) if whole else None)
+            # datasets also reads some files that are not JSON lines, as objects over several lines
+            why = system_words(failed) if isinstance(failed, OSError) else str(failed)
+            message = f"The files cannot be read: {why}."
+            fix = "Write it again: one JSON object per line."
+            return replace(facts, problem=error("data-unreadable", where, message, fix, kind="disputable"))
+        is_whole = is_whole and first_rows is not None and file.size <= remaining
+        rows.extend(first_rows or ())
+        remaining = max(0, remaining - file.size)
+    return replace(facts, rows=tuple(rows), counted=len(rows) if is_whole else None)
 
 
 def _first_rows(file: RowFile, *, limit: int) -> list[SampledRow] | None:
@@ -118,26 +128,4 @@ def _count_lines(file: RowFile) -> int:
 def rows_unread(why: str, *, where: str, fix: str = "") -> Problem:
     """Return the note on rows that were not read."""
     message = f"The rows were not checked: {why.rstrip('.')}. {UNKNOWN}"
-    return note("data-not-read", where, message, fix, kind="unread")
-
-
-def _file_unread(where: str, failed: Exception) -> Problem:
-    """Return the problem of a file; datasets also reads some files that are not JSON lines, as objects over several
-    lines."""
-    why = system_words(failed) if isinstance(failed, OSError) else str(failed)
-    fix = "Write it again: one JSON object per line."
-    return error("data-unreadable", where, f"The files cannot be read: {why}.", fix, kind="disputable")
-
-
-def _no_file_problem(pattern: str, where: str) -> Problem:
-    link = ", a symbolic link that leads to no file" if islink(located(pattern)) else ""
-    message = f"No file matches {pattern}{link}; MaxText would fail at its start."
-    return error(
-        "data-unreadable", where, message, "Correct the path; a relative one starts from the workload's folder."
-    )
-
-
-def _mixture(where: str) -> Problem:
-    message = "The rows were not checked: xsft does not read a weighted mixture of files."
-    fix = "See the rows as MaxText formats them: `xsft data inspect FILE`."
     return note("data-not-read", where, message, fix, kind="unread")

@@ -28,7 +28,7 @@ from xsft.catalog.data import located
 from xsft.data.passes import Split
 from xsft.machine.process import own_environment
 from xsft.machine.regular import ByteProgress, open_regular, pieces_of
-from xsft.machine.storage import DEADLINE_S, GcsStorage, StoredObject, storage_for
+from xsft.machine.storage import DEADLINE_S, GcsStorage, storage_for
 
 
 class RowFile(Struct, frozen=True, kw_only=True):
@@ -69,7 +69,12 @@ def bucket_files(pattern: str, *, env: Mapping[str, str]) -> tuple[RowFile, ...]
         raise Unreachable(f"{pattern} is not in a bucket", fix="Write gs://BUCKET/NAME.")
     matches = re.compile(glob_regex(pattern)).fullmatch
     literal = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    return tuple(_bucket_file(stored, storage) for stored in storage.objects(literal) if matches(stored.path))
+    files: list[RowFile] = []
+    for stored in storage.objects(literal):
+        if matches(stored.path):
+            read = partial(_read_object, storage, stored.path)
+            files.append(RowFile(path=stored.path, size=stored.size, stored=read, crc32c=stored.crc32c))
+    return tuple(files)
 
 
 def glob_regex(pattern: str) -> str:
@@ -79,11 +84,6 @@ def glob_regex(pattern: str) -> str:
 
 
 _GLOB = {"**/": "(?:.+/)?", "**": ".*", "*": "[^/]+", "?": "[^/]"}
-
-
-def _bucket_file(stored: StoredObject, storage: GcsStorage) -> RowFile:
-    read = partial(_read_object, storage, stored.path)
-    return RowFile(path=stored.path, size=stored.size, stored=read, crc32c=stored.crc32c)
 
 
 def _read_object(storage: GcsStorage, path: str, start: int, limit: int) -> bytes:
@@ -161,21 +161,21 @@ def fetch_rows(pattern: str, folder: Path, *, split: Split, rows: int) -> Fetche
     if not files:
         raise SpecError((error("data-unreadable", "data", f"No file matches {pattern}.", "Correct the path."),))
     folder.mkdir()
-    left = sys.maxsize if rows == sys.maxsize else SAMPLE_BYTES
+    remaining = sys.maxsize if rows == sys.maxsize else SAMPLE_BYTES
     fetched: list[Path] = []
     footed: list[Path] = []
     for file in files:
         target = folder / f"{len(fetched):05d}-{PurePosixPath(file.path).name}"
-        if file.size <= left:
+        if file.size <= remaining:
             target.write_bytes(file.stored(0, file.size))
         elif fetched:
             break
         else:
-            footed = [*footed, *_fetch_beginning(file, target)]
+            footed.extend(_fetch_beginning(file, target))
         fetched.append(target)
-        left -= file.size
-    partial = len(fetched) < len(files) or left < 0
-    return FetchedRows(split=split, pattern=f"{folder}/*", partial=partial, footed=tuple(footed))
+        remaining -= file.size
+    is_partial = len(fetched) < len(files) or remaining < 0
+    return FetchedRows(split=split, pattern=f"{folder}/*", partial=is_partial, footed=tuple(footed))
 
 
 def _fetch_beginning(file: RowFile, target: Path) -> Sequence[Path]:

@@ -79,7 +79,8 @@ def read_tokenizer(
     """
     try:
         folder = _tokenizer_folder(name, hub_cache, revision or BRANCH)
-        vocabulary = _read_vocabulary(folder / "tokenizer.json")
+        file = folder / "tokenizer.json"
+        vocabulary = _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
         config = _read_tokenizer_config(folder, vocabulary)
         template = _template(folder, config)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
@@ -108,7 +109,7 @@ def tokenizer_problem(name: str) -> Problem | None:
     folder = Path(located(name)).expanduser()
     if not folder.is_dir():
         return _unloadable(f"{folder} is not a folder.") if is_local(name) else None
-    if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
+    if not any(any(folder.glob(pattern)) for pattern in VOCABULARIES):
         return _unloadable(f"{folder} has no vocabulary: none of {', '.join(VOCABULARIES)}.")
     for file in (folder / "tokenizer.json", folder / "tokenizer_config.json"):
         try:
@@ -154,12 +155,9 @@ def _tokenizer_folder(name: str, hub_cache: Path, revision: str) -> Path:
     return repository / "snapshots" / commit
 
 
-_VOCABULARY, _CONFIG = msgspec.json.Decoder(_TokenizerJson), msgspec.json.Decoder(_TokenizerConfig)
+_VOCABULARY = msgspec.json.Decoder(_TokenizerJson)
+_CONFIG = msgspec.json.Decoder(_TokenizerConfig)
 """Each made once: two threads in which msgspec describes a type at the same time crash the process (msgspec@0.22.0)."""
-
-
-def _read_vocabulary(file: Path) -> _TokenizerJson:
-    return _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
 
 
 def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _TokenizerConfig:
@@ -170,10 +168,8 @@ def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Tokeniz
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
         special_tokens = _CONFIG.decode(more.read_bytes())
-        config = replace(
-            config,
-            **{role: getattr(special_tokens, role) for role in _ROLES if getattr(special_tokens, role) is not UNSET},
-        )
+        tokens = {role: getattr(special_tokens, role) for role in _ROLES}
+        config = replace(config, **{role: token for role, token in tokens.items() if token is not UNSET})
     if config.pad_token is UNSET and vocabulary.padding:
         return replace(config, pad_token=vocabulary.padding.pad_token)
     return config

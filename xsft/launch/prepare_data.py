@@ -224,7 +224,7 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
         return Path(self.root, attempt), _stays
 
     def _split_job(self, one: SplitCount) -> Mapping[str, Any]:
-        shards = shard_count(rows=one.rows, size=one.bytes, hosts=self.wanted.hosts, asked=self.wanted.shards)
+        shards = shard_count(rows=one.rows, size=one.bytes, hosts=self.wanted.hosts, requested=self.wanted.shards)
         return {"rows": one.rows, "schema": one.schema, "shards": shards}
 
     def _run_worker(self, job: Mapping[str, Any], follower: Follower) -> Mapping[str, Any]:
