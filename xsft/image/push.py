@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,7 @@ from xsft.base.errors import (
     refuse_errors,
 )
 from xsft.base.lenient import ShowLine
-from xsft.base.problems import Problem, error
+from xsft.base.problems import error
 from xsft.image.build import Build, run_build
 from xsft.image.code_layer import (
     MANIFEST,
@@ -166,8 +166,12 @@ def _deps_in_registry(
     image = _find_deps(recipe, repository, maker)
     if image:
         return image, ImageStep("in-registry")
-    # What would be refused after minutes of building is refused now.
-    _ensure_pushable(recipe, repository, maker)
+    try:  # what would be refused after minutes of building is refused now
+        repository.refuse_unless_pushable()
+    except (RepositoryMissing, Forbidden):  # Google answers 403 for a repository that does not exist, too
+        if not maker.creates:
+            raise
+        maker.create(registry_of_repository(repository.name, recipe.image), env=maker.env, say=maker.say)
     engine = maker.connect(maker.env)
     step = _held_or_built(engine, recipe, maker)
     maker.say(f"pushing {repository.name}:{recipe.deps.tag}")
@@ -211,25 +215,24 @@ def read_record(repository: RegistryClient, image: ImageDocuments) -> DepsRecord
     layers = MANIFEST.decode(image.manifest).layers
     if not layers:
         return None
-    layer = io.BytesIO(repository.blob(layers[-1].digest))
+    layer = repository.blob(layers[-1].digest)
     try:
-        with tarfile.open(fileobj=layer) as tar:
+        with tarfile.open(fileobj=io.BytesIO(layer)) as tar:
             content = tar.extractfile(RECORD)
             return decode_record(content.read()) if content else None
-    except (tarfile.TarError, KeyError, EOFError, OSError):
+    except (tarfile.TarError, KeyError, EOFError, OSError):  # anybody may have pushed the image
         return None
 
 
 def _deps_in_engine(engine: Engine, recipe: Recipe, maker: ImageMaker) -> ImageStep:
     """Return how the dependencies came into the engine: they were there, or were pulled, or built."""
     tag = recipe.deps.tag
-    if recipe.repository is None or _is_held(engine, recipe, tag):
-        return _held_or_built(engine, recipe, maker)
-    try:
-        image = _find_deps(recipe, maker.repository(recipe.repository, env=maker.env), maker)
-    except XsftError as failed:  # building again is slow, but correct
-        maker.say(f"{failed.message} (continuing without it)")
-        image = None
+    image = None
+    if recipe.repository and not _is_held(engine, recipe, tag):
+        try:
+            image = _find_deps(recipe, maker.repository(recipe.repository, env=maker.env), maker)
+        except XsftError as failed:  # building again is slow, but correct
+            maker.say(f"{failed.message} (continuing without it)")
     if image is None:
         return _held_or_built(engine, recipe, maker)
     started = clock.monotonic()
@@ -245,7 +248,12 @@ def _held_or_built(engine: Engine, recipe: Recipe, maker: ImageMaker) -> ImageSt
     if _is_held(engine, recipe, tag):
         return ImageStep("held")
     started = clock.monotonic()
-    refuse_errors(accept_problems(_space_problems(engine), maker.accept))
+    free = engine.free_bytes()
+    if free is not None and free < NEEDED_BYTES:
+        space = f"{size_text(free)} free; building the dependencies may need {size_text(NEEDED_BYTES)}"
+        fix = "`docker system df` shows the usage. Free space, or pass --accept disk-full."
+        full = error("disk-full", "", f"The engine's disk has {space}.", fix, kind="disputable")
+        refuse_errors(accept_problems((full,), maker.accept))
     if "@" in recipe.base and engine.image(recipe.base) is None:
         # A private base: the engine has the user's login from the SDK, BuildKit's has its own rules.
         maker.say(f"pulling {recipe.base}")
@@ -263,32 +271,10 @@ def _held_or_built(engine: Engine, recipe: Recipe, maker: ImageMaker) -> ImageSt
     return ImageStep("built", clock.monotonic() - started)
 
 
-def _space_problems(engine: Engine) -> Iterator[Problem]:
-    free = engine.free_bytes()
-    if free is not None and free < NEEDED_BYTES:
-        message = (
-            f"The engine's disk has {size_text(free)} free; building the dependencies may need "
-            f"{size_text(NEEDED_BYTES)}."
-        )
-        fix = "`docker system df` shows the usage. Free space, or pass --accept disk-full."
-        yield error("disk-full", "", message, fix, kind="disputable")
-
-
 def _is_held(engine: Engine, recipe: Recipe, tag: str) -> bool:
     """Return whether the engine has the image that xsft made for this tag, and not another one under its name."""
     image = engine.image(recipe.local(tag))
     return image is not None and image.labels.get(TAG_LABEL) == tag
-
-
-def _ensure_pushable(recipe: Recipe, repository: RegistryClient, maker: ImageMaker) -> None:
-    """Check the right to push, and that the repository exists; create it if that is wished."""
-    try:
-        repository.refuse_unless_pushable()
-    except (RepositoryMissing, Forbidden):  # Google answers 403 for a repository that does not exist, too
-        if not maker.creates:
-            raise
-        registry = registry_of_repository(repository.name, recipe.image)
-        maker.create(registry, env=maker.env, say=maker.say)
 
 
 # The code.

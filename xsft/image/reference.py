@@ -87,7 +87,14 @@ class Repository(Struct, frozen=True, kw_only=True):
 
 def parse_reference(text: str) -> Reference:
     """Parse an image reference. Raises ValueError with the fault and the correct form."""
-    _refuse_characters(text)
+    if not text:
+        raise ValueError(
+            "the reference is empty; an image looks like us-docker.pkg.dev/my-project/xsft/image@sha256:…."
+        )
+    strange = "".join(dict.fromkeys(c for c in text if not _PLAIN.fullmatch(c)))
+    if strange:
+        what = "a space" if strange.isspace() else repr(strange)
+        raise ValueError(f"{text!r} contains {what}; an image's name may have letters, digits and . _ - / : @")
     name, sign, digest = text.partition("@")
     if sign and not _DIGEST.fullmatch(digest):
         raise ValueError(f"{text!r}: the digest must be sha256: and 64 hex digits, as a push prints it.")
@@ -97,7 +104,12 @@ def parse_reference(text: str) -> Reference:
         raise ValueError(
             f"{text!r}: the tag {tag!r} must be letters, digits, dots, dashes and underscores, at most 128."
         )
-    host, repository = _split_host(f"{folder}{slash}{base}")
+    repository = f"{folder}{slash}{base}"
+    host, slash, path = repository.partition("/")
+    if slash and ("." in host or ":" in host or host == "localhost"):  # Docker's rule: else it is a part of the path
+        repository = path
+    else:
+        host = ""
     _refuse_name(text, host, repository)
     return Reference(host=host, repository=repository, tag=tag or None, digest=digest or None)
 
@@ -210,26 +222,9 @@ def legacy_warning(ref: str, *, where: str) -> Problem | None:
     new = replacement(ref)
     if new is None:
         return None
-    message = f"{ref.partition('/')[0]} (Container Registry) is shut down; Artifact Registry now answers at this name."
+    host = ref.partition("/")[0]
+    message = f"{host} (Container Registry) is shut down; Artifact Registry now answers at this name."
     return warning("image-legacy-registry", where, message, f"Use its new name: {new}")
-
-
-def _refuse_characters(text: str) -> None:
-    if not text:
-        raise ValueError(
-            "the reference is empty; an image looks like us-docker.pkg.dev/my-project/xsft/image@sha256:…."
-        )
-    strange = "".join(dict.fromkeys(c for c in text if not _PLAIN.fullmatch(c)))
-    if strange:
-        what = "a space" if strange.isspace() else repr(strange)
-        raise ValueError(f"{text!r} contains {what}; an image's name may have letters, digits and . _ - / : @")
-
-
-def _split_host(name: str) -> tuple[str, str]:
-    """Split host and path by Docker's rule: the first part is a host if it has a dot or a port, or is localhost."""
-    first, slash, remainder = name.partition("/")
-    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    return (first, remainder) if is_host else ("", name)
 
 
 def _refuse_name(text: str, host: str, repository: str) -> None:
@@ -242,10 +237,10 @@ def _refuse_name(text: str, host: str, repository: str) -> None:
         raise ValueError(
             f"{text!r}: a repository must be in lower case. Did you mean {text.replace(repository, lowered)}?"
         )
-    wrong = [part for part in repository.split("/") if not _COMPONENT.fullmatch(part)]
-    if wrong:
-        allowed = "lower-case letters and digits, with single . or _ or dashes between them"
-        raise ValueError(f"{text!r}: the part {wrong[0]!r} of its path is invalid; allowed: {allowed}.")
+    for part in repository.split("/"):
+        if not _COMPONENT.fullmatch(part):
+            allowed = "lower-case letters and digits, with single . or _ or dashes between them"
+            raise ValueError(f"{text!r}: the part {part!r} of its path is invalid; allowed: {allowed}.")
     if len(host) + len(repository) > MAX_NAME:
         raise ValueError(f"the image's name has {len(host) + len(repository)} characters; the limit is {MAX_NAME}.")
 

@@ -32,7 +32,7 @@ from xsft.image.recipe import Recipe, make_recipe, repository_in
 from xsft.image.reference import parse_reference, repository_of
 from xsft.machine.filelock import exclusive
 from xsft.machine.paths import checkout, git_commit, own_cache, private_folder
-from xsft.machine.process import ProcessResult, run
+from xsft.machine.process import run
 
 FETCH_TIMEOUT_S = 600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -103,9 +103,8 @@ def plan_image(request: ImageRequest, maker: ImageMaker) -> PlannedImage:
 def within_project(path: str, *, project: Path, cwd: Path) -> str:
     """Return the folder as the lock can store it: relative to the project if it is inside, else absolute."""
     absolute = (cwd / path).resolve()
-    root = project.resolve()
-    if absolute.is_relative_to(root):
-        return absolute.relative_to(root).as_posix()
+    if absolute.is_relative_to(project.resolve()):
+        return absolute.relative_to(project.resolve()).as_posix()
     return str(absolute)
 
 
@@ -119,9 +118,8 @@ def source_of(
         url, _, ref = text.removeprefix("git+").rpartition("@")
         return _checked_out(url, ref, env=env, cache=cache / "image-sources", progress=progress)
     folder = project / text
-    state = checkout(folder) if folder.is_dir() else None
     label = "tree"
-    if state:
+    if folder.is_dir() and (state := checkout(folder)):
         label = f"tree {state.commit}-dirty" if state.dirty else f"tree {state.commit}"
     return SourceTree(folder=folder, label=label)
 
@@ -180,7 +178,14 @@ def _look_up_base(ref: str, maker: ImageMaker, *, needed: bool) -> str:
         digest = image.digest_in(parse_reference(ref).name)
         return f"{ref}@{digest}" if digest else f"{ref}#{image.id}"
     try:
-        return f"{ref}@{_digest_in_registry(ref, maker)}"
+        repository = maker.repository(ref, env=maker.env)
+        manifest = repository.manifest(repository.at.identifier)
+        if manifest is None:
+            raise EnvironmentMissing(
+                f"The base image {ref} is neither in the engine nor in its registry.",
+                fix="Correct --base, or BASE_IMAGE in the Dockerfile.",
+                id="image-absent",
+            )
     except XsftError as failed:
         problem = missing.with_problems_of(failed) if missing else failed
         if needed:
@@ -189,18 +194,7 @@ def _look_up_base(ref: str, maker: ImageMaker, *, needed: bool) -> str:
             maker.say(unanswered.message)
         maker.say(f"The digest of {ref} is unknown, so the tags below may change.")
         return ref
-
-
-def _digest_in_registry(ref: str, maker: ImageMaker) -> str:
-    repository = maker.repository(ref, env=maker.env)
-    manifest = repository.manifest(repository.at.identifier)
-    if manifest is None:
-        raise EnvironmentMissing(
-            f"The base image {ref} is neither in the engine nor in its registry.",
-            fix="Correct --base, or BASE_IMAGE in the Dockerfile.",
-            id="image-absent",
-        )
-    return digest_of(manifest[0])
+    return f"{ref}@{digest_of(manifest[0])}"
 
 
 def _checked_out(
@@ -235,17 +229,14 @@ def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
     ):
         done = run(("git", "-C", str(into), *arguments), env=without_prompt, timeout_s=FETCH_TIMEOUT_S)
         if not done.ok:
-            raise _not_fetched(url, ref, done)
+            words = redact(" ".join(done.stderr.split()))[:300]
+            raise Unreachable(
+                f"{ref} of {url} could not be fetched: {words}",
+                fix="Check that the commit is pushed and that `git ls-remote` works with that URL, or use a folder "
+                "instead.",
+                id="image-source",
+            )
     commit = git_commit(into)
     if commit is None:
         raise EnvironmentMissing(f"git fetched {ref}, but checked out no files.", fix="Update git.", id="image-source")
     return commit
-
-
-def _not_fetched(url: str, ref: str, done: ProcessResult) -> Unreachable:
-    words = redact(" ".join(done.stderr.split()))[:300]
-    return Unreachable(
-        f"{ref} of {url} could not be fetched: {words}",
-        fix="Check that the commit is pushed and that `git ls-remote` works with that URL, or use a folder instead.",
-        id="image-source",
-    )
