@@ -37,7 +37,7 @@ def ensure_compiler() -> None:
 def has_python_for_maxtext() -> bool:
     """Return whether this machine has a Python for MaxText; without one uv downloads it, which may be impossible."""
     pythons = environments.environment_for("maxtext").pythons
-    return any(envbuild.find_python(minor, own_environment()) for minor in pythons)
+    return any(envbuild.find_python(series, own_environment()) for series in pythons)
 
 
 def say(line: str) -> None:

@@ -42,7 +42,7 @@ class Shop:
         return EnvironmentSpec(
             name="tiny",
             lock=file,
-            pythons=(sys.version_info[:2],),
+            pythons=(f"3.{sys.version_info.minor}",),
             package="tinything",
             scripts=("tinything",),
             imports=("tinything.part",),

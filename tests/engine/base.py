@@ -23,7 +23,7 @@ from xsft.environments import envbuild
 from xsft.machine.filelock import exclusive
 from xsft.machine.process import own_environment
 
-MINOR = (3, 12)
+SERIES = "3.12"
 PACKAGES = (
     *("ca-certificates", "libssl3", "libffi8", "libsqlite3-0", "libbz2-1.0", "liblzma5", "zlib1g", "libreadline8"),
     *("libncursesw6", "libgomp1", "libstdc++6", "libuuid1", "libexpat1"),
@@ -59,7 +59,7 @@ class BaseImage:
 
 def make(engine: Engine, cache: Path) -> BaseImage:
     """Make the base in `engine`; Debian's part is kept in `cache`. Raises NoBase."""
-    python = envbuild.find_python(MINOR, own_environment())
+    python = envbuild.find_python(SERIES, own_environment())
     if python is None:
         raise NoBase("no CPython 3.12 for the base image: install it (pyenv install 3.12, uv python install 3.12)")
     engine.docker("import", str(rootfs(cache)), ROOTFS_TAG)
@@ -150,7 +150,7 @@ def _files(python: Path) -> bytes:
 
 def python_files(prefix: Path) -> Iterator[tuple[Path, str]]:
     """Interpreter, shared library, standard library; not its tests, static library, site-packages or byte code."""
-    series = f"python{MINOR[0]}.{MINOR[1]}"
+    series = f"python{SERIES}"
     yield prefix / "bin" / series, f"bin/{series}"
     for library in sorted((prefix / "lib").glob(f"lib{series}*.so*")):
         yield library, f"lib/{library.name}"

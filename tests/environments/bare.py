@@ -24,7 +24,6 @@ import pytest
 
 from tests.engine.base import python_files
 from xsft.environments import envbuild
-from xsft.environments.installed import PythonMinor
 from xsft.machine.process import own_environment
 
 CHECKOUT = Path(__file__).parents[2]
@@ -36,11 +35,11 @@ MANAGED = f"cpython-3.12.1-linux-{platform.machine()}-gnu"
 """uv's name of the served Python. This machine's may have been built to find its library elsewhere; uv's finds it."""
 
 
-def prefix_of(minor: PythonMinor) -> Path:
-    """Return the installation prefix of this machine's Python `minor`; skip the test if it has none."""
-    python = envbuild.find_python(minor, own_environment())
+def prefix_of(series: str) -> Path:
+    """Return the installation prefix of this machine's Python `series`; skip the test if it has none."""
+    python = envbuild.find_python(series, own_environment())
     if python is None:
-        pytest.skip(f"no Python {minor[0]}.{minor[1]} on this machine")
+        pytest.skip(f"no Python {series} on this machine")
     code = "import sys; print(sys.base_prefix)"
     return Path(subprocess.run((python, "-c", code), capture_output=True, text=True, check=True).stdout.strip())
 
@@ -58,10 +57,10 @@ def checkout(folder: Path) -> Path:
     return folder
 
 
-def bare_root(folder: Path, minor: PythonMinor) -> Path:
-    """Make the folder that becomes `/`: its /usr/bin holds a few programs, and Python `minor` as python3."""
-    prefix = prefix_of(minor)
-    python = prefix / "bin" / f"python{minor[0]}.{minor[1]}"
+def bare_root(folder: Path, series: str) -> Path:
+    """Make the folder that becomes `/`: its /usr/bin holds a few programs, and Python `series` as python3."""
+    prefix = prefix_of(series)
+    python = prefix / "bin" / f"python{series}"
     for name in (*BOUND, "usr/bin"):
         (folder / name).mkdir(parents=True)
     (folder / "bin").symlink_to("usr/bin")
@@ -102,7 +101,7 @@ def python_server(folder: Path) -> Iterator[str]:
     """
     archive = folder / "python.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        for path, name in python_files(prefix_of((3, 12))):
+        for path, name in python_files(prefix_of("3.12")):
             tar.add(path, f"python/{name}", recursive=False)
         link = tarfile.TarInfo("python/bin/python3")
         link.type, link.linkname = tarfile.SYMTYPE, "python3.12"

@@ -81,7 +81,7 @@ def test_xpk_and_maxtext_stay_out_of_xsfts_own_environment() -> None:
 def test_each_environment_is_named_by_the_digest_of_its_lock(name: str, tmp_path: Path) -> None:
     spec = environment_for(name)
     folder = installed.folder_for(tmp_path, spec, spec.pythons[0])
-    assert folder.name == f"{name}-{spec.digest[:12]}-py{spec.pythons[0][0]}.{spec.pythons[0][1]}"
+    assert folder.name == f"{name}-{spec.digest[:12]}-py{spec.pythons[0]}"
     assert installed.find_in(tmp_path, spec) is None
 
 

@@ -104,7 +104,7 @@ def test_a_missing_environment_names_its_setup_command(machine: CheckedMachine) 
 
 @pytest.mark.loopback
 def test_an_environment_without_a_fitting_python_says_setup_downloads_one(machine: CheckedMachine) -> None:
-    spec = replace(machine.specs[0], pythons=((3, 99),))
+    spec = replace(machine.specs[0], pythons=("3.99",))
     step = checks(replace(machine, specs=(spec,)))["tiny-environment"].next_step
     assert step.startswith("xsft setup tiny, which downloads Python 3.99")
 

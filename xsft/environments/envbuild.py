@@ -15,7 +15,7 @@ from uv import find_uv_bin
 from xsft.base.errors import EnvironmentMissing
 from xsft.base.lenient import ShowLine
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
-from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, PythonMinor, find_in, finish, folder_for
+from xsft.environments.installed import BuiltEnvironment, EnvironmentSpec, find_in, finish, folder_for
 from xsft.environments.uv import uv_environment
 from xsft.machine.filelock import exclusive
 from xsft.machine.process import ProcessResult, follow, run
@@ -117,12 +117,10 @@ def _ask_packages(python: Path, imports: tuple[str, ...], place: BuildPlace) -> 
     return incomplete
 
 
-def find_python(minor: PythonMinor, env: Mapping[str, str]) -> Path | None:
+def find_python(series: str, env: Mapping[str, str]) -> Path | None:
     """Return an installed CPython of this series, found by uv; None if there is none. Downloads nothing."""
-    done = _uv(env, "python", "find", "--system", "--no-project", "--no-python-downloads", _python_request(minor))
-    if not done.ok:
-        return None
-    return Path(done.stdout.strip())
+    done = _uv(env, "python", "find", "--system", "--no-project", "--no-python-downloads", f"cpython{series}")
+    return Path(done.stdout.strip()) if done.ok else None
 
 
 def _is_broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> bool:
@@ -134,35 +132,28 @@ def _is_broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: Buil
 
 
 def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine) -> BuiltEnvironment:
-    minor = _choose_series(spec, place)
-    folder = folder_for(place.cache, spec, minor)
-    what = f"{len(spec.pins)} packages, Python {minor[0]}.{minor[1]}"
+    # The preferred one of those that this machine has; if it has none, uv downloads the first.
+    series = next((series for series in spec.pythons if find_python(series, place.env)), spec.pythons[0])
+    folder = folder_for(place.cache, spec, series)
+    what = f"{len(spec.pins)} packages, Python {series}"
     progress(f"building the {spec.name} environment: {what}, once per machine")
     # Its name holds the digest of the lock, so what lies there is xsft's: unfinished or broken.
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        _install(spec, folder, minor, place, progress)
+        _install(spec, folder, series, place, progress)
         return finish(folder, spec)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _choose_series(spec: EnvironmentSpec, place: BuildPlace) -> PythonMinor:
-    """Return the most preferred Python series that this machine has; the first if it has none, for uv to download."""
-    for minor in spec.pythons:
-        if find_python(minor, place.env):
-            return minor
-    return spec.pythons[0]
-
-
-def _install(spec: EnvironmentSpec, folder: Path, minor: PythonMinor, place: BuildPlace, progress: ShowLine) -> None:
+def _install(spec: EnvironmentSpec, folder: Path, series: str, place: BuildPlace, progress: ShowLine) -> None:
     def show(line: str) -> None:
         if line.strip() and not line.startswith((" + ", " - ", " ~ ")):  # uv's list of packages
             progress(line.strip())
 
     python = folder / "bin" / "python"
-    create = ("venv", "--quiet", "--no-project", "--python", _python_request(minor), str(folder))
+    create = ("venv", "--quiet", "--no-project", "--python", f"cpython{series}", str(folder))
     for arguments in (create, ("pip", "sync", *_from_lock(spec, python))):
         done = follow((find_uv_bin(), *arguments), env=uv_environment(place.env), on_line=show, cwd=OUTSIDE)
         if not done.ok:
@@ -181,10 +172,6 @@ def _from_lock(spec: EnvironmentSpec, python: Path) -> tuple[str, ...]:
     return ("--python", str(python), "--require-hashes", "--only-binary", ":all:", str(spec.lock))
 
 
-def _python_request(minor: PythonMinor) -> str:
-    return f"cpython{minor[0]}.{minor[1]}"
-
-
 def _uv(env: Mapping[str, str], *arguments: str) -> ProcessResult:
     return run((find_uv_bin(), *arguments), env=uv_environment(env), cwd=OUTSIDE)
 
@@ -192,8 +179,12 @@ def _uv(env: Mapping[str, str], *arguments: str) -> ProcessResult:
 def _failure(words: str, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     """Return the error for uv's output, or for an error of the disk."""
     cause, fix = next((cause, fix) for pattern, cause, fix in FAILURES if re.search(pattern, words))
-    series = [f"{major}.{minor}" for major, minor in spec.pythons]
-    names = {"name": spec.name, "size": spec.size_gib, "series": " or ".join(sorted(series)), "first": series[0]}
+    names = {
+        "name": spec.name,
+        "size": spec.size_gib,
+        "series": " or ".join(sorted(spec.pythons)),
+        "first": spec.pythons[0],
+    }
     error = words.rpartition("error: ")[2]  # uv's progress stands before it
     return EnvironmentMissing(
         f"the {spec.name} environment could not be built in {place.cache}: {cause.format(**names)}"

@@ -17,9 +17,6 @@ from typing import Any
 
 from msgspec import Struct
 
-PythonMinor = tuple[int, int]
-"""A Python series, e.g. `(3, 12)`."""
-
 MARKER = ".xsft-environment.json"
 SCHEMA = "xsft.environment/1"
 
@@ -31,8 +28,8 @@ class EnvironmentSpec:
     name: str
     lock: Path
     """The requirements file: every package, pinned, with hashes."""
-    pythons: tuple[PythonMinor, ...]
-    """Python series for which the lock has wheels, the preferred first."""
+    pythons: tuple[str, ...]
+    """Python series for which the lock has wheels, e.g. `3.12`, the preferred first."""
     package: str
     """The main package of the environment; its version is the environment's."""
     scripts: tuple[str, ...] = ()
@@ -79,15 +76,15 @@ class BuiltEnvironment(Struct, frozen=True, kw_only=True):
 
 def find_in(cache: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
     """Return the valid environment of `spec` in `cache`, for the most preferred Python that has one."""
-    for minor in spec.pythons:
-        environment = read_installed(folder_for(cache, spec, minor), spec)
+    for series in spec.pythons:
+        environment = read_installed(folder_for(cache, spec, series), spec)
         if environment:
             return environment
     return None
 
 
-def folder_for(cache: Path, spec: EnvironmentSpec, minor: PythonMinor) -> Path:
-    return cache / f"{spec.name}-{spec.digest[:12]}-py{minor[0]}.{minor[1]}"
+def folder_for(cache: Path, spec: EnvironmentSpec, series: str) -> Path:
+    return cache / f"{spec.name}-{spec.digest[:12]}-py{series}"
 
 
 def read_installed(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from xsft.base.errors import EnvironmentMissing, SpecError, XsftError
+from xsft.base.errors import EnvironmentMissing, SpecError, XsftError, refuse_errors
 from xsft.base.problems import Problem, error
 from xsft.environments.ask import PROGRAMS, Interpreter, ProgramFailed, ask
 from xsft.machine import clock, process
@@ -150,9 +150,7 @@ def render_lean(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
 def _plain_all(argvs: tuple[Argv, ...], xpk: XpkCall) -> dict[Argv, str]:
     """Render with xpk's own command line, one process each. Raises SpecError with every refusal, not only the first."""
     outcomes = {argv: _render_plain(argv, xpk) for argv in argvs}
-    refusals = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
-    if refusals:
-        raise SpecError(refusals)
+    refuse_errors(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
     return {argv: outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
 
 
@@ -170,15 +168,11 @@ def _render_plain(argv: Argv, xpk: XpkCall) -> str | Problem:
     # An xpk that cannot be imported ends with a traceback, before it prints a line of its own.
     if not spoke or done.status < 0:
         raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {last_words(output)}", fix=_FIX)
-    written = _read_utf8(manifest) if manifest.exists() else ""
-    return _refusal(argv, last_words(output.replace(written, "") if written else output))
-
-
-def _refusal(argv: Argv, words: str) -> Problem:
+    if manifest.exists():
+        output = output.replace(_read_utf8(manifest), "")
     name = next((a.partition("=")[2] for a in argv if a.startswith("--workload=")), "the workload")
-    return error(
-        "xpk-refused", "", f"xpk refuses to render {name}: {words}", "change the value that xpk names, or report this"
-    )
+    message = f"xpk refuses to render {name}: {last_words(output)}"
+    return error("xpk-refused", "", message, "change the value that xpk names, or report this")
 
 
 def last_words(output: str) -> str:
@@ -195,8 +189,9 @@ def _xpk_environment(scratch: Path) -> Mapping[str, str]:
     are all variables.
     """
     loader = own_environment().get("LD_LIBRARY_PATH")
+    variables = {"LD_LIBRARY_PATH": loader} if loader else {}  # where its Python's own libraries may be
     return {
-        **({"LD_LIBRARY_PATH": loader} if loader else {}),
+        **variables,
         "PATH": "/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "HOME": str(scratch),
@@ -234,12 +229,6 @@ def _write_cached(path: Path, manifest: str) -> None:
     """Write the entry atomically. A cache that cannot be written only costs time, so that is not an error."""
     with contextlib.suppress(OSError, XsftError):
         write_private(path, _header(manifest) + manifest)
-        _prune(path.parent, before=clock.epoch() - KEPT_S)
-
-
-def _prune(folder: Path, *, before: float) -> None:
-    """Remove old entries: rendering them again takes a second or two."""
-    for entry in folder.glob("*.yaml"):
-        with contextlib.suppress(OSError):
-            if entry.lstat().st_mtime < before:
+        for entry in path.parent.glob("*.yaml"):  # old ones: rendering them again takes a second or two
+            if entry.lstat().st_mtime < clock.epoch() - KEPT_S:
                 entry.unlink()

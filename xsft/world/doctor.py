@@ -96,9 +96,9 @@ def _check_environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> Too
 
 def _how_to_build(machine: CheckedMachine, spec: EnvironmentSpec) -> str:
     command = f"xsft setup {spec.name}"
-    if any(envbuild.find_python(minor, machine.place.env) for minor in spec.pythons):
+    if any(envbuild.find_python(series, machine.place.env) for series in spec.pythons):
         return command
-    return f"{command}, which downloads Python {spec.pythons[0][0]}.{spec.pythons[0][1]} first"
+    return f"{command}, which downloads Python {spec.pythons[0]} first"
 
 
 def _check_disk(machine: CheckedMachine) -> ToolCheck:
