@@ -12,7 +12,7 @@ import yaml
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.catalog.machines import GIB
 from xsft.environments import render
-from xsft.launcher.cpujob import CpuJob, run_off_slice, run_on_slice
+from xsft.launcher.cpujob import CpuJob, cpu_job_run
 from xsft.launcher.encoding import command_in_wrapper
 from xsft.planning.planner import job_rendering, make_job_plan
 from xsft.planning.steps import JobPlan
@@ -50,7 +50,7 @@ def job(
     run = intent_of(varied(spec_of(STORY), {"namespace": namespace, **dotted})).run
     return CpuJob(
         work="convert",
-        run=(run_on_slice if on_tpu else run_off_slice)(run, run_name=name, attempt=attempt),
+        run=cpu_job_run(run, run_name=name, attempt=attempt, on_tpu=on_tpu),
         training=run.run_name,
         digest=digest,
         argv=("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext", "model_name=gemma2-2b", "a=b c '$X'"),

@@ -41,7 +41,7 @@ def test_a_value_that_the_cluster_adds_is_no_difference(sent: Any, held: Any) ->
 
 def test_an_item_that_the_cluster_does_not_have_is_a_difference() -> None:
     rows = (row("args", "/args/0"), row("args", "/args/1"))
-    assert lacking_of_xpk(rows, manifest={"args": ["a", "b"]}, held={"args": ["a"]}) == ['/args/1: "b" -> null']
+    assert lacking_of_xpk(rows, manifest={"args": ["a", "b"]}, stored={"args": ["a"]}) == ['/args/1: "b" -> null']
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_pointer_names_the_same_value_whatever_its_keys(key: str) -> None:
     sent, held = {"a": {key: [0, 1]}}, {"a": {key: [0, 2]}}
     (difference,) = missing_values(sent, held)
     landed = row("x", difference.partition(":")[0])
-    assert lacking_of_xpk((landed,), manifest=sent, held=held) == [difference]
+    assert lacking_of_xpk((landed,), manifest=sent, stored=held) == [difference]
 
 
 def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
@@ -92,10 +92,10 @@ def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
     held = copy.deepcopy(MANIFEST)
     held["metadata"] = {"name": "another"}
     del held["spec"]["replicatedJobs"][0]["template"]
-    assert lacking_of_xpk(rows, manifest=MANIFEST, held=held) == []
+    assert lacking_of_xpk(rows, manifest=MANIFEST, stored=held) == []
     held["spec"]["replicatedJobs"][1]["replicas"] = 3
-    assert lacking_of_xpk(rows, manifest=MANIFEST, held=held) == ["/spec/replicatedJobs/1/replicas: 2 -> 3"]
-    assert lacking_of_xpk(rows, manifest=MANIFEST, held={"spec": {"replicatedJobs": []}})
+    assert lacking_of_xpk(rows, manifest=MANIFEST, stored=held) == ["/spec/replicatedJobs/1/replicas: 2 -> 3"]
+    assert lacking_of_xpk(rows, manifest=MANIFEST, stored={"spec": {"replicatedJobs": []}})
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
 )
 def test_requested_values_that_xpk_would_lose_are_listed(field: str, where: str, asked: str) -> None:
     lost = row(field, where, outcome="patched")
-    assert lost_by_xpk((lost,), asked=(asked,)) == (lost,)
+    assert lost_by_xpk((lost,), requested=(asked,)) == (lost,)
 
 
 def test_defaults_and_the_identity_are_not_listed_as_lost() -> None:
@@ -121,4 +121,4 @@ def test_defaults_and_the_identity_are_not_listed_as_lost() -> None:
         row("train.steps", "/metadata/annotations/xsft.dev~1steps", outcome="patched"),
         row("place.namespace", "/metadata/namespace", outcome="patched"),
     )
-    assert lost_by_xpk(rows, asked=("restarts.max", "name", "train.steps", "place.namespace")) == ()
+    assert lost_by_xpk(rows, requested=("restarts.max", "name", "train.steps", "place.namespace")) == ()

@@ -26,7 +26,7 @@ from tests.spec.test_export_inputs import INPUTS
 from tests.stories import intent_of, spec_of
 from tests.until import until
 from xsft.base.amounts import moment
-from xsft.launcher.cpujob import exported_argv, run_off_slice
+from xsft.launcher.cpujob import cpu_job_run, exported_argv
 from xsft.records.document import read_facts
 from xsft.records.record import AttemptFacts
 from xsft.spec.export_inputs import ExportInputs
@@ -77,7 +77,7 @@ class Pod:
     def start(self, *, status: object = 0, hub: Hub | None = None, **changes: Any) -> subprocess.Popen[str]:
         """`hub`: gets the files, instead of the directory."""
         plan = self.plan(replace(INPUTS, hub=hub.repo) if hub else INPUTS)
-        run = run_off_slice(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
+        run = cpu_job_run(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
         plan = replace(plan, argv=(*plan.argv, str(status)))
         spec = run.spec.model_copy(update={"output": self.root})
         python, *rest = exported_argv(plan, run=replace(run, spec=spec, evaluation_program=None))

@@ -283,7 +283,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         jobset = self.cluster.get_jobset(name=str(last), namespace=plan.run.namespace) if later else None
         for held in (facts.same_name, jobset):
             if held and held["metadata"]["name"] not in listed:
-                as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
+                as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), stored=held)
                 seen = recognise_jobset(typed(held, JOBSET), run_name=plan.run_name, records=records, as_told=as_told)
                 if seen.labelled_run == plan.run_name:
                     yield seen

@@ -64,7 +64,7 @@ def refuse_losses(plan: Plan) -> None:
             fix="Submit without --through-xpk.",
             id="xpk-cluster",
         )
-    lost = lost_by_xpk(plan.audit, asked=(*written_fields(plan.run.spec), "queue"))
+    lost = lost_by_xpk(plan.audit, requested=(*written_fields(plan.run.spec), "queue"))
     if lost:
         fields = ", ".join(dict.fromkeys(row.field for row in lost))
         raise Refused(
@@ -96,7 +96,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         held = _held_jobset(cluster, plan, message)
         if held is None:
             raise _nothing_made(plan, message) if ended else _creation_unclear(plan, message)
-        as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
+        as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, stored=held)
         return CreatedObject(object=held) if as_told else ExistingObject(object=held)
 
     def _xpk(self, cluster: Cluster, plan: Planned) -> tuple[str, bool]:
@@ -116,7 +116,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
 
 def differences(plan: Planned, held: JsonObject) -> list[str]:
     """Return the differences between plan and cluster (for `Submitter.compare`)."""
-    return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
+    return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, stored=held)
 
 
 def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:

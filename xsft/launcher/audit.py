@@ -70,7 +70,20 @@ class AuditRow(Struct, frozen=True, kw_only=True):
 def audit(expectations: Iterable[Expectation], *, rendered: JsonValue, manifest: JsonValue) -> tuple[AuditRow, ...]:
     """Return one row per expectation. `landed`: xpk rendered it. `patched`: xsft added it. `dropped`, `altered`: it
     differs from the request."""
-    return tuple(_audit_row(e, rendered=rendered, manifest=manifest) for e in expectations)
+    rows = []
+    for expectation in expectations:
+        where, final = find_pointer(manifest, expectation.path)
+        final = _read_command(expectation, final)
+        before = _read_command(expectation, find_pointer(rendered, expectation.path)[1])
+        row = AuditRow(
+            field=expectation.field,
+            outcome=_outcome(expectation.value, final=final, before=before),
+            where=where,
+            requested=expectation.value if expectation.requested is None else expectation.requested,
+            rendered=None if isinstance(final, MissingValue) else final,
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
@@ -88,20 +101,6 @@ def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
                 pass
 
 
-def _audit_row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonValue) -> AuditRow:
-    where, final = find_pointer(manifest, expectation.path)
-    before = find_pointer(rendered, expectation.path)[1]
-    final, before = _read_command(expectation, final), _read_command(expectation, before)
-    requested = expectation.value if expectation.requested is None else expectation.requested
-    return AuditRow(
-        field=expectation.field,
-        outcome=_outcome(expectation.value, final=final, before=before),
-        where=where,
-        requested=requested,
-        rendered=None if isinstance(final, MissingValue) else final,
-    )
-
-
 def _outcome(requested: Any, *, final: Any, before: Any) -> ArgumentOutcome:
     if isinstance(final, MissingValue):
         return "dropped"
@@ -117,17 +116,13 @@ def _is_same_json(a: Any, b: Any) -> bool:
 
 
 def _read_command(expectation: Expectation, value: Any) -> Any:
+    """Return the command that xpk's script wraps; another launcher's script is the command."""
     if expectation.reads == "value" or value is MISSING:
         return value
     try:
         script = value[2]
     except (LookupError, TypeError):
         return value
-    return _command(script)
-
-
-def _command(script: Any) -> Any:
-    """Return the command that xpk's script wraps; another launcher's script is the command."""
     try:
         return command_in_wrapper(script)
     except (ValueError, AttributeError):
@@ -176,9 +171,10 @@ def _expect_identity(run: Run, paths: JobSetPaths, *, digest: str) -> Iterator[E
 
 def slice_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield what the manifest must hold for the slices; nothing for a run without any."""
-    tpu, job = run.slice, (*paths.slices, "template", "spec")
+    tpu = run.slice
     if tpu is None:
         return
+    job = (*paths.slices, "template", "spec")
     selector = (*paths.slice_pod, "nodeSelector")
     yield Expectation(field="tpu.num_slices", path=(*paths.slices, "replicas"), value=run.num_slices)
     yield Expectation(field="tpu.type", path=(*job, "parallelism"), value=tpu.hosts)
@@ -187,24 +183,21 @@ def slice_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
         field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-accelerator"), value=tpu.accelerator_label
     )
     yield Expectation(field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-topology"), value=tpu.topology)
+    # xpk writes a number for McJAX and a text for Pathways, which Kubernetes takes for the same.
     chips: int | str = tpu.chips_per_host if not run.mode.single_controller else str(tpu.chips_per_host)
     yield Expectation(field="tpu.type", path=paths.chips, value=chips, requested=tpu.chips_per_host)
-    yield from _expect_capacity(run, paths, selector)
-
-
-def _expect_capacity(run: Run, paths: JobSetPaths, selector: Pointer) -> Iterator[Expectation]:
-    tpu = run.spec.tpu
-    if tpu and tpu.capacity == "spot":
+    section = run.spec.tpu
+    if section and section.capacity == "spot":
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
         tolerations = (*paths.slice_pod, "tolerations")
         yield Expectation(field="tpu.capacity", path=tolerations, value=list(SPOT_TOLERATIONS), requested="spot")
-    if tpu and tpu.capacity == "on-demand":
+    if section and section.capacity == "on-demand":
         terms = (*paths.slice_pod, *NODE_TERMS)
         yield Expectation(field="tpu.capacity", path=terms, value=list(ON_DEMAND_TERMS), requested="on-demand")
-    if tpu and tpu.reservation:
-        name = reservation_name(tpu.reservation)
+    if section and section.reservation:
+        name = reservation_name(section.reservation)
         path = (*selector, RESERVATION_LABEL)
-        yield Expectation(field="tpu.reservation", path=path, value=name, requested=tpu.reservation)
+        yield Expectation(field="tpu.reservation", path=path, value=name, requested=section.reservation)
 
 
 def process_expectations(
@@ -239,17 +232,14 @@ def _policies(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
     for pod in dict.fromkeys((paths.trainer_pod, paths.slice_pod)):
         yield Expectation(field="priority", path=(*pod, "priorityClassName"), value=spec.priority)
-        yield from _grace(run, pod)
-
-
-def _grace(run: Run, pod: Pointer) -> Iterator[Expectation]:
-    if run.spec.restarts.grace_period_s is not None:
-        path = (*pod, "terminationGracePeriodSeconds")
-        yield Expectation(field="restarts.grace_period_s", path=path, value=run.spec.restarts.grace_period_s)
+        if spec.restarts.grace_period_s is not None:
+            path = (*pod, "terminationGracePeriodSeconds")
+            yield Expectation(field="restarts.grace_period_s", path=path, value=spec.restarts.grace_period_s)
 
 
 def setting_expectations(settings: Iterable[PodSetting]) -> Iterator[Expectation]:
-    yield from (Expectation(field=setting.field, path=setting.path, value=setting.value) for setting in settings)
+    for setting in settings:
+        yield Expectation(field=setting.field, path=setting.path, value=setting.value)
 
 
 def pull_secret_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
@@ -260,9 +250,10 @@ def pull_secret_expectations(run: Run, paths: JobSetPaths) -> Iterator[Expectati
 
 
 def _expect_pathways(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
-    images, own = run.servers, run.spec.pathways
-    sidecars = (*paths.trainer_pod, "initContainers")
-    proxy, manager = (*sidecars, NamedEntry("pathways-proxy")), (*sidecars, NamedEntry("pathways-rm"))
+    images = run.servers
+    section = run.spec.pathways
+    proxy = (*paths.trainer_pod, "initContainers", NamedEntry("pathways-proxy"))
+    manager = (*paths.trainer_pod, "initContainers", NamedEntry("pathways-rm"))
     worker = (*paths.slice_pod, "containers", NamedEntry("pathways-worker"))
     requested = (
         ("pathways.proxy_image", proxy, images.proxy_image),
@@ -272,13 +263,15 @@ def _expect_pathways(run: Run, paths: JobSetPaths) -> Iterator[Expectation]:
     for field, container, image in requested:
         if image is not None:  # a check reports that it is missing
             yield Expectation(field=field, path=(*container, "image"), value=image)
-    for container in (proxy, manager, worker) if images.scratch is not None else ():
-        flag = f"--gcs_scratch_location={images.scratch}"
-        yield Expectation(field="pathways.scratch", path=(*container, "args", Item(flag)), value=flag)
+    scratch = () if images.scratch is None else (f"--gcs_scratch_location={images.scratch}",)
     tokens = (
+        ("pathways.scratch", proxy, scratch),
+        ("pathways.scratch", manager, scratch),
+        ("pathways.scratch", worker, scratch),
         ("pathways.proxy_args", proxy, proxy_args(run)),
-        ("pathways.server_args", manager, tuple(own.server_args) if own else ()),
-        ("pathways.worker_args", worker, tuple(own.worker_args) if own else ()),
+        ("pathways.server_args", manager, tuple(section.server_args) if section else ()),
+        ("pathways.worker_args", worker, tuple(section.worker_args) if section else ()),
     )
     for field, container, args in tokens:
-        yield from (Expectation(field=field, path=(*container, "args", Item(arg)), value=arg) for arg in args)
+        for arg in args:
+            yield Expectation(field=field, path=(*container, "args", Item(arg)), value=arg)

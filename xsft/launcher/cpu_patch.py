@@ -8,7 +8,8 @@ affinity that excludes the nodes of the cluster's own services. source: `xpk wor
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from xsft.base.pointers import JsonValue, NamedEntry, Pointer
 from xsft.catalog.machines import GIB, cpu_types
@@ -62,27 +63,30 @@ NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn",
 def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
     paths = places(job.run.mode.value)
-    place = _slice_changes(job, paths) if job.on_tpu else _node_changes(job, paths)
+    nodes: Iterable[Change] = _node_changes(job, paths)
+    if job.on_tpu:  # it takes the slice whole: Kueue counts all its chips, and no memory
+        nodes = chain(_scratch(job, paths), capacity_changes(job.run, paths))
     return (
         *job_identity(job, paths),
-        *place,
+        *nodes,
         *setting_changes(_job_settings(job, paths)),
         *pull_secret_changes(job.run, paths),
     )
 
 
-def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
-    """Return what the job's manifest must hold."""
+def cpu_expectations(job: CpuJob) -> Iterator[Expectation]:
+    """Yield what the job's manifest must hold."""
     paths = places(job.run.mode.value)
-    return (
-        *expected_identity(job, paths),
-        *process_expectations(job.run, paths, argv=job.process, command=job.command, env=job.env),
-        *_expected_scratch(job, paths),
-        *(slice_expectations(job.run, paths) if job.on_tpu else _expected_node(job, paths)),
-        *_expected_policies(job, paths),
-        *setting_expectations(_job_settings(job, paths)),
-        *pull_secret_expectations(job.run, paths),
-    )
+    yield from expected_identity(job, paths)
+    yield from process_expectations(job.run, paths, argv=job.process, command=job.command, env=job.env)
+    volume = (*paths.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
+    mount = (*paths.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
+    yield Expectation(field="disk", path=volume, value=_volume(job))
+    yield Expectation(field="disk", path=mount, value=SCRATCH)
+    yield from (slice_expectations(job.run, paths) if job.on_tpu else _expected_node(job, paths))
+    yield from _expected_policies(job, paths)
+    yield from setting_expectations(_job_settings(job, paths))
+    yield from pull_secret_expectations(job.run, paths)
 
 
 def _job_settings(job: CpuJob, paths: JobSetPaths) -> Iterator[PodSetting]:
@@ -123,12 +127,6 @@ def _node_changes(job: CpuJob, paths: JobSetPaths) -> Iterator[Change]:
         yield Change(path=(*paths.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
 
 
-def _slice_changes(job: CpuJob, paths: JobSetPaths) -> Iterator[Change]:
-    """Yield the changes of a job on a slice, which it takes whole: Kueue counts all its chips, and no memory."""
-    yield from _scratch(job, paths)
-    yield from capacity_changes(job.run, paths)
-
-
 def _scratch(job: CpuJob, paths: JobSetPaths) -> Iterator[Change]:
     yield Change(
         path=(*paths.trainer, "securityContext"),
@@ -148,10 +146,11 @@ def _cpu_job_requests(job: CpuJob) -> dict[str, JsonValue]:
 def _node_terms(job: CpuJob) -> list[JsonValue]:
     """Return node selector terms that exclude TPU hosts and nodes that are too small. The scheduler counts memory too;
     auto-provisioning reads these terms."""
+    terms: list[JsonValue] = [NOT_DEFAULT_POOL, {"key": TPU_NODE, "operator": "DoesNotExist"}]
     small = [machine_type.machine for machine_type in cpu_types() if machine_type.memory_gib < job.machine.memory_gib]
-    too_small = [{"key": INSTANCE_TYPE, "operator": "NotIn", "values": small}] if small else []
-    chips = {"key": TPU_NODE, "operator": "DoesNotExist"}
-    return [{"matchExpressions": [NOT_DEFAULT_POOL, chips, *too_small]}]
+    if small:
+        terms.append({"key": INSTANCE_TYPE, "operator": "NotIn", "values": small})
+    return [{"matchExpressions": terms}]
 
 
 def _volume(job: CpuJob) -> JsonValue:
@@ -169,7 +168,8 @@ def _volume(job: CpuJob) -> JsonValue:
 def expected_identity(job: Job, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield what identifies a run that does not train."""
     labels: Pointer = ("metadata", "labels")
-    run, pod = job.run, (*paths.trainer_pod[:-1], "metadata", "labels")
+    run = job.run
+    pod = (*paths.trainer_pod[:-1], "metadata", "labels")
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
     for key, value in (_job_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
         yield Expectation(field="name", path=(*labels, key), value=value)
@@ -178,13 +178,6 @@ def expected_identity(job: Job, paths: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="queue", path=(*labels, "kueue.x-k8s.io/queue-name"), value=run.queue)
     for key, value in _annotations(job).items():
         yield Expectation(field="name", path=("metadata", "annotations", key), value=value)
-
-
-def _expected_scratch(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
-    volume = (*paths.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
-    mount = (*paths.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
-    yield Expectation(field="disk", path=volume, value=_volume(job))
-    yield Expectation(field="disk", path=mount, value=SCRATCH)
 
 
 def _expected_node(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
@@ -199,9 +192,9 @@ def _expected_node(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
 def _expected_policies(job: CpuJob, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield the policies of a job that is never restarted in place: files of an earlier start would conflict, so the
     next call begins a new attempt."""
-    spec, policy = job.run.spec, ("spec", "failurePolicy")
-    yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
-    yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
+    spec = job.run.spec
+    yield Expectation(field="restarts", path=("spec", "failurePolicy", "maxRestarts"), value=0)
+    yield Expectation(field="restarts", path=("spec", "failurePolicy", "rules"), value=[FAIL_JOBSET_RULE])
     yield Expectation(field="restarts", path=(*paths.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))
     ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)

@@ -90,35 +90,36 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     @property
     def env(self) -> dict[str, str]:
         """Return the variables of the job's container."""
-        own = {name: value for name, value in self.run.spec.env.items() if not name.startswith(OF_CHIPS)}
+        variables = {"HF_HOME": f"{SCRATCH}/huggingface", "JAX_PLATFORMS": "cpu"}
+        variables |= {name: value for name, value in self.run.spec.env.items() if not name.startswith(OF_CHIPS)}
         token = self.run.spec.secrets.hf_token
-        at = {"HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/{token.key}"} if token else {}
-        return {"HF_HOME": f"{SCRATCH}/huggingface", "JAX_PLATFORMS": "cpu", **own, **at}
+        if token:
+            variables["HF_TOKEN_PATH"] = f"{HF_TOKEN_DIRECTORY}/{token.key}"
+        return variables
 
     def attempt(self, number: int) -> CpuJob:
         """Return the same job under the name of its nth attempt."""
-        own = run_on_slice if self.on_tpu else run_off_slice
-        return replace(self, run=own(self.run, run_name=self.run.run_name, attempt=number))
+        run = cpu_job_run(self.run, run_name=self.run.run_name, attempt=number, on_tpu=self.on_tpu)
+        return replace(self, run=run)
 
     @property
     def memory_quantity(self) -> str:
         return f"{math.ceil(self.memory / GIB)}Gi"
 
 
-def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate, *, on_tpu: bool = False) -> CpuJob:
+def conversion_job(plan: ConversionPlan, run: Run, needs: ConversionEstimate, *, on_tpu: bool = False) -> CpuJob:
     """Return the conversion job of the workload's run; the pod writes to the output itself, so only the download needs
     its disk."""
-    own = run_on_slice if on_tpu else run_off_slice
     return CpuJob(
         work="convert",
-        run=own(run, run_name=made.run_name, attempt=1),
-        training=made.training,
-        digest=made.digest,
-        argv=made.argv,
+        run=cpu_job_run(run, run_name=plan.run_name, attempt=1, on_tpu=on_tpu),
+        training=plan.training,
+        digest=plan.digest,
+        argv=plan.argv,
         memory=needs.memory,
         disk=needs.download,
-        writes=made.checkpoint,
-        inputs=made.inputs,
+        writes=plan.checkpoint,
+        inputs=plan.inputs,
     )
 
 
@@ -126,7 +127,7 @@ def export_job(plan: ExportPlan, run: Run, needs: ExportEstimate) -> CpuJob:
     """Return the export job of the workload's run; the model is written to the pod's disk before it is copied."""
     return CpuJob(
         work="export",
-        run=run_off_slice(run, run_name=plan.run_name, attempt=1),
+        run=cpu_job_run(run, run_name=plan.run_name, attempt=1),
         training=plan.training,
         digest=plan.digest,
         argv=plan.argv,
@@ -157,28 +158,26 @@ def _converting_argv(job: CpuJob, inputs: ConversionInputs) -> tuple[str, ...]:
 def job_run(run: Run, *, run_name: str, attempt: int, process: str) -> Run:
     """Return the workload's run as a job of it: under another name, and in the mode of jobs. `process`: how it
     runs."""
-    name, mode = attempt_name(run_name, attempt), Mode(value=JOB_MODE, reason=process)
-    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
+    mode = Mode(value=JOB_MODE, reason=process)
+    return replace(run, run_name=run_name, attempt=attempt, jobset=attempt_name(run_name, attempt), mode=mode)
 
 
-def run_off_slice(run: Run, *, run_name: str, attempt: int) -> Run:
-    """Return the workload's run as its job on a CPU node."""
-    own = job_run(run, run_name=run_name, attempt=attempt, process="one process on a CPU node")
-    return replace(own, slice=None)
-
-
-def run_on_slice(run: Run, *, run_name: str, attempt: int) -> Run:
-    """Return the workload's run as its job on one slice of the workload's TPU type."""
+def cpu_job_run(run: Run, *, run_name: str, attempt: int, on_tpu: bool = False) -> Run:
+    """Return the workload's run as its job on a CPU node, or on one slice of the workload's TPU type."""
+    if not on_tpu:
+        off_slice = replace(run, slice=None)
+        return job_run(off_slice, run_name=run_name, attempt=attempt, process="one process on a CPU node")
     tpu = run.spec.tpu.model_copy(update={"num_slices": 1}) if run.spec.tpu else None
-    spec = run.spec.model_copy(update={"tpu": tpu})
-    own = job_run(run, run_name=run_name, attempt=attempt, process="one process on the first host of a slice")
-    return replace(own, spec=spec)
+    on_slice = replace(run, spec=run.spec.model_copy(update={"tpu": tpu}))
+    return job_run(on_slice, run_name=run_name, attempt=attempt, process="one process on the first host of a slice")
 
 
 def command(run: Run) -> str:
     """Return the trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
-    seeds, trainer = counted_seeds(run), trainer_of(run)
-    counted = CountedArgument(key=SEED, first=seeds.first, each=seeds.per_restart) if seeds else None
+    trainer = trainer_of(run)
+    counted = None
+    if seeds := counted_seeds(run):
+        counted = CountedArgument(key=SEED, first=seeds.first, each=seeds.per_restart)
     return encode_command(
         argv=trainer.trainer_argv(run), env=trainer.command_env(run), mode=run.mode.value, counted=counted
     )

@@ -85,16 +85,24 @@ def encode_command(
     that a restart changes; at the first start it is as in `argv`. Raises ValueError if no encoding exists: NUL, half a
     surrogate pair, a name that bash keeps, a command over the limit; and for a `counted` that `argv` does not have.
     """
-    _require_encodable(argv, env)
+    if not argv or not argv[0] or argv[0].startswith("-"):
+        raise ValueError("a command must start with the name of a program")
+    names = [name for name, _ in env]
+    for name in names:
+        if problem := env_name_problem(name):
+            raise ValueError(problem)
+    if len(set(names)) < len(names):
+        raise ValueError(f"an environment name is given twice: {', '.join(names)}")
+    for text in (*argv, *(value for _, value in env)):
+        _require_text(text, what="a command")
     if counted and argv.count(counted.argument) != 1:
         raise ValueError(f"{counted.argument} is not in the command exactly once")
     words = [f"{name}={_bash_word(value, mode)}" for name, value in env]
     arguments = (
         counted.word if counted and argument == counted.argument else _bash_word(argument, mode) for argument in argv
     )
-    line = " ".join([*words, "exec", *arguments])
     # Last, because a `$` that quoting put there ($'…') is expanded by Kubernetes like any other.
-    encoded = escape_expansion(line)
+    encoded = escape_expansion(" ".join((*words, "exec", *arguments)))
     if (size := len(encoded.encode())) > COMMAND_LIMIT:
         raise ValueError(f"the command takes {size} bytes; at most {COMMAND_LIMIT} fit into one container command")
     return encoded
@@ -107,8 +115,7 @@ def encode_env_value(value: str) -> str:
     ValueError for NUL and half a surrogate pair.
     """
     _require_text(value, what="an environment value")
-    escaped = "".join(_YAML.get(c, _yaml_hidden(c) if _HIDDEN.match(c) else c) for c in value)
-    return escaped.replace("env:", "env\\x3a")
+    return "".join(map(_yaml_character, value)).replace("env:", "env\\x3a")
 
 
 def env_name_problem(name: str) -> str | None:
@@ -162,8 +169,7 @@ def kubernetes_expand(text: str, env: Mapping[str, str]) -> str:
 
 def command_in_wrapper(script: str) -> str:
     """Return COMMAND of the script that xpk wrapped around it in a manifest; ValueError for another script."""
-    lines = [line.strip() for line in script.split("\n")]
-    shape = [line for line in lines if line]
+    shape = [line.strip() for line in script.split("\n") if line.strip()]
     position = len(_WRAPPER_BEFORE)
     command = shape[position] if len(shape) > position else ""
     ends = command.startswith("(") and command.endswith(_WRAPPER_END)
@@ -194,19 +200,6 @@ _WRAPPER_AFTER: Final = [
 ]
 
 
-def _require_encodable(argv: tuple[str, ...], env: EnvPairs) -> None:
-    if not argv or not argv[0] or argv[0].startswith("-"):
-        raise ValueError("a command must start with the name of a program")
-    names = [name for name, _ in env]
-    problem = next((problem for name in names if (problem := env_name_problem(name))), None)
-    if problem is not None:
-        raise ValueError(problem)
-    if len(set(names)) < len(names):
-        raise ValueError(f"an environment name is given twice: {', '.join(names)}")
-    for text in (*argv, *(value for _, value in env)):
-        _require_text(text, what="a command")
-
-
 def _require_text(text: str, *, what: str) -> None:
     if refused := _NOT_TEXT.search(text):
         raise ValueError(f"{what} cannot hold the character U+{ord(refused.group()):04X}: {text[:40]!r}")
@@ -233,7 +226,11 @@ def _ansi(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
-def _yaml_hidden(character: str) -> str:
-    """Return a YAML escape; its \\x and \\u name the code point, unlike bash's \\x, which names a byte."""
+def _yaml_character(character: str) -> str:
+    """Return the character, escaped where it must be; YAML's \\x and \\u name the code point, unlike bash's \\x, which
+    names a byte.
+    """
+    if character in _YAML or not _HIDDEN.match(character):
+        return _YAML.get(character, character)
     code = ord(character)
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"

@@ -67,24 +67,20 @@ def apply(changes: Iterable[Change], manifest: JsonValue) -> JsonValue:
 
 def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
     paths = places(run.mode.value)
-    return (
-        *_change_identity(run, paths, digest=digest),
-        *setting_changes(training_settings(run, paths)),
-        *pull_secret_changes(run, paths),
-        *capacity_changes(run, paths),
-        *_change_restarts_env(run, paths),
-        *(_change_pathways(run, paths) if run.mode.single_controller else ()),
-    )
-
-
-def _change_identity(run: Run, paths: JobSetPaths, *, digest: str) -> Iterator[Change]:
     annotations = {
         DIGEST_ANNOTATION: digest,
         STEPS_ANNOTATION: str(run.spec.train.steps),
         OUTPUT_ANNOTATION: run.output or "",
         DATA_ANNOTATION: "reshuffle" if reshuffles(run) else "repeat",
     }
-    return identity_changes(run, paths, labels=identity_labels(run), annotations=annotations, whose="run")
+    return (
+        *identity_changes(run, paths, labels=identity_labels(run), annotations=annotations, whose="run"),
+        *setting_changes(training_settings(run, paths)),
+        *pull_secret_changes(run, paths),
+        *capacity_changes(run, paths),
+        *_change_restarts_env(run, paths),
+        *(_change_pathways(run, paths) if run.mode.single_controller else ()),
+    )
 
 
 def identity_labels(run: Run) -> dict[str, str]:
@@ -116,7 +112,8 @@ def identity_changes(
 
 
 def setting_changes(settings: Iterable[PodSetting]) -> Iterator[Change]:
-    yield from (Change(path=setting.path, value=setting.value, why=setting.why) for setting in settings)
+    for setting in settings:
+        yield Change(path=setting.path, value=setting.value, why=setting.why)
 
 
 def pull_secret_changes(run: Run, paths: JobSetPaths) -> Iterator[Change]:

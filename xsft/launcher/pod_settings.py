@@ -32,7 +32,18 @@ class PodSetting(Struct, frozen=True, kw_only=True):
 def training_settings(run: Run, paths: JobSetPaths) -> Iterator[PodSetting]:
     """Yield the settings of the pods of a training."""
     yield from shared_settings(run, paths)
-    yield from _variables(run, paths)
+    why = "xpk has no Secret support: the variable refers to the Secret's key"
+    for number, (name, secret) in enumerate(run.spec.secrets.env.items()):
+        field = f"secrets.env.{name}"
+        entry: JsonValue = {
+            "name": name,
+            "valueFrom": {"secretKeyRef": {"name": secret.secret, "key": secret.key, "optional": False}},
+        }
+        if secret.as_file:
+            folder = f"{SECRET_DIRECTORY}/{name}"
+            yield from _mount(paths, secret.secret, name=f"xsft-secret-{number}", folder=folder, field=field)
+            entry = {"name": name, "value": f"{folder}/{secret.key}"}
+        yield PodSetting(field=field, path=(*paths.trainer, "env", NamedEntry(name)), value=entry, why=why)
     if run.mode.single_controller:
         yield protection(paths)
 
@@ -61,21 +72,6 @@ def protection(paths: JobSetPaths) -> PodSetting:
     path = (*paths.trainer_pod[:-1], "metadata", "annotations", SAFE_TO_EVICT)
     why = "an autoscaler may move the pod to another node, which ends the run"
     return PodSetting(field="pods", path=path, value="false", why=why)
-
-
-def _variables(run: Run, paths: JobSetPaths) -> Iterator[PodSetting]:
-    why = "xpk has no Secret support: the variable refers to the Secret's key"
-    for number, (name, secret) in enumerate(run.spec.secrets.env.items()):
-        field = f"secrets.env.{name}"
-        entry: JsonValue = {
-            "name": name,
-            "valueFrom": {"secretKeyRef": {"name": secret.secret, "key": secret.key, "optional": False}},
-        }
-        if secret.as_file:
-            folder = f"{SECRET_DIRECTORY}/{name}"
-            yield from _mount(paths, secret.secret, name=f"xsft-secret-{number}", folder=folder, field=field)
-            entry = {"name": name, "value": f"{folder}/{secret.key}"}
-        yield PodSetting(field=field, path=(*paths.trainer, "env", NamedEntry(name)), value=entry, why=why)
 
 
 def _mount(paths: JobSetPaths, secret: str, *, name: str, folder: str, field: str) -> Iterator[PodSetting]:

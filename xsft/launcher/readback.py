@@ -13,63 +13,55 @@ OF_KUEUE = frozenset({"/spec/suspend"})
 """Fields that Kueue sets: it suspends what it queues, and resumes it."""
 
 
-def missing_values(sent: Any, stored: Any, pointer: str = "") -> list[str]:
-    """Return `pointer: sent -> stored` for each value of `stored` that differs from `sent`.
+IDENTITY = ("/xsft.dev~1", "/xpk.google.com~1workload", "/metadata/namespace")
+"""Parts of pointers to a run's identity: xsft's own labels, xpk's label where xpk forgets it, and the namespace, which
+xpk passes to kubectl instead."""
+
+
+def missing_values(expected: Any, stored: Any, pointer: str = "") -> list[str]:
+    """Return `pointer: expected -> stored` for each value of `stored` that differs from what was sent.
 
     Additions of the cluster are ignored: further keys, also for xpk's nulls, and further items at the end of a list.
     """
-    if pointer in OF_KUEUE or sent is None:
+    if pointer in OF_KUEUE or expected is None:
         return []
-    if isinstance(sent, dict) and isinstance(stored, dict):
-        return [
-            d
-            for key, value in sent.items()
-            for d in missing_values(value, stored.get(key), f"{pointer}/{escape_token(key)}")
-        ]
-    if isinstance(sent, list) and isinstance(stored, list) and len(sent) <= len(stored):
-        return [
-            d
-            for i, (a, b) in enumerate(zip(sent, stored, strict=False))
-            for d in missing_values(a, b, f"{pointer}/{i}")
-        ]
-    empty = not stored and sent in ([], {})
-    same = (
-        sent == stored or empty or (_quantity_text(sent) is not None and _quantity_text(sent) == _quantity_text(stored))
-    )
-    return [] if same else [f"{pointer}: {json.dumps(sent)[:80]} -> {json.dumps(stored)[:80]}"]
+    pairs = None
+    if isinstance(expected, dict) and isinstance(stored, dict):
+        pairs = [(escape_token(key), value, stored.get(key)) for key, value in expected.items()]
+    if isinstance(expected, list) and isinstance(stored, list) and len(expected) <= len(stored):
+        pairs = [(str(i), value, stored[i]) for i, value in enumerate(expected)]
+    if pairs is not None:
+        return [line for key, a, b in pairs for line in missing_values(a, b, f"{pointer}/{key}")]
+    if expected == stored or (not stored and expected in ([], {})):  # the API server leaves empty values out
+        return []
+    if _quantity_text(expected) is not None and _quantity_text(expected) == _quantity_text(stored):
+        return []
+    return [f"{pointer}: {json.dumps(expected)[:80]} -> {json.dumps(stored)[:80]}"]
 
 
-def lost_by_xpk(rows: Iterable[AuditRow], *, asked: Iterable[str]) -> tuple[AuditRow, ...]:
-    """Return the fields of `asked` that the xpk line alone would lose. The run's identity does not count."""
-    fields = tuple(asked)
+def lost_by_xpk(rows: Iterable[AuditRow], *, requested: Iterable[str]) -> tuple[AuditRow, ...]:
+    """Return the fields of `requested` that the xpk line alone would lose. The run's identity does not count."""
+    prefixes = tuple(f"{field}." for field in requested)
+    added = [row for row in rows if row.outcome != "landed" and not any(mark in row.where for mark in IDENTITY)]
+    # Of a section and one of its keys either may be the one that the workload names.
     return tuple(
-        row for row in rows if row.outcome != "landed" and not _is_identity(row) and _is_asked(row.field, fields)
+        row
+        for row in added
+        if f"{row.field}.".startswith(prefixes) or any(prefix.startswith(f"{row.field}.") for prefix in prefixes)
     )
 
 
-def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: JsonValue, held: JsonValue) -> list[str]:
-    """Return the differences of `held` from the xpk line, whatever its name; xsft's additions are not compared."""
+def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: JsonValue, stored: JsonValue) -> list[str]:
+    """Return the differences of `stored` from the xpk line, whatever its name; xsft's additions are not compared."""
     landed = [row.where for row in rows if row.outcome == "landed" and row.field != "name"]
-    return [d for where in landed for d in missing_values(_value_at(manifest, where), _value_at(held, where), where)]
-
-
-def _is_identity(row: AuditRow) -> bool:
-    """Return whether a row is identity: xsft's own labels, xpk's label where xpk forgets it, and the namespace, which
-    xpk passes to kubectl instead."""
-    return any(mark in row.where for mark in ("/xsft.dev~1", "/xpk.google.com~1workload", "/metadata/namespace"))
-
-
-def _is_asked(field: str, asked: tuple[str, ...]) -> bool:
-    return any(
-        f"{field}.".startswith(f"{requested}.") or f"{requested}.".startswith(f"{field}.") for requested in asked
-    )
+    return [d for where in landed for d in missing_values(_value_at(manifest, where), _value_at(stored, where), where)]
 
 
 def _value_at(document: Any, pointer: str) -> Any:
     for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, list):
-            document = document[int(key)] if key.isdigit() and int(key) < len(document) else None
+        if isinstance(document, list) and key.isdigit() and int(key) < len(document):
+            document = document[int(key)]
         else:
             document = document.get(key) if isinstance(document, dict) else None
     return document

@@ -9,7 +9,7 @@ from xsft.launcher.audit import AuditRow, Expectation, audit
 from xsft.launcher.server_manifest import HEALTH, ServingPlan, model_len, serve_stage, shape_of
 from xsft.records.jobset_paths import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION, target_label
 from xsft.spec.resolve import Run
-from xsft.spec.serving_inputs import CONTAINER, COPIER
+from xsft.spec.serving_inputs import CONTAINER, COPIER, ServingInputs
 
 POD: Pointer = ("spec", "template", "spec")
 SERVER: Pointer = (*POD, "containers", NamedEntry(CONTAINER))
@@ -17,11 +17,10 @@ SERVER: Pointer = (*POD, "containers", NamedEntry(CONTAINER))
 
 def audit_server(plan: ServingPlan, run: Run) -> tuple[AuditRow, ...]:
     """Return one row per field of the workload that the Deployment must hold."""
-    expectations = (*_expect_server_identity(plan, run), *_server(run), *_expect_weights(plan, run))
-    return audit(expectations, rendered=plan.manifest, manifest=plan.manifest)
+    return audit(_server_expectations(plan, run), rendered=plan.manifest, manifest=plan.manifest)
 
 
-def _expect_server_identity(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
+def _server_expectations(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
     annotations: Pointer = ("metadata", "annotations")
     yield Expectation(field="name", path=("metadata", "name"), value=f"{run.run_name}-serve")
     yield Expectation(field="name", path=("metadata", "labels", RUN_LABEL), value=plan.run_name)
@@ -32,9 +31,6 @@ def _expect_server_identity(plan: ServingPlan, run: Run) -> Iterator[Expectation
         yield Expectation(field="target", path=("metadata", "labels", label), value=value)
     yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
     yield Expectation(field="priority", path=(*POD, "priorityClassName"), value=run.spec.priority)
-
-
-def _server(run: Run) -> Iterator[Expectation]:
     stage = serve_stage(run)
     flags = {
         "name": f"--served-model-name={run.run_name}",
@@ -43,25 +39,21 @@ def _server(run: Run) -> Iterator[Expectation]:
     yield Expectation(field="stages.serve.image", path=(*SERVER, "image"), value=stage.image)
     for field, flag in flags.items():
         yield Expectation(field=field, path=(*SERVER, "args", Item(flag)), value=flag)
-    yield from _accelerators(run, stage.type)
+    if shape := shape_of(run):
+        kind = "stages.serve.type"
+        flag = f"--tensor-parallel-size={shape.count}"
+        limit = (*SERVER, "resources", "limits", shape.resource)
+        yield Expectation(field=kind, path=(*SERVER, "args", Item(flag)), value=flag, requested=stage.type)
+        yield Expectation(field=kind, path=limit, value=str(shape.count), requested=stage.type)
+        for label, value in shape.node_selector.items():
+            yield Expectation(field=kind, path=(*POD, "nodeSelector", label), value=value, requested=stage.type)
     for probe in ("startupProbe", "readinessProbe"):
         yield Expectation(field="health", path=(*SERVER, probe, "httpGet", "path"), value=HEALTH)
+    yield from _expect_weights(plan.inputs, run)
 
 
-def _accelerators(run: Run, requested: str) -> Iterator[Expectation]:
-    shape, field = shape_of(run), "stages.serve.type"
-    if shape is None:
-        return
-    flag = f"--tensor-parallel-size={shape.count}"
-    limit = (*SERVER, "resources", "limits", shape.resource)
-    yield Expectation(field=field, path=(*SERVER, "args", Item(flag)), value=flag, requested=requested)
-    yield Expectation(field=field, path=limit, value=str(shape.count), requested=requested)
-    for label, value in shape.node_selector.items():
-        yield Expectation(field=field, path=(*POD, "nodeSelector", label), value=value, requested=requested)
-
-
-def _expect_weights(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
-    stage, inputs = serve_stage(run), plan.inputs
+def _expect_weights(inputs: ServingInputs, run: Run) -> Iterator[Expectation]:
+    stage = serve_stage(run)
     if stage.service_account:
         path = (*POD, "serviceAccountName")
         yield Expectation(field="stages.serve.service_account", path=path, value=stage.service_account)

@@ -57,6 +57,7 @@ COPIER_GIB = 2
 FUSE_DRIVER = "gcsfuse.csi.storage.gke.io"
 FUSE_ANNOTATION = "gke-gcsfuse/volumes"
 """source: docs.cloud.google.com/kubernetes-engine/docs/how-to/cloud-storage-fuse-csi-driver-ephemeral"""
+SERVICE_TYPES = {"cluster": "ClusterIP", "vpc": "LoadBalancer"}
 VPC_ANNOTATION = "networking.gke.io/load-balancer-type"
 """source: docs.cloud.google.com/kubernetes-engine/docs/concepts/service-load-balancer-parameters"""
 
@@ -87,7 +88,9 @@ def plan_of_server(run: Run, *, weights: str) -> ServingPlan | None:
 
 def serving_inputs(run: Run, *, weights: str) -> ServingInputs | None:
     """Return the inputs that decide the server; None without an image, or without accelerators that hold the model."""
-    stage, size, shape = serve_stage(run), weights_bytes(run), shape_of(run)
+    stage = serve_stage(run)
+    size = weights_bytes(run)
+    shape = shape_of(run)
     if stage.image is None or size is None or shape is None:
         return None
     token = None if weights.startswith(BUCKET) else run.spec.secrets.hf_token
@@ -146,15 +149,29 @@ def serving_plan(
         SERVES_ANNOTATION: inputs.weights,
     }
     metadata = {"name": run_name, "namespace": namespace, "labels": labels, "annotations": annotations}
-    pod = {"metadata": _pod_metadata(inputs, pod_labels), "spec": _pod(inputs, priority=priority)}
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+    pod_metadata: JsonValue = {"labels": pod_labels}
+    if inputs.is_in_bucket and not inputs.is_copied:
+        pod_metadata["annotations"] = {FUSE_ANNOTATION: "true"}
+    selector = {"matchLabels": _selector(run_name)}
+    deployment = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},  # a second pod beside the first would wait for accelerators that are taken
+        "progressDeadlineSeconds": inputs.progress_s,
+        "selector": selector,
+        "template": {"metadata": pod_metadata, "spec": _pod(inputs, priority=priority)},
+    }
+    # It keeps the only pod during a voluntary disruption; GKE respects it for one hour.
+    budget = {"minAvailable": 1, "selector": selector}
     return ServingPlan(
         run_name=run_name,
         training=training,
         namespace=namespace,
         inputs=inputs,
-        manifest={**deployment, "spec": _deployment(inputs, run_name=run_name, pod=pod)},
-        dependents=(_service(inputs, metadata), _disruption_budget(metadata)),
+        manifest={"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": deployment},
+        dependents=(
+            _service(inputs, metadata),
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": budget},
+        ),
     )
 
 
@@ -202,24 +219,9 @@ def _selector(run_name: str) -> dict[str, str]:
     return {RUN_LABEL: run_name, WORK_LABEL: "serve"}
 
 
-def _deployment(inputs: ServingInputs, *, run_name: str, pod: JsonValue) -> JsonValue:
-    """Return the spec. `Recreate`: a second pod beside the first would wait for accelerators that are taken."""
-    return {
-        "replicas": 1,
-        "strategy": {"type": "Recreate"},
-        "progressDeadlineSeconds": inputs.progress_s,
-        "selector": {"matchLabels": _selector(run_name)},
-        "template": pod,
-    }
-
-
-def _pod_metadata(inputs: ServingInputs, labels: dict[str, str]) -> JsonValue:
-    mounts_bucket = inputs.is_in_bucket and not inputs.is_copied
-    return {"labels": labels, **({"annotations": {FUSE_ANNOTATION: "true"}} if mounts_bucket else {})}
-
-
 def _pod(inputs: ServingInputs, *, priority: str) -> JsonValue:
     toleration = {"key": inputs.shape.resource, "operator": "Exists", "effect": "NoSchedule"}
+    shared_memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY_SIZE}}
     return {
         "automountServiceAccountToken": False,
         "priorityClassName": priority,
@@ -229,12 +231,15 @@ def _pod(inputs: ServingInputs, *, priority: str) -> JsonValue:
         **({"imagePullSecrets": [{"name": inputs.pull_secret}]} if inputs.pull_secret else {}),
         **({"initContainers": [_copier(inputs)]} if inputs.is_copied else {}),
         "containers": [_server(inputs)],
-        "volumes": [_weights_volume(inputs), *_token_volume(inputs), _shared_memory()],
+        "volumes": [_weights_volume(inputs), *_token_volume(inputs), shared_memory],
     }
 
 
 def _server(inputs: ServingInputs) -> JsonValue:
     command, *args = vllm_argv(inputs)
+    token_mounts = [
+        {"name": volume["name"], "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True} for volume in _token_volume(inputs)
+    ]
     probe = {"httpGet": {"path": HEALTH, "port": "http"}, "periodSeconds": PERIOD_S, "timeoutSeconds": TIMEOUT_S}
     return {
         "name": CONTAINER,
@@ -247,15 +252,17 @@ def _server(inputs: ServingInputs) -> JsonValue:
         "securityContext": {"allowPrivilegeEscalation": False},
         "startupProbe": {**probe, "failureThreshold": math.ceil(inputs.load_s / PERIOD_S)},
         "readinessProbe": {**probe, "failureThreshold": 3},
-        "volumeMounts": [_weights_mount(inputs), *_token_mount(inputs), {"name": "shm", "mountPath": SHARED_MEMORY}],
+        "volumeMounts": [_weights_mount(inputs), *token_mounts, {"name": "shm", "mountPath": SHARED_MEMORY}],
     }
 
 
 def server_resources(inputs: ServingInputs) -> JsonValue:
     """Return requests and limits. Half of the machine's processors: GKE and the node's own pods need some."""
-    shape, accelerators = inputs.shape, {inputs.shape.resource: str(inputs.shape.count)}
-    copied = 0 if inputs.is_in_bucket and not inputs.is_copied else inputs.copy_gib
-    memory = copied + HOST_GIB + HOST_GIB_EACH * shape.count
+    shape = inputs.shape
+    accelerators = {shape.resource: str(shape.count)}
+    memory = HOST_GIB + HOST_GIB_EACH * shape.count
+    if inputs.is_copied or not inputs.is_in_bucket:  # the weights are in the host's memory
+        memory += inputs.copy_gib
     return {
         "requests": {"cpu": str(shape.vcpus // 2), "memory": f"{memory}Gi", **accelerators},
         "limits": accelerators,
@@ -298,37 +305,12 @@ def _token_volume(inputs: ServingInputs) -> list[JsonValue]:
     return [{"name": HF_VOLUME, "secret": secret}]
 
 
-def _token_mount(inputs: ServingInputs) -> list[JsonValue]:
-    return [
-        {"name": volume["name"], "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True} for volume in _token_volume(inputs)
-    ]
-
-
-def _shared_memory() -> JsonValue:
-    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY_SIZE}}
-
-
 def _service(inputs: ServingInputs, metadata: JsonValue) -> JsonValue:
     ports = [{"name": "http", "port": PORT, "targetPort": "http"}]
-    kind, annotations = _exposed_service(inputs)
-    spec = {"type": kind, "selector": _selector(metadata["name"]), "ports": ports}
-    service_metadata = {**metadata, "annotations": {**metadata["annotations"], **annotations}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": service_metadata, "spec": spec}
-
-
-def _exposed_service(inputs: ServingInputs) -> tuple[str, dict[str, str]]:
-    """Return the Service's type and annotations."""
-    match inputs.expose:
-        case "cluster":
-            return "ClusterIP", {}
-        case "vpc":
-            return "LoadBalancer", {VPC_ANNOTATION: "Internal"}
-
-
-def _disruption_budget(metadata: JsonValue) -> JsonValue:
-    """Return a budget that keeps the only pod during a voluntary disruption; GKE respects it for one hour."""
-    spec = {"minAvailable": 1, "selector": {"matchLabels": _selector(metadata["name"])}}
-    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+    spec = {"type": SERVICE_TYPES[inputs.expose], "selector": _selector(metadata["name"]), "ports": ports}
+    if inputs.expose == "vpc":  # its load balancer would have an address of the internet
+        metadata = {**metadata, "annotations": {**metadata["annotations"], VPC_ANNOTATION: "Internal"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 class ServingPlan(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from xsft.launcher.cpu_patch import expected_identity, job_identity
 from xsft.launcher.patch import Change, capacity_changes, pull_secret_changes, setting_changes
 from xsft.launcher.pod_settings import shared_settings
 from xsft.launcher.slicejob import SliceJob
-from xsft.records.jobset_paths import JobSetPaths, places, pod_failure_policy
+from xsft.records.jobset_paths import places, pod_failure_policy
 
 FAIL_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
 """JobSet's rule: a second failure, or an exceeded time limit, is not restarted. source: k8s.io/api batch/v1
@@ -28,7 +28,8 @@ RULES: Pointer = ("spec", "failurePolicy", "rules")
 
 def slice_changes(job: SliceJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
-    paths, run = places(job.run.mode.value), job.run
+    run = job.run
+    paths = places(run.mode.value)
     limit = "xpk has no time limit for a workload"
     return (
         *job_identity(job, paths),
@@ -40,22 +41,14 @@ def slice_changes(job: SliceJob) -> tuple[Change, ...]:
     )
 
 
-def slice_job_expectations(job: SliceJob) -> tuple[Expectation, ...]:
-    """Return what the job's manifest must hold."""
+def slice_job_expectations(job: SliceJob) -> Iterator[Expectation]:
+    """Yield what the job's manifest must hold."""
     paths = places(job.run.mode.value)
-    return (
-        *expected_identity(job, paths),
-        *process_expectations(job.run, paths, argv=job.argv, command=job.command, env=job.env),
-        *slice_expectations(job.run, paths),
-        *_policies(job, paths),
-        *setting_expectations(shared_settings(job.run, paths)),
-        *pull_secret_expectations(job.run, paths),
-    )
-
-
-def _policies(job: SliceJob, paths: JobSetPaths) -> Iterator[Expectation]:
-    """Yield the policies of a job that starts again from its beginning after a preemption."""
     spec = job.run.spec
+    yield from expected_identity(job, paths)
+    yield from process_expectations(job.run, paths, argv=job.argv, command=job.command, env=job.env)
+    yield from slice_expectations(job.run, paths)
+    # It starts again from its beginning after a preemption.
     yield Expectation(field="restarts.max", path=("spec", "failurePolicy", "maxRestarts"), value=spec.restarts.max)
     yield Expectation(field="restarts.on_exit_codes", path=RULES, value=[FAIL_RULE])
     failure = pod_failure_policy(spec.restarts.on_exit_codes)
@@ -64,3 +57,5 @@ def _policies(job: SliceJob, paths: JobSetPaths) -> Iterator[Expectation]:
     ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
     yield Expectation(field="priority", path=(*paths.trainer_pod, "priorityClassName"), value=spec.priority)
+    yield from setting_expectations(shared_settings(job.run, paths))
+    yield from pull_secret_expectations(job.run, paths)

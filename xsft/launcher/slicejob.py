@@ -15,6 +15,8 @@ from xsft.trainer.tokenizer_copy import copy_arguments
 from xsft.trainer.trainer import trainer_of
 from xsft.workers.delivery import programs_digest
 
+PROCESS = "one process per host"
+
 
 class SliceJob(Struct, frozen=True, kw_only=True):
     """One process on each host of the training's slices."""
@@ -38,8 +40,8 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     @property
     def argv(self) -> tuple[str, ...]:
         """Return the process on each host, after the copy of the tokenizer if the training makes one."""
-        python, *rest = evaluation_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
-        return (python, *copy_arguments(self.run), *rest)
+        python, *arguments = evaluation_argv(self.plan, end=noted_end(self.run), carried=self.run.evaluation_program)
+        return (python, *copy_arguments(self.run), *arguments)
 
     @property
     def is_carried(self) -> bool:
@@ -49,8 +51,8 @@ class SliceJob(Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> str:
         """Return the encoded command, as `xsft.launcher.cpujob.command`. Raises ValueError if it cannot be sent."""
-        env, mode = trainer_of(self.run).command_env(self.run), self.run.mode.value
-        return encode_command(argv=self.argv, env=env, mode=mode)
+        env = trainer_of(self.run).command_env(self.run)
+        return encode_command(argv=self.argv, env=env, mode=self.run.mode.value)
 
     @property
     def env(self) -> dict[str, str]:
@@ -59,14 +61,15 @@ class SliceJob(Struct, frozen=True, kw_only=True):
 
     def attempt(self, number: int) -> SliceJob:
         """Return the same job under the name of its nth attempt."""
-        return replace(self, run=_run_of(self.run, run_name=self.run.run_name, attempt=number))
+        run = job_run(self.run, run_name=self.run.run_name, attempt=number, process=PROCESS)
+        return replace(self, run=run)
 
 
 def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
     """Return the evaluation of the workload's run on as many slices as the training has."""
     return SliceJob(
         work="evaluate",
-        run=_run_of(run, run_name=plan.run_name, attempt=1),
+        run=job_run(run, run_name=plan.run_name, attempt=1, process=PROCESS),
         training=plan.training,
         digest=plan.digest,
         plan=plan,
@@ -74,7 +77,3 @@ def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
         limit_s=limit_s,
         writes=plan.result,
     )
-
-
-def _run_of(run: Run, *, run_name: str, attempt: int) -> Run:
-    return job_run(run, run_name=run_name, attempt=attempt, process="one process per host")

@@ -12,6 +12,7 @@ from xsft.launcher.patch import changes as changes  # noqa: PLC0414 -- its answe
 from xsft.launcher.slicejob import SliceJob
 from xsft.spec.model import DEFAULT_PRIORITY
 from xsft.spec.modes import mode_rules
+from xsft.spec.place import Place
 from xsft.spec.resolve import Run
 from xsft.trainer.trainer import trainer_of
 
@@ -32,43 +33,39 @@ def rendering(run: Run) -> XpkRendering:
 def cpu_rendering(job: CpuJob) -> XpkRendering:
     """Return the rendering of a CPU job: one machine or one slice, never restarted in place."""
     run = job.run
-    machine = f"--device-type={job.machine.name}"
-    on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
-    what = _slice_flags(run) if job.on_tpu else on_a_node
-    flags = (*_cluster_arguments(run), *what, *_priority_argument(run), *_cleanup_arguments(run), *_env(job.env))
+    device = _slice_flags(run) if job.on_tpu else (f"--device-type={job.machine.name}",)
+    flags = (*_run_arguments(run), *device, *_priority_argument(run), *_cleanup_arguments(run), *_env(job.env))
     return XpkRendering(xpk_argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def slice_rendering(job: SliceJob) -> XpkRendering:
     """Return the rendering of a job on the training's slices."""
     run = job.run
-    flags = (*_cluster_arguments(run), *_slice_flags(run), *_flags(run), *_env(job.env))
+    flags = (*_run_arguments(run), *_slice_flags(run), *_flags(run), *_env(job.env))
     return XpkRendering(xpk_argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 
 def xpk_argv(run: Run) -> tuple[str, ...]:
     """Return `xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
     verb = mode_rules(run.mode.value).xpk_verb
-    flags = (*_cluster_arguments(run), *_slice_flags(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
+    flags = (*_run_arguments(run), *_slice_flags(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
     return ("xpk", "workload", verb, *flags, f"--command={command(run)}")
 
 
-def _cluster_arguments(run: Run) -> Iterator[str]:
-    place = run.place
-    cluster = (place.cluster if place else None) or STAND_IN_CLUSTER
-    yield f"--cluster={cluster}"
-    if place and place.project:
+def _run_arguments(run: Run) -> Iterator[str]:
+    place = run.place or Place()
+    yield f"--cluster={place.cluster or STAND_IN_CLUSTER}"
+    if place.project:
         yield f"--project={place.project}"
-    yield f"--zone={(place.zone if place else None) or DRY_RUN_ZONE}"
+    yield f"--zone={place.zone or DRY_RUN_ZONE}"
     if run.namespace != "default":
         yield f"--namespace={run.namespace}"
-
-
-def _slice_flags(run: Run) -> Iterator[str]:
     yield f"--docker-image={run.spec.image.ref}"
     yield f"--workload={run.jobset}"
-    yield f"--tpu-type={run.slice.xpk_type if run.slice else None}"
-    yield f"--num-slices={run.num_slices}"
+
+
+def _slice_flags(run: Run) -> tuple[str, ...]:
+    return (f"--tpu-type={run.slice.xpk_type if run.slice else None}", f"--num-slices={run.num_slices}")
 
 
 def _flags(run: Run) -> Iterator[str]:
@@ -78,18 +75,13 @@ def _flags(run: Run) -> Iterator[str]:
         yield f"--termination-grace-period-seconds={spec.restarts.grace_period_s}"
     match run.mode.value:
         case "mcjax":
-            yield from _mcjax_flags(run)
+            if spec.restarts.max:
+                yield f"--max-restarts={spec.restarts.max}"
+            if spec.restarts.on_exit_codes:
+                yield f"--restart-on-exit-codes={','.join(map(str, sorted(set(spec.restarts.on_exit_codes))))}"
+            yield from _cleanup_arguments(run)
         case "pathways":
             yield from _pathways_flags(run)
-
-
-def _mcjax_flags(run: Run) -> Iterator[str]:
-    spec = run.spec
-    if spec.restarts.max:
-        yield f"--max-restarts={spec.restarts.max}"
-    if spec.restarts.on_exit_codes:
-        yield f"--restart-on-exit-codes={','.join(str(code) for code in sorted(set(spec.restarts.on_exit_codes)))}"
-    yield from _cleanup_arguments(run)
 
 
 def _priority_argument(run: Run) -> Iterator[str]:
@@ -106,7 +98,8 @@ def _cleanup_arguments(run: Run) -> Iterator[str]:
 
 
 def _pathways_flags(run: Run) -> Iterator[str]:
-    images, section = run.servers, run.spec.pathways
+    images = run.servers
+    section = run.spec.pathways
     flags = {
         "--proxy-server-image": images.proxy_image,
         "--server-image": images.server_image,

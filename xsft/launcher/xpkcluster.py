@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 from msgspec import Struct
@@ -46,15 +47,22 @@ class ClusterLine(Struct, frozen=True, kw_only=True):
 
 def cluster_line(run: Run) -> ClusterLine:
     """Return the command for the slices of a run. Raises UsageError with everything that the workload lacks."""
-    place, shape, capacity = run.place, run.slice, _capacity_argument(run)
-    missing = tuple(_missing_for_cluster(run, capacity))
+    place = run.place
+    shape = run.slice
+    capacity = _capacity_argument(run)
+    missing = []
+    if place is None or not (place.project and place.zone and place.cluster):
+        missing.append("its place has no project, zone and cluster (xpk makes GKE clusters only)")
+    if shape is None:
+        missing.append("it names no TPU type that xpk knows")
+    if capacity is None:
+        missing.append("tpu.capacity is not set (on-demand, spot, or reservation with tpu.reservation)")
     if missing or place is None or shape is None or capacity is None:
         raise UsageError(f"xpk cannot make a cluster for this workload: {'; '.join(missing)}.", fix=_FIX)
     verb = mode_rules(run.mode.value).xpk_verb
-    where = (f"--cluster={place.cluster}", f"--project={place.project}", f"--zone={place.zone}")
-    what = (*where, f"--tpu-type={shape.xpk_type}")
     slices = 1 if capacity.startswith("--reservation") else run.num_slices
-    argv = ("xpk", "cluster", verb, *what)
+    where = (f"--cluster={place.cluster}", f"--project={place.project}", f"--zone={place.zone}")
+    argv = ("xpk", "cluster", verb, *where, f"--tpu-type={shape.xpk_type}")
     return ClusterLine(
         argv=(*argv, f"--num-slices={run.num_slices}", capacity),
         dry_run=(*argv, f"--num-slices={slices}", capacity, "--dry-run"),
@@ -72,25 +80,27 @@ _FIX = (
 )
 
 
-def commands_in(output: str) -> tuple[Command, ...]:
-    """Return the commands in a dry run of xpk, in their order, without compound shell commands."""
-    return tuple(_commands(output.splitlines()))
+def commands_in(output: str) -> Iterator[Command]:
+    """Yield the commands in a dry run of xpk, in their order, without compound shell commands."""
+    lines = output.splitlines()
+    for number, line in enumerate(lines):
+        text = line.partition(EXECUTED[1])[2]
+        if line.rstrip().endswith(EXECUTED[0]):
+            text = "".join(lines[number + 1 : number + 2])
+        with suppress(ValueError):  # an open quote: the command continues on lines that the audit does not read
+            if command := tuple(shlex.split(text)):
+                yield command
 
 
 def audit_cluster(line: ClusterLine, commands: Iterable[Command]) -> tuple[AuditRow, ...]:
     """Return one row for each value of the line that a gcloud command must hold. `where` names that command."""
     listed = tuple(commands)
-    return (*_cluster_rows(line, listed), *_pool_rows(line, listed), *_head_rows(line, listed))
-
-
-def _missing_for_cluster(run: Run, capacity: str | None) -> Iterator[str]:
-    place = run.place
-    if place is None or not (place.project and place.zone and place.cluster):
-        yield "its place has no project, zone and cluster (xpk makes GKE clusters only)"
-    if run.slice is None:
-        yield "it names no TPU type that xpk knows"
-    if capacity is None:
-        yield "tpu.capacity is not set (on-demand, spot, or reservation with tpu.reservation)"
+    pools = [command for command in listed if _creates(command, "node-pools")]
+    heads = [command for command in pools if HEAD_POOL in command]
+    rows = [*_cluster_rows(line, listed), *_pool_rows(line, [pool for pool in pools if HEAD_POOL not in pool])]
+    if line.pathways or heads:
+        rows.append(_argument_row("mode", int(line.pathways), len(heads), heads[0] if heads else ()))
+    return tuple(rows)
 
 
 def _capacity_argument(run: Run) -> str | None:
@@ -106,22 +116,6 @@ def _capacity_argument(run: Run) -> str | None:
             return None
 
 
-def _commands(lines: list[str]) -> Iterator[Command]:
-    behind, inside = EXECUTED
-    for number, line in enumerate(lines):
-        if line.rstrip().endswith(behind) and number + 1 < len(lines):
-            yield from _split_command(lines[number + 1])
-        elif inside in line:
-            yield from _split_command(line.partition(inside)[2])
-
-
-def _split_command(text: str) -> Iterator[Command]:
-    try:
-        yield tuple(shlex.split(text))
-    except ValueError:  # an open quote: the command continues on lines that the audit does not read
-        return
-
-
 def _cluster_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
     create = next((command for command in commands if _creates(command, "clusters")), ())
     name = create[create.index("create") + 1] if create else None
@@ -132,8 +126,7 @@ def _cluster_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[
     yield _argument_row("place.zone", zone, _option(create, "--node-locations" if is_zone else "--region"), create)
 
 
-def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    pools = [command for command in commands if _creates(command, "node-pools") and HEAD_POOL not in command]
+def _pool_rows(line: ClusterLine, pools: list[Command]) -> Iterator[AuditRow]:
     yield _argument_row("tpu.num_slices", line.slices, len(pools), pools[0] if pools else ())
     for pool in pools:
         yield _argument_row("tpu.type", line.shape.machine_type, _option(pool, "--machine-type"), pool)
@@ -141,12 +134,6 @@ def _pool_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[Aud
         if line.shape.hosts > 1:
             yield _argument_row("tpu.type", line.shape.topology, _option(pool, "--tpu-topology"), pool)
         yield _argument_row("tpu.capacity", line.capacity, _capacity_of(pool), pool)
-
-
-def _head_rows(line: ClusterLine, commands: tuple[Command, ...]) -> Iterator[AuditRow]:
-    heads = [command for command in commands if _creates(command, "node-pools") and HEAD_POOL in command]
-    if line.pathways or heads:
-        yield _argument_row("mode", int(line.pathways), len(heads), heads[0] if heads else ())
 
 
 def _capacity_of(pool: Command) -> str:
@@ -159,7 +146,9 @@ def _capacity_of(pool: Command) -> str:
 
 def _argument_row(field: str, requested: object, rendered: object, command: Command) -> AuditRow:
     where = " ".join(command[: command.index("create") + 2]) if command else ""
-    outcome: ArgumentOutcome = "landed" if requested == rendered else "altered" if rendered else "dropped"
+    outcome: ArgumentOutcome = "altered" if rendered else "dropped"
+    if requested == rendered:
+        outcome = "landed"
     return AuditRow(field=field, outcome=outcome, where=where, requested=requested, rendered=rendered)
 
 

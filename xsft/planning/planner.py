@@ -117,7 +117,7 @@ def make_job_plan(
     )
 
 
-def _changes_and_expectations(job: Job) -> tuple[tuple[Change, ...], tuple[Expectation, ...]]:
+def _changes_and_expectations(job: Job) -> tuple[tuple[Change, ...], Iterable[Expectation]]:
     match job:
         case CpuJob():
             return cpu_changes(job), cpu_expectations(job)

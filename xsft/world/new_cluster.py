@@ -51,7 +51,7 @@ def plan_cluster(workload: LoadedWorkload, *, listener: Reporter) -> ClusterPlan
     line = cluster_line(_resolve_place(workload))
     with listener.working("place") as progress:
         xpk = environments.ensure("xpk", progress=progress)
-        commands = commands_in(dry_run(line.dry_run, python=xpk.python))
+        commands = tuple(commands_in(dry_run(line.dry_run, python=xpk.python)))
     rows = audit_cluster(line, commands)
     _refuse_losses(rows, file=workload.file)
     return ClusterPlan(line=line, commands=commands, audit=rows, python=xpk.python)
