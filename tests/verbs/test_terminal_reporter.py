@@ -3,14 +3,17 @@ from __future__ import annotations
 import io
 import re
 from contextlib import redirect_stderr, redirect_stdout
+from typing import get_args
 
 from tests.submissions import planned
 from tests.verbs.test_console_evaluation import REPORT
 from xsft.base.problems import warning
-from xsft.base.reporting import Reporter
+from xsft.base.reporting import Activity, Event, Reporter
 from xsft.launch.submit import SubmissionBegins
+from xsft.stages.convert_stage import ReadingWeights
 from xsft.verbs.document import print_lines
-from xsft.verbs.terminal import terminal
+from xsft.verbs.documents import EvaluationDocument
+from xsft.verbs.terminal import ShownActivity, ShownEvent, terminal
 
 
 def test_the_default_reporter_prints_nothing(capfd) -> None:
@@ -22,7 +25,7 @@ def test_the_default_reporter_prints_nothing(capfd) -> None:
     silent.say("a line")
     silent.warn((warning("some-id", "", "message", "fix"),))
     silent.tell(SubmissionBegins(plan=planned()))
-    with silent.display(SubmissionBegins(plan=planned())) as take:
+    with silent.display(ReadingWeights()) as take:
         take("1 of 2")
     assert capfd.readouterr() == ("", "")
 
@@ -30,6 +33,16 @@ def test_the_default_reporter_prints_nothing(capfd) -> None:
 def test_the_terminal_replaces_every_function_of_the_default() -> None:
     shown, silent = terminal(), Reporter()
     assert [name for name in silent.__struct_fields__ if getattr(shown, name) is getattr(silent, name)] == []
+
+
+def test_the_terminal_has_a_case_for_every_event_and_activity() -> None:
+    """mypy asks for a case of each type in these unions; `verbs.documents` imports all verbs, so all producers."""
+    assert _narrower(Event) == {*get_args(ShownEvent), EvaluationDocument}
+    assert _narrower(Activity) == set(get_args(ShownActivity))
+
+
+def _narrower(kind: type) -> set[type]:
+    return {*kind.__subclasses__(), *(part for one in kind.__subclasses__() for part in _narrower(one))}
 
 
 class Terminal(io.StringIO):

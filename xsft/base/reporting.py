@@ -49,6 +49,15 @@ def wait_silently(*_shown: object) -> Iterator[PlainView]:
     yield PlainView()
 
 
+class Event(Struct, frozen=True):
+    """Base of what work tells once, where it happens. Its types stand beside their producers; `verbs.terminal` shows
+    them all."""
+
+
+class Activity(Struct, frozen=True):
+    """Base of what is shown while it lasts, for example a training."""
+
+
 class Reporter(Struct, frozen=True, kw_only=True):
     """Callbacks that every long action has."""
 
@@ -58,7 +67,6 @@ class Reporter(Struct, frozen=True, kw_only=True):
     """Shows one line during a short request, under this title."""
     say: ShowLine = hear_nothing
     warn: Callable[[Iterable[Problem]], None] = hear_nothing
-    tell: Callable[[Any], None] = hear_nothing
-    """Shows an event. Its type stands beside its producer; `verbs.terminal` lists them all."""
-    display: Callable[[Any], AbstractContextManager[TakeEvent]] = wait_silently
-    """Shows an activity, whose type stands beside its producer, while it lasts; takes its events."""
+    tell: Callable[[Event], None] = hear_nothing
+    display: Callable[[Activity], AbstractContextManager[TakeEvent]] = wait_silently
+    """Shows an activity while it lasts; takes its events."""

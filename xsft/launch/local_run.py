@@ -20,7 +20,7 @@ from msgspec import Struct
 from xsft.base.errors import AlreadyRunning, XsftError
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem
-from xsft.base.reporting import Reporter
+from xsft.base.reporting import Activity, Event, Reporter
 from xsft.launch.local_folder import (
     DONE,
     AttemptWatch,
@@ -274,13 +274,13 @@ def containment_of(machine: Machine, folder: RunFolder) -> Containment:
 LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
 
 
-class TrainingHere(Struct, frozen=True, kw_only=True):
+class TrainingHere(Activity, frozen=True, kw_only=True):
     """Activity: the trainer runs on this machine."""
 
     steps: int
 
 
-class TrainedHere(Struct, frozen=True, kw_only=True):
+class TrainedHere(Event, frozen=True, kw_only=True):
     """Event: a training on this machine has ended."""
 
     plan: Plan

@@ -15,7 +15,7 @@ from xsft.base.amounts import counted_text, duration_text
 from xsft.base.errors import Refused, UsageError, UserRefusal, XsftError
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
-from xsft.base.reporting import AskUser, PlainView, ProgressView, Reporter
+from xsft.base.reporting import AskUser, Event, PlainView, ProgressView, Reporter
 from xsft.checks.demand import Demand
 from xsft.checks.parsed import check_parser_asked
 from xsft.checks.pod_identity import PodRights
@@ -39,14 +39,10 @@ from xsft.runs.rows import Row
 from xsft.runs.waiting import DONE, WaitResult, error_of
 
 
-class SubmissionBegins(Struct, frozen=True, kw_only=True):
+class SubmissionBegins(Event, frozen=True, kw_only=True):
     """Event: the plan is submitted; nothing was asked of the cluster yet."""
 
     plan: Planned
-
-
-SubmissionEvent = SubmissionBegins | Proposal | Submission
-"""Events of a submission: before the question, and before the wait for the run's end, too."""
 
 
 class ConnectSubmitter(Protocol):

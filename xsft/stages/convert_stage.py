@@ -14,7 +14,7 @@ from xsft.base.errors import Unreachable, UsageError, refuse_errors
 from xsft.base.lenient import ShowLine
 from xsft.base.names import stage_name
 from xsft.base.problems import Problem, warning
-from xsft.base.reporting import Reporter
+from xsft.base.reporting import Activity, Reporter
 from xsft.base.stage import StageFound, StageName, StagePlan
 from xsft.catalog.releases import DEFAULT
 from xsft.checks.cpu_job import check_conversion_job
@@ -57,7 +57,7 @@ def converted_here(workload: api.LoadedWorkload, listener: Reporter) -> Conversi
     return convert_now(workload, plan, listener)
 
 
-class ReadingWeights(Struct, frozen=True):
+class ReadingWeights(Activity, frozen=True):
     """Activity: a folder of weights is read once for its digest. The activity of a conversion is its plan."""
 
 
@@ -181,7 +181,7 @@ def plan_conversion(
     return plan_job(job, file=file, problems=admitted, progress=progress)
 
 
-class ConvertingOnCluster(Struct, frozen=True):
+class ConvertingOnCluster(Activity, frozen=True):
     """Activity: a conversion on a cluster is waited for."""
 
 

@@ -18,7 +18,7 @@ from xsft.evaluation.report import EvaluationReport
 from xsft.launch.identity import Proposal
 from xsft.launch.local_run import TrainedHere, TrainingHere
 from xsft.launch.submission import Submission
-from xsft.launch.submit import SubmissionBegins, SubmissionEvent
+from xsft.launch.submit import SubmissionBegins
 from xsft.launch.wait_for_end import UnexpectedEnd
 from xsft.machine import clock
 from xsft.machine.clock import monotonic
@@ -52,8 +52,9 @@ TAIL = 20
 """Log lines shown of the process that failed first, if a run fails."""
 
 
-ShownEvent = SubmissionEvent | UnexpectedEnd | TrainedHere | EvaluationReport
-Activity = TrainingHere | ReadingWeights | ConversionPlan | ConvertingOnCluster
+ShownEvent = SubmissionBegins | Proposal | Submission | UnexpectedEnd | TrainedHere | EvaluationReport
+"""Every type of event; mypy asks `_show_event` for a case of each."""
+ShownActivity = TrainingHere | ReadingWeights | ConversionPlan | ConvertingOnCluster
 
 
 def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> Reporter:
@@ -109,7 +110,7 @@ def _show_event(event: ShownEvent, *, stream: TextIO, as_json: bool) -> None:
             _print_report(event, stream=stream)
 
 
-def _show_activity(activity: Activity, *, stream: TextIO) -> AbstractContextManager[TakeEvent]:
+def _show_activity(activity: ShownActivity, *, stream: TextIO) -> AbstractContextManager[TakeEvent]:
     match activity:
         case TrainingHere(steps=steps):
             return live(steps, stream=stream, monotonic=monotonic)

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from xsft.base.reporting import Activity
 from xsft.spec.conversion_inputs import ConversionInputs, ConversionRecord, items
 from xsft.trainer.arguments import argument
 from xsft.weights.estimates import ConversionEstimate
@@ -17,7 +18,7 @@ SOURCE = "xsft.workers.compare_source"
 PhaseName = Literal["loading", "transforming", "saving", "saved"]
 
 
-class ConversionPlan(Struct, frozen=True, kw_only=True):
+class ConversionPlan(Activity, frozen=True, kw_only=True):
     """One attempt of a conversion: a run of its own, `<run_name>-convert`."""
 
     run_name: str
