@@ -64,21 +64,26 @@ class AnsweringServer(Struct, frozen=True, kw_only=True):
     begun: BegunServer
 
 
-def plan_server(
-    file: str,
-    *,
-    settings: Sequence[str],
-    run_name: str | None,
-    weights: str | None,
-    dry_run: bool,
-    listener: Reporter,
-) -> ServeCall:
-    """Return the planned server. `weights`: what is served; None: the workload's export.
+class ServeRequest(Struct, frozen=True, kw_only=True):
+    """A workload whose server is planned."""
+
+    model: str
+    """The file of the workload."""
+    settings: Sequence[str]
+    run_name: str | None
+    weights: str | None
+    """What is served; None: the workload's export."""
+    dry_run: bool
+
+
+def plan_server(request: ServeRequest, *, listener: Reporter) -> ServeCall:
+    """Return the planned server.
 
     Raises SpecError and UsageError for a workload that cannot be served, and Refused, serve-no-weights, before its
     export is done.
     """
-    workload = api.load(file, settings=settings, run_name=run_name)
+    file, dry_run = request.model, request.dry_run
+    workload = api.load(file, settings=request.settings, run_name=request.run_name)
     if workload.spec.on_this_machine:
         fix = f"Give the name of its run instead: xsft serve {workload.spec.name}"
         raise UsageError(f"{file} trains on this machine; only a cluster's workload has a server.", fix=fix)
@@ -91,7 +96,7 @@ def plan_server(
         training=intent.run.run_name,
         call=ClusterCall(ask=None, poll_s=0.0, listener=listener),
     )
-    served = weights or _exported_folder(export, file, dry_run=dry_run)
+    served = request.weights or _exported_folder(export, file, dry_run=dry_run)
     plan = plan_serving(intent.run, weights=served, file=workload.file)
     audit = audit_server(plan, intent.run)
     return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=own)

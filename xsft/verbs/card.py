@@ -32,7 +32,7 @@ from xsft.runs.rows import Row
 from xsft.runs.run_receipts import read_receipt
 from xsft.spec.keypath import printable
 from xsft.trainer.progress import drawable
-from xsft.verbs.document import ProblemFields, document_of, print_document, print_lines, show_spinner
+from xsft.verbs.document import ProblemFields, Reported, document_of, report_document, show_spinner
 from xsft.verbs.status_table import (
     COLUMNS,
     NOTHING,
@@ -77,7 +77,7 @@ ReadReceipt = Callable[[FoldedRun], Receipt | None]
 be read."""
 
 
-class ReceiptDocument(ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):
+class ReceiptDocument(Reported, ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):
     """`xsft status RUN --receipt --json`."""
 
     problems: tuple[ProblemFields, ...] = ()
@@ -173,11 +173,7 @@ def print_receipt(name: str, *, runs: RunAccess, read: ReadReceipt, json: bool) 
     if receipt is None:
         raise _no_receipt(folded.row)
     document = document_of(ReceiptDocument, receipt_of(folded.row, receipt))
-    if json:
-        print_document(document)
-    else:
-        print_lines(receipt_text(document))
-    return 0
+    return report_document(document, receipt_text, as_json=json)
 
 
 def _no_receipt(row: Row) -> Unknown:

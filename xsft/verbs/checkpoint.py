@@ -10,14 +10,14 @@ from xsft.base.amounts import size_text
 from xsft.base.errors import Unreachable, UsageError
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.records.record_files import record_store
-from xsft.verbs.document import Document, ProblemFields, document_of, print_document, print_lines, show_progress
+from xsft.verbs.document import ProblemFields, Reported, document_of, report_document, show_progress
 from xsft.weights.checkpoint_report import CheckpointReport, Writer
 from xsft.weights.inspect import inspect_checkpoint
 from xsft.weights.newest import checkpoint_path
 
 
 class CheckpointDocument(
-    Document, CheckpointReport, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint/1"
+    Reported, CheckpointReport, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint/1"
 ):
     """`xsft checkpoint inspect PATH --json`."""
 
@@ -33,11 +33,7 @@ def run(args: argparse.Namespace) -> int:
             args.what, lambda: inspect_checkpoint(checkpoint_path(args.what, store=store), store=store), say=progress
         )
     document = document_of(CheckpointDocument, report, exit_status=_exit_status(report))
-    if args.json:
-        print_document(document)
-    else:
-        print_lines(checkpoint_lines(document))
-    return document.exit_status
+    return report_document(document, checkpoint_lines, as_json=args.json)
 
 
 def _exit_status(report: CheckpointReport) -> int:

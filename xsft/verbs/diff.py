@@ -14,7 +14,7 @@ from xsft.base.amounts import counted_text
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.spec.yamltext import same_value
-from xsft.verbs.document import BOLD, GREEN, RED, Document, VerbDocument, print_document, print_styled, show_progress
+from xsft.verbs.document import BOLD, GREEN, RED, Document, VerbDocument, print_styled, report_document, show_progress
 
 FOLLOWING = ("xpk_argv", "manifest")
 """Sections that follow from the others."""
@@ -61,11 +61,11 @@ def run(args: argparse.Namespace) -> int:
         plan_a, plan_b = api.plan((a, b), progress=progress)
     differences = plan_differences(plan_a, plan_b)
     document = DiffDocument(a=args.a, b=args.b, same=not any(asdict(differences).values()), differences=differences)
-    if args.json:
-        print_document(document)
-    else:
+
+    def draw(document: DiffDocument) -> None:
         print_styled(diff_lines(document, with_manifest=args.manifest), STYLES, stream=sys.stdout)
-    return 0
+
+    return report_document(document, draw, as_json=args.json)
 
 
 def plan_differences(a: Plan, b: Plan) -> Differences:

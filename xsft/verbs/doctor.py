@@ -14,7 +14,7 @@ from rich.text import Text
 from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.checks.place_needs import ModeNeed, missing_needs
 from xsft.verbs.console import console
-from xsft.verbs.document import Document, VerbDocument, print_document, show_spinner
+from xsft.verbs.document import Document, VerbDocument, report_document, show_spinner
 from xsft.world import doctor
 from xsft.world.check import check_place, place_checks
 from xsft.world.tools import ToolCheck
@@ -49,12 +49,7 @@ def run(args: argparse.Namespace) -> int:
     document = _place_document(args.place, impersonate=args.impersonate) if args.place else _machine_document()
     if not document.ok:
         document = replace(document, exit_status=EnvironmentMissing.exit_status)
-    if args.json:
-        print_document(document)
-    else:
-        _draw_checks(document.checks)
-        _draw_needs(document)
-    return document.exit_status
+    return report_document(document, _draw_report, as_json=args.json)
 
 
 def _machine_document() -> DoctorDocument:
@@ -77,7 +72,8 @@ def _check_fields(checks: Iterable[ToolCheck]) -> tuple[ToolCheck, ...]:
     return tuple(replace(check, fix=check.next_step) for check in checks)
 
 
-def _draw_needs(document: DoctorDocument) -> None:
+def _draw_report(document: DoctorDocument) -> None:
+    _draw_checks(document.checks)
     screen = console(sys.stdout)
     if document.needs:
         screen.print(Text(""))

@@ -50,8 +50,21 @@ class ProblemFields(Document, frozen=True, kw_only=True):
     """Name of the file as given; empty for a problem of the command itself."""
 
 
-class VerbDocument(Document, frozen=True, kw_only=True):
-    """Base of what verbs print under --json. Its tag is the name of its schema."""
+class Reported(Document, frozen=True, kw_only=True):
+    """Base of what verbs print under --json: a VerbDocument, or a value's own type with these two fields. Its tag is
+    the name of its schema."""
+
+    @property
+    def problems(self) -> tuple[ProblemFields, ...]:
+        return ()
+
+    @property
+    def exit_status(self) -> int:
+        return 0
+
+
+class VerbDocument(Reported, frozen=True, kw_only=True):
+    """Base of the documents that verbs compute."""
 
     problems: tuple[ProblemFields, ...] = ()
     exit_status: int = 0
@@ -67,7 +80,7 @@ class ErrorDocument(VerbDocument, frozen=True, kw_only=True):
 
 Request = TypeVar("Request", bound=Struct)
 AnyDocument = TypeVar("AnyDocument", bound=Struct)
-AnyVerbDocument = TypeVar("AnyVerbDocument", bound=VerbDocument)
+AnyReported = TypeVar("AnyReported", bound=Reported)
 
 
 def request_of(args: argparse.Namespace, kind: type[Request], /, **more: Any) -> Request:
@@ -99,8 +112,8 @@ def status_of(problems: Iterable[Problem]) -> int:
 
 
 def report_document(
-    document: AnyVerbDocument,
-    text: Callable[[AnyVerbDocument], Iterable[str]] = lambda _document: (),
+    document: AnyReported,
+    text: Callable[[AnyReported], Iterable[str] | None] = lambda _document: None,
     *,
     as_json: bool,
     failed: XsftError | None = None,
@@ -108,6 +121,9 @@ def report_document(
 ) -> int:
     """Print the document as JSON, or as text and then its problems, nearest to the prompt; return its exit status.
 
+    `text`: returns the lines, or draws a table and returns None. A screen may show what the document lacks, for example
+    a plan's model and data, which the workload has: it is then a function of the value from which the document was
+    made, never of another document.
     `failed`: the error that ended the work; it is raised with the document, which gets its problems and exit status.
     `shown`: the problems were printed already.
     """
@@ -117,7 +133,7 @@ def report_document(
     if as_json:
         print_document(document)
         return document.exit_status
-    print_lines(text(document))
+    print_lines(text(document) or ())
     print_problems(() if shown else document.problems)
     return document.exit_status
 

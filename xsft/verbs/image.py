@@ -215,13 +215,12 @@ def image_document(action: str, planned: PlannedImage, done: ImageDone | None, *
     """Return what was built, pushed or found."""
     recipe = planned.recipe
     locked = read_lock_file(images, recipe.image).images.get(recipe.repository or "")
-    document = ImageDocument(
-        action=action,  # type: ignore[arg-type]
-        image=recipe.image,
-        repository=recipe.repository,
+    document = document_of(
+        ImageDocument,
+        recipe,
+        action=action,
         maxtext=recipe.options.release,
         maxtext_source=planned.maxtext_label,
-        base=recipe.base,
         deps=_part(recipe.deps.tag, recipe.deps.files, done.deps if done else None, args=recipe.deps.args),
         code=_part(recipe.code.tag, recipe.code.files, done.code if done else None, args={}),
         ref=None,

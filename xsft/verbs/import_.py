@@ -22,11 +22,11 @@ from xsft.verbs.document import (
     GREEN,
     ProblemFields,
     VerbDocument,
-    print_document,
     print_problems,
     print_styled,
     print_to_stderr,
     problem_documents,
+    report_document,
     status_of,
 )
 
@@ -63,11 +63,7 @@ def run(args: argparse.Namespace) -> int:
         problems=problem_documents(problems),
         exit_status=status_of(problems),
     )
-    if args.json:
-        print_document(document)
-    else:
-        _print_import(document)
-    return document.exit_status
+    return report_document(document, _print_import, as_json=args.json, shown=True)
 
 
 def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:

@@ -7,6 +7,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 from rich.table import Table
@@ -29,7 +30,6 @@ from xsft.verbs.document import (
     VerbDocument,
     choose,
     document_of,
-    print_document,
     print_lines,
     problem_documents,
     report_document,
@@ -117,15 +117,14 @@ class PlaceCreateDocument(VerbDocument, frozen=True, kw_only=True, tag_field="sc
 def run(args: argparse.Namespace) -> int:
     match args.action:
         case "add":
-            _add_place(args)
+            return _add_place(args)
         case "create":
-            _create_place(args)
+            return _create_place(args)
         case _:
-            _show_place(args)
-    return 0
+            return _show_place(args)
 
 
-def _show_place(args: argparse.Namespace) -> None:
+def _show_place(args: argparse.Namespace) -> int:
     if args.name and args.context:
         raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _find_source(request_of(args, PlaceQuery, place=args.name))
@@ -134,10 +133,7 @@ def _show_place(args: argparse.Namespace) -> None:
         view = view_place(cluster, namespace=source.namespace)
     slices = tuple(map(_supply_fields, view.slices))
     document = document_of(PlaceDocument, view, action="show", place=args.name, slices=slices)
-    if args.json:
-        print_document(document)
-    else:
-        _draw_place(document)
+    return report_document(document, _draw_place, as_json=args.json)
 
 
 def _supply_fields(supply: TpuSupply) -> SliceSupply:
@@ -204,23 +200,22 @@ def _quota_lines(queues: tuple[QueueQuota, ...]) -> Iterator[str]:
             yield f"quota  {queue.queue}{cohort}: {quota.flavor} {quota.used} of {quota.total} chips used"
 
 
-def _add_place(args: argparse.Namespace) -> None:
-    pathways = {key: getattr(args, key) for key in ("proxy_image", "server_image", "scratch") if getattr(args, key)}
-    request = request_of(args, PlaceRequest, pathways=pathways)
+def _add_place(args: argparse.Namespace) -> int:
+    request = request_of(args, PlaceRequest)
     new = add_place(request, ask=choose if has_terminal() else None, listener=terminal())
-    document = PlaceAddDocument(
+    document = document_of(
+        PlaceAddDocument,
+        new,
         action="added" if request.write else "printed",
         place=new.name,
         file=str(new.file),
-        values=new.values,
         entry=render_place(new.name, new.values),
         found=document_of(FoundProject, new.project, cluster=new.cluster),
         problems=problem_documents(new.problems),
-        notes=new.notes,
     )
     if not args.json:
         sys.stderr.writelines(f"{line}\n" for line in _found_lines(document))
-    report_document(document, _added_lines, as_json=args.json)
+    return report_document(document, _added_lines, as_json=args.json)
 
 
 def _found_lines(document: PlaceAddDocument) -> Iterator[str]:
@@ -238,7 +233,7 @@ def _added_lines(document: PlaceAddDocument) -> Iterator[str]:
     yield document.entry.rstrip("\n")
 
 
-def _create_place(args: argparse.Namespace) -> None:
+def _create_place(args: argparse.Namespace) -> int:
     if args.name is None:
         raise UsageError("place create needs a workload.", fix="xsft place create FILE")
     workload = api.load(args.name, settings=args.settings)
@@ -253,17 +248,16 @@ def _create_place(args: argparse.Namespace) -> None:
     )
     if not args.json:
         print_lines(_creation_lines(document))
-    cluster = create_cluster(plan, listener=terminal()) if args.yes else None
-    if args.json:
-        print_document(document)
-    elif cluster:
-        print_lines((_created_line(cluster, document.xpk_argv),))
+    if not args.yes:
+        return report_document(document, as_json=args.json)
+    cluster = create_cluster(plan, listener=terminal())
+    return report_document(document, partial(_created_lines, cluster=cluster), as_json=args.json)
 
 
-def _created_line(cluster: GkeCluster, xpk_argv: tuple[str, ...]) -> str:
+def _created_lines(document: PlaceCreateDocument, *, cluster: GkeCluster) -> Iterator[str]:
     slices = ", ".join(f"{count} x {name}" for name, count in cluster.slices.items()) or "no TPU slices"
-    adding = shlex.join(("xsft", "place", "add", *xpk_argv[3:6]))
-    return f"{cluster.name}: {cluster.status}, {slices}. To use it: {adding}"
+    adding = shlex.join(("xsft", "place", "add", *document.xpk_argv[3:6]))
+    yield f"{cluster.name}: {cluster.status}, {slices}. To use it: {adding}"
 
 
 def _creation_lines(document: PlaceCreateDocument) -> Iterator[str]:

@@ -49,7 +49,22 @@ def run(args: argparse.Namespace) -> int:
         planned = plan_files(
             args.files, settings=args.settings, run_name=args.run_name, offline=args.offline, progress=progress
         )
-    return print_plans(planned, args.part, json=args.json)
+    document = PlanDocument(
+        plans=tuple(map(_plan_fields, planned.plans, planned.stages)),
+        problems=problem_documents(planned.unread),
+        exit_status=status_of(planned.problems),
+    )
+    return report_document(document, lambda _document: _print_texts(planned, args.part), as_json=args.json)
+
+
+def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
+    return document_of(
+        PlanFields,
+        plan,
+        jobset=plan.jobset if plan.on_cluster else None,
+        time=time_document(plan.time) if plan.time else None,
+        stages=stages,
+    )
 
 
 PlanPart = Literal["screen", "xpk", "trainer", "audit", "manifest", "all"]
@@ -108,71 +123,46 @@ class PlanDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", 
     """One per file that could be read, in the order given."""
 
 
-def print_plans(planned: PlannedFiles, part: PlanPart, *, json: bool) -> int:
-    """Print the plans, or a part of each, and return the exit status of their checks."""
-    document = PlanDocument(
-        plans=tuple(map(_plan_fields, planned.plans, planned.stages)),
-        problems=problem_documents(planned.unread),
-        exit_status=status_of(planned.problems),
-    )
-    if not json:
-        _print_texts(planned.plans, document, part)
-    return report_document(document, as_json=json)
-
-
-def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
-    return document_of(
-        PlanFields,
-        plan,
-        jobset=plan.jobset if plan.on_cluster else None,
-        time=time_document(plan.time) if plan.time else None,
-        stages=stages,
-    )
-
-
-def _print_texts(plans: Sequence[Plan], document: PlanDocument, part: PlanPart) -> None:
+def _print_texts(planned: PlannedFiles, part: PlanPart) -> None:
     """Print each plan, or its part. The problems of a part go to stderr: it is to be copied."""
+    plans = planned.plans
     if part == "manifest":
-        sys.stdout.write(yaml_text(fields.manifest for fields in document.plans if fields.manifest is not None))
-    for plan, fields in zip(plans, document.plans, strict=True):
-        if fields is not document.plans[0] and part != "manifest":
+        sys.stdout.write(yaml_text(plan.manifest for plan in plans if plan.manifest is not None))
+    for number, (plan, stages) in enumerate(zip(plans, planned.stages, strict=True)):
+        if number and part != "manifest":
             print_lines(("",))
         if len(plans) > 1 and part == "screen":
-            print_lines((f"# {fields.file}",))
-        _print_part(plan, fields, part)
+            print_lines((f"# {plan.file}",))
+        _print_part(plan, stages, part)
     if part not in ("screen", "all"):
         print_problems(problem for plan in plans for problem in plan.problems)
 
 
-def _print_part(plan: Plan, fields: PlanFields, part: PlanPart) -> None:
+def _print_part(plan: Plan, stages: Sequence[StagePlan], part: PlanPart) -> None:
     """Print a plan, wrapped to the terminal's width; a pipe gets whole lines, and so do lines to copy."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     match part:
         case "screen":
-            _print_screen(plan, fields, width=width)
-        case "xpk" if fields.xpk_argv:
-            print_lines((shell_line(fields.xpk_argv),))
+            # the decisions, then what is wrong, and last whether the plan can be submitted
+            print_lines(screen_lines(plan, stages, width=width))
+            problems = [replace(p, file="") for p in problem_documents(plan.problems) if p.severity != "note"]
+            if problems:
+                print_lines(("",))
+            print_problems(problems, stream=sys.stdout)
+            print_lines(wrap_line(verdict_text(plan), width=width))
+        case "xpk" if plan.xpk_argv:
+            print_lines((shell_line(plan.xpk_argv),))
         case "xpk":
-            print_to_stderr(f"{fields.file}: no xpk line")
+            print_to_stderr(f"{plan.file}: no xpk line")
         case "trainer":
-            print_lines((trainer_line(fields.trainer_argv, fields.trainer_env),))
+            print_lines((trainer_line(plan.trainer_argv, plan.trainer_env),))
         case "audit":
-            print_lines(audit_lines(fields.audit, whole=True))
+            print_lines(audit_lines(plan.audit, whole=True))
         case "all":
             sys.stdout.write(plan_text(plan, width=width))
-            print_lines(stage_lines(fields.stages))
+            print_lines(stage_lines(stages))
         case "manifest":
             return
-
-
-def _print_screen(plan: Plan, fields: PlanFields, *, width: int | None) -> None:
-    """Print the decisions, then what is wrong, and last whether the plan can be submitted."""
-    print_lines(screen_lines(plan, fields.stages, width=width))
-    problems = [replace(problem, file="") for problem in fields.problems if problem.severity != "note"]
-    if problems:
-        print_lines(("",))
-    print_problems(problems, stream=sys.stdout)
-    print_lines(wrap_line(verdict_text(plan), width=width))
 
 
 def stage_lines(stages: Sequence[StagePlan]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from xsft.runs.waiting import WaitLimits
 from xsft.spec.serving_inputs import PORT
 from xsft.stages.create_server import stop_line
 from xsft.stages.serve_here import NAMED, Server, serve_here
-from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, plan_server, serve_on_cluster
+from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, ServeRequest, plan_server, serve_on_cluster
 from xsft.verbs.document import (
     VerbDocument,
     asker,
@@ -81,14 +81,7 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
 def _serve_on_cluster(args: argparse.Namespace) -> int:
     """Print the plan, or create the server and wait until it answers."""
     listener = terminal()
-    call = plan_server(
-        args.model,
-        settings=args.settings,
-        run_name=args.run_name,
-        weights=args.weights,
-        dry_run=args.dry_run,
-        listener=listener,
-    )
+    call = plan_server(request_of(args, ServeRequest), listener=listener)
     answering = None
     text = partial(_server_plan_lines, call=call)
     if not args.dry_run:

@@ -19,11 +19,12 @@ from xsft.runs.rows import Row
 from xsft.spec.keypath import printable
 from xsft.verbs.document import (
     ProblemFields,
+    Reported,
     document_of,
-    print_document,
     print_problems,
     print_to_stderr,
     problem_documents,
+    report_document,
     request_of,
     show_spinner,
 )
@@ -33,7 +34,7 @@ ReadCard = Callable[[FoldedRun], tuple[RunCard, tuple[str, ...]]]
 """Return the card of a run, and its text: `verbs.card` reads it, only for a named run."""
 
 
-class StatusDocument(RunCard, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
+class StatusDocument(Reported, RunCard, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
     """`xsft status [RUN…] --json`. Its problems are those of reading, for example a cluster that does not answer."""
 
     runs: tuple[Row, ...]
@@ -49,19 +50,19 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--watch and --json: --json prints one document and ends.", fix="Use one of them.")
     if args.every is not None and not args.watch:
         raise UsageError("--every needs --watch.", fix="Add --watch, or omit --every.")
-    wanted = request_of(args, RowFilter)
+    row_filter = request_of(args, RowFilter)
     if args.forget:
-        return _forget(wanted.runs, json=args.json)
-    runs = runs_for(request_of(args, PlaceQuery), names=wanted.runs, everything=wanted.everything)
+        return _forget(row_filter.runs, json=args.json)
+    runs = runs_for(request_of(args, PlaceQuery), names=row_filter.runs, everything=row_filter.everything)
     if args.watch:
         from xsft.verbs.status_screen import EVERY_S, watch
 
-        return watch(runs, wanted, every_s=args.every or EVERY_S, pause=pause)
-    if len(wanted.runs) != 1:
-        return report_status(runs, wanted, json=args.json, stdout=sys.stdout)
+        return watch(runs, row_filter, every_s=args.every or EVERY_S, pause=pause)
+    if len(row_filter.runs) != 1:
+        return report_status(runs, row_filter, json=args.json, stdout=sys.stdout)
     from xsft.verbs.card import read_card
 
-    return report_status(runs, wanted, json=args.json, stdout=sys.stdout, read=partial(read_card, runs))
+    return report_status(runs, row_filter, json=args.json, stdout=sys.stdout, read=partial(read_card, runs))
 
 
 def _print_receipt(args: argparse.Namespace) -> int:
@@ -84,7 +85,7 @@ def _forget(names: Sequence[str], *, json: bool) -> int:
 
 
 def report_status(
-    runs: RunAccess, wanted: RowFilter, *, json: bool, stdout: TextIO, read: ReadCard | None = None
+    runs: RunAccess, row_filter: RowFilter, *, json: bool, stdout: TextIO, read: ReadCard | None = None
 ) -> int:
     """Read the runs once and print them; return 0, or the exit status for a name that no run has, if others were found.
     `read`: reads the card of the only run that was named; None: there is no card.
@@ -93,7 +94,7 @@ def report_status(
     """
     with show_spinner("status", "asking the clusters") as say:
         runs.listen(say)
-        status = read_status(runs, wanted)
+        status = read_status(runs, row_filter)
         if status.missing and not status.rows:
             raise status.missing
         hits = [run for run in status.found.rows if run.row in status.rows]
@@ -103,42 +104,45 @@ def report_status(
             card, lines = read(hits[0])
     unknown = status.missing.problems if status.missing else ()
     exit_status = status.missing.exit_status if status.missing else 0
-    if json:
-        problems = problem_documents((*status.problems, *unknown))
-        print_document(document_of(StatusDocument, card, runs=status.rows, problems=problems, exit_status=exit_status))
-    else:
+    problems = problem_documents((*status.problems, *unknown))
+    document = document_of(StatusDocument, card, runs=status.rows, problems=problems, exit_status=exit_status)
+
+    def show(_document: StatusDocument) -> None:
         print_problems(status.problems)
         if lines:
             stdout.writelines(f"{line}\n" for line in lines)
         else:
-            _show_table(status.rows if wanted.runs else one_line_each(status.rows), stdout)
-        for line in _hints(wanted, status):
+            _show_table(status.rows if row_filter.runs else one_line_each(status.rows), stdout)
+        for line in _hints(row_filter, status):
             print_to_stderr(line)
-    print_problems(unknown)
+
+    report_document(document, show, as_json=json, shown=True)
+    print_problems(unknown)  # under --json, too: nearest to the prompt
     return exit_status
 
 
-def _show_table(lines: Sequence[Row], stdout: TextIO) -> None:
+def _show_table(rows: Sequence[Row], stdout: TextIO) -> None:
     """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs."""
-    if lines and stdout.isatty():
+    if rows and stdout.isatty():
         from xsft.verbs.status_screen import draw
 
-        draw(lines, stdout)
-    elif lines:
-        stdout.writelines([f"{line}\n" for line in plain_lines(lines)])
+        draw(rows, stdout)
+    elif rows:
+        stdout.writelines([f"{line}\n" for line in plain_lines(rows)])
 
 
-def _hints(wanted: RowFilter, status: StatusRead) -> Iterator[str]:
+def _hints(row_filter: RowFilter, status: StatusRead) -> Iterator[str]:
     """Yield the number of hidden runs, and the folder of TensorBoard files of each of several named runs."""
     shown = len(status.rows)
-    filtered = bool(wanted.states or wanted.mode)
-    matching = len(chosen(status.found.rows, replace(wanted, everything=True)))
+    by_state_or_mode = bool(row_filter.states or row_filter.mode)
+    matching = len(chosen(status.found.rows, replace(row_filter, everything=True)))
     if matching > shown:
-        yield f"{matching - shown} more ended over a day ago: {'the same with' if filtered else 'xsft status'} --all"
-    if filtered and not wanted.runs and len(status.found.rows) > matching:
+        command = "the same with" if by_state_or_mode else "xsft status"
+        yield f"{matching - shown} more ended over a day ago: {command} --all"
+    if by_state_or_mode and not row_filter.runs and len(status.found.rows) > matching:
         yield f"{len(status.found.rows) - matching} more do not match --state or --mode"
     elif not matching:
         yield "no runs"
     for row in status.rows:
-        if len(wanted.runs) > 1 and row.tensorboard:
+        if len(row_filter.runs) > 1 and row.tensorboard:
             yield f"tensorboard  {printable(row.tensorboard)}"

@@ -45,8 +45,9 @@ class PlaceRequest(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     output: str | None = None
     registry: str | None = None
-    pathways: dict[str, str] = {}
-    """Keys of the place's pathways section."""
+    proxy_image: str | None = None
+    server_image: str | None = None
+    scratch: str | None = None
     replace: bool = False
     """Replace an existing place of that name."""
     offline: bool = False
@@ -112,9 +113,10 @@ class _PlaceFinder(Struct, frozen=True, kw_only=True):
         values = self._choose_cluster(found) | ({"namespace": asked.namespace} if asked.namespace else {})
         name = asked.name or self._answer("Name of the place", (), default=_name_for(values))
         view = ClusterView() if offline else self._view(name, values)
-        values |= (
-            self._choose_queue(view) | self._folders(found) | ({"pathways": asked.pathways} if asked.pathways else {})
-        )
+        values |= self._choose_queue(view) | self._folders(found)
+        pathways = {"proxy_image": asked.proxy_image, "server_image": asked.server_image, "scratch": asked.scratch}
+        if any(pathways.values()):
+            values["pathways"] = {key: value for key, value in pathways.items() if value}
         place = parse_places(render_place(name, values))[name]
         problems, notes = ((), ()) if offline else verify(place, view, world=PlaceProbe())
         if errors_in(problems):
