@@ -9,8 +9,8 @@ import pytest
 
 from xsft.environments.environments import NAMES
 from xsft.verbs.cli import HIDDEN, VERBS, actions_of, parser
+from xsft.verbs.doctor import Environment
 from xsft.verbs.documents import DOCUMENTS, published_schema
-from xsft.verbs.setup import Environment
 
 
 def test_every_verb_with_json_has_a_document() -> None:

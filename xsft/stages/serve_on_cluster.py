@@ -82,21 +82,21 @@ def plan_server(request: ServeRequest, *, listener: Reporter) -> ServeCall:
     Raises SpecError and UsageError for a workload that cannot be served, and Refused, serve-no-weights, before its
     export is done.
     """
-    file, dry_run = request.model, request.dry_run
+    file = request.model
     workload = api.load(file, settings=request.settings, run_name=request.run_name)
     if workload.spec.on_this_machine:
         fix = f"Give the name of its run instead: xsft serve {workload.spec.name}"
         raise UsageError(f"{file} trains on this machine; only a cluster's workload has a server.", fix=fix)
     (intent,) = api.intend((workload,))
     own = tuple(p.in_file(workload.file) for p in intent.problems if p.is_in(ITS))
-    refuse_errors(own if dry_run else for_submission(own))
+    refuse_errors(own if request.dry_run else for_submission(own))
     intent.run.required_place()
     export = StageOnCluster(
         staged_export(SharedIntent(workload, known=intent)),
         training=intent.run.run_name,
         call=ClusterCall(ask=None, poll_s=0.0, listener=listener),
     )
-    served = request.weights or _exported_folder(export, file, dry_run=dry_run)
+    served = request.weights or _exported_folder(export, file, dry_run=request.dry_run)
     plan = plan_serving(intent.run, weights=served, file=workload.file)
     audit = audit_server(plan, intent.run)
     return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=own)

@@ -32,7 +32,7 @@ from xsft.runs.rows import Row
 from xsft.runs.run_receipts import read_receipt
 from xsft.spec.keypath import printable
 from xsft.trainer.progress import drawable
-from xsft.verbs.document import ProblemFields, Reported, document_of, report_document, show_spinner
+from xsft.verbs.document import PrintedDocument, ProblemFields, document_of, report_document, show_spinner
 from xsft.verbs.status_table import (
     COLUMNS,
     NOTHING,
@@ -77,7 +77,9 @@ ReadReceipt = Callable[[FoldedRun], Receipt | None]
 be read."""
 
 
-class ReceiptDocument(Reported, ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"):
+class ReceiptDocument(
+    PrintedDocument, ReceiptFields, frozen=True, kw_only=True, tag_field="schema", tag="xsft.receipt/1"
+):
     """`xsft status RUN --receipt --json`."""
 
     problems: tuple[ProblemFields, ...] = ()

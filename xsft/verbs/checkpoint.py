@@ -10,14 +10,14 @@ from xsft.base.amounts import size_text
 from xsft.base.errors import Unreachable, UsageError
 from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.records.record_files import record_store
-from xsft.verbs.document import ProblemFields, Reported, document_of, report_document, show_progress
+from xsft.verbs.document import PrintedDocument, ProblemFields, document_of, report_document, show_progress
 from xsft.weights.checkpoint_report import CheckpointReport, Writer
 from xsft.weights.inspect import inspect_checkpoint
 from xsft.weights.newest import checkpoint_path
 
 
 class CheckpointDocument(
-    Reported, CheckpointReport, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint/1"
+    PrintedDocument, CheckpointReport, frozen=True, kw_only=True, tag_field="schema", tag="xsft.checkpoint/1"
 ):
     """`xsft checkpoint inspect PATH --json`."""
 

@@ -11,9 +11,8 @@ import importlib
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from keyword import iskeyword
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -30,6 +29,8 @@ from xsft.verbs.document import (
     print_styled,
     problem_documents,
 )
+
+RunVerb = Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +78,7 @@ def _run_verb(arguments: tuple[str, ...]) -> int:
         top.print_help(sys.stderr)
         return 2
     _use_present_name(args)
-    verb_run = verb_module(args.verb, action=getattr(args, "action", None)).run
+    verb_run = _verb_function(args.verb, action=getattr(args, "action", None))
     if getattr(args, "notify", None) is None:
         return verb_run(args)
     from xsft.verbs.notify import run_and_notify
@@ -140,7 +141,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "completion": "print the shell completion script",
     },
 }
-"""Group -> verb -> one line of help; the verb's module is `<verb>`, or `<verb>_` where Python keeps the word."""
+"""Group -> verb -> one line of help."""
 
 VERBS = {verb: line for verbs in GROUPS.values() for verb, line in verbs.items()}
 
@@ -155,8 +156,13 @@ ARGUMENTS: dict[str, frozenset[str]] = {
 }
 """Module `<key>_arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
 
-ACTION_MODULES = frozenset({"checkpoint_convert", "checkpoint_export"})
-"""Modules `<verb>_<action>`; the verb's own module does its other actions."""
+FUNCTIONS = {
+    "import": "import_:run",
+    "setup": "doctor:setup",
+    "checkpoint convert": "checkpoint_jobs:convert",
+    "checkpoint export": "checkpoint_jobs:export",
+}
+"""Verb, or verb and action -> `module:function`; the others are `<verb>:run`."""
 
 DISCREET = frozenset({"secret"})
 """Verbs whose command line may contain a secret by mistake."""
@@ -172,12 +178,6 @@ EPILOG = """
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
 6 run failed or ended short · 7 timed out · 8 unknown · 130 interrupted
 """
-
-
-class Verb(Protocol):
-    """Interface of a module `xsft.verbs.<verb>`."""
-
-    def run(self, args: argparse.Namespace) -> int: ...
 
 
 class _Parser(argparse.ArgumentParser):
@@ -281,12 +281,11 @@ def actions_of(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return dict(*choices)
 
 
-def verb_module(verb: str, *, action: str | None = None) -> Verb:
-    name = f"{verb}_{action}"
-    if name not in ACTION_MODULES:
-        name = f"{verb}_" if iskeyword(verb) else verb
-    module: Verb = importlib.import_module(f"xsft.verbs.{name}")
-    return module
+def _verb_function(verb: str, *, action: str | None) -> RunVerb:
+    usual = FUNCTIONS.get(verb, f"{verb}:run")
+    module, _, name = FUNCTIONS.get(f"{verb} {action}", usual).partition(":")
+    function: RunVerb = getattr(importlib.import_module(f"xsft.verbs.{module}"), name)
+    return function
 
 
 def _add_arguments(verb: str, parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,13 @@
-"""`xsft doctor`: show what this machine has and lacks, whether the places can be used, and the commands that fix it."""
+"""`xsft doctor`: show what this machine has and lacks, whether the places can be used, and the commands that fix it.
+`xsft setup`: build, verify and repair the environments of xpk, MaxText, the engine and the TPU compiler."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
 
 from msgspec import convert
 from msgspec.structs import asdict, replace
@@ -13,8 +16,9 @@ from rich.text import Text
 
 from xsft.base.errors import EnvironmentMissing, UsageError
 from xsft.checks.place_needs import ModeNeed, missing_needs
+from xsft.environments import environments
 from xsft.verbs.console import console
-from xsft.verbs.document import Document, VerbDocument, report_document, show_spinner
+from xsft.verbs.document import Document, VerbDocument, document_of, report_document, show_progress, show_spinner
 from xsft.world import doctor
 from xsft.world.check import check_place, place_checks
 from xsft.world.tools import ToolCheck
@@ -42,6 +46,37 @@ class DoctorDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema"
     """Whether everything required is present; with `--place`: whether a mode is ready."""
 
 
+class Environment(Document, frozen=True, kw_only=True):
+    """An environment that is ready."""
+
+    name: Literal["xpk", "maxtext", "engine", "compiler"]
+    version: str
+    """Version of xpk, MaxText, mlx-lm or libtpu."""
+    digest: str
+    """sha256 of the lock file from which it was installed."""
+    python: str
+    """Path of its Python interpreter."""
+
+
+class SetupDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.setup/1"):
+    """`xsft setup --json`."""
+
+    environments: tuple[Environment, ...]
+
+
+def setup(args: argparse.Namespace) -> int:
+    bring = environments.repair if args.verify else environments.ensure
+    with show_progress("setting up") as progress:
+        ready = [bring(name, progress=progress) for name in args.names or environments.USUAL]
+    rows = tuple(document_of(Environment, built, python=str(built.python)) for built in ready)
+    return report_document(SetupDocument(environments=rows), _setup_lines, as_json=args.json)
+
+
+def _setup_lines(document: SetupDocument) -> Iterator[str]:
+    for environment in document.environments:
+        yield f"{environment.name} {environment.version}: {Path(environment.python).parents[1]}"
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if anything for them is missing."""
     if args.impersonate and not args.place:
@@ -54,53 +89,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _machine_document() -> DoctorDocument:
     with show_spinner("doctor", "asking the tools and the clusters"):
-        here, places = doctor.examine(doctor.checked_machine()), place_checks()
-    return DoctorDocument(checks=_check_fields((*here, *places)), ok=doctor.is_ok(here))
+        here = doctor.examine(doctor.checked_machine())
+        places = place_checks()
+    return DoctorDocument(checks=_with_next_steps((*here, *places)), ok=doctor.is_ok(here))
 
 
 def _place_document(name: str, *, impersonate: bool) -> DoctorDocument:
     """Return what the place has and lacks; it is ok if a mode can run there."""
     with show_spinner("doctor", f"asking the place {name}"):
         report = check_place(name, impersonate=impersonate)
-    modes = missing_needs(report.needs) if report.needs else {}
-    ok = bool(modes) and not all(modes.values())
-    gaps = convert(modes, ModeGaps) if modes else None
-    return DoctorDocument(checks=_check_fields(report.checks), needs=report.needs, modes=gaps, ok=ok)
+    document = DoctorDocument(checks=_with_next_steps(report.checks), needs=report.needs, ok=False)
+    if not report.needs:  # its cluster did not answer
+        return document
+    modes = missing_needs(report.needs)
+    return replace(document, modes=convert(modes, ModeGaps), ok=not all(modes.values()))
 
 
-def _check_fields(checks: Iterable[ToolCheck]) -> tuple[ToolCheck, ...]:
+def _with_next_steps(checks: Iterable[ToolCheck]) -> tuple[ToolCheck, ...]:
     return tuple(replace(check, fix=check.next_step) for check in checks)
 
 
 def _draw_report(document: DoctorDocument) -> None:
-    _draw_checks(document.checks)
+    """Draw the checks of this machine, and of places, whose ids name what was checked (`place:main`); then the needs of
+    the place."""
     screen = console(sys.stdout)
-    if document.needs:
-        screen.print(Text(""))
-        screen.print(_needs_table(document.needs))
-    for need in document.needs:
-        if need.ok is False:
-            screen.print(Text(f"\n{need.id}: {need.detail}\n  fix: {need.fix}"), soft_wrap=True)
-    if document.modes:
-        screen.print(Text(""))
-        for mode, ids in asdict(document.modes).items():
-            state = f"needs {', '.join(ids)}" if ids else "ready"
-            screen.print(Text(f"{mode}: {state}"), soft_wrap=True)
-
-
-def _needs_table(needs: tuple[ModeNeed, ...]) -> Table:
-    table = Table("NEED", "STATE", "MODES", "FOUND", box=None, pad_edge=False)
-    words = {True: "ok", False: "MISSING", None: "unknown"}
-    for need in needs:
-        table.add_row(*map(Text, (need.id, words[need.ok], ", ".join(need.modes), need.detail)))
-    return table
-
-
-def _draw_checks(checks: tuple[ToolCheck, ...]) -> None:
-    """Draw the checks of this machine, and of places, whose ids name what was checked: `place:main`."""
     table = Table("CHECK", "STATE", "VERSION", "NEEDED FOR", box=None, pad_edge=False)
-    screen = console(sys.stdout)
-    for check in checks:
+    for check in document.checks:
         state = "absent (optional)"
         if check.ok:
             state = "ok"
@@ -110,6 +124,26 @@ def _draw_checks(checks: tuple[ToolCheck, ...]) -> None:
             state = "FAILS"
         table.add_row(*map(Text, (check.id, state, check.version, check.needed_for)))
     screen.print(table)
-    for check in checks:
+    for check in document.checks:
         if not check.ok:
             screen.print(Text(f"\n{check.id}: {check.detail}\n  fix: {check.fix}"), soft_wrap=True)
+    if document.needs:
+        screen.print(Text(""))
+        _draw_needs(document.needs)
+    if document.modes:
+        screen.print(Text(""))
+        for mode, ids in asdict(document.modes).items():
+            state = f"needs {', '.join(ids)}" if ids else "ready"
+            screen.print(Text(f"{mode}: {state}"), soft_wrap=True)
+
+
+def _draw_needs(needs: Iterable[ModeNeed]) -> None:
+    screen = console(sys.stdout)
+    table = Table("NEED", "STATE", "MODES", "FOUND", box=None, pad_edge=False)
+    words = {True: "ok", False: "MISSING", None: "unknown"}
+    for need in needs:
+        table.add_row(*map(Text, (need.id, words[need.ok], ", ".join(need.modes), need.detail)))
+    screen.print(table)
+    for need in needs:
+        if need.ok is False:
+            screen.print(Text(f"\n{need.id}: {need.detail}\n  fix: {need.fix}"), soft_wrap=True)

@@ -50,7 +50,7 @@ class ProblemFields(Document, frozen=True, kw_only=True):
     """Name of the file as given; empty for a problem of the command itself."""
 
 
-class Reported(Document, frozen=True, kw_only=True):
+class PrintedDocument(Document, frozen=True, kw_only=True):
     """Base of what verbs print under --json: a VerbDocument, or a value's own type with these two fields. Its tag is
     the name of its schema."""
 
@@ -63,7 +63,7 @@ class Reported(Document, frozen=True, kw_only=True):
         return 0
 
 
-class VerbDocument(Reported, frozen=True, kw_only=True):
+class VerbDocument(PrintedDocument, frozen=True, kw_only=True):
     """Base of the documents that verbs compute."""
 
     problems: tuple[ProblemFields, ...] = ()
@@ -80,7 +80,7 @@ class ErrorDocument(VerbDocument, frozen=True, kw_only=True):
 
 Request = TypeVar("Request", bound=Struct)
 AnyDocument = TypeVar("AnyDocument", bound=Struct)
-AnyReported = TypeVar("AnyReported", bound=Reported)
+AnyPrinted = TypeVar("AnyPrinted", bound=PrintedDocument)
 
 
 def request_of(args: argparse.Namespace, kind: type[Request], /, **more: Any) -> Request:
@@ -112,8 +112,8 @@ def status_of(problems: Iterable[Problem]) -> int:
 
 
 def report_document(
-    document: AnyReported,
-    text: Callable[[AnyReported], Iterable[str] | None] = lambda _document: None,
+    document: AnyPrinted,
+    text: Callable[[AnyPrinted], Iterable[str] | None] = lambda _document: None,
     *,
     as_json: bool,
     failed: XsftError | None = None,

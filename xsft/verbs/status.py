@@ -18,8 +18,8 @@ from xsft.runs.read_all import RunAccess, StatusRead, forget_runs, read_status, 
 from xsft.runs.rows import Row
 from xsft.spec.keypath import printable
 from xsft.verbs.document import (
+    PrintedDocument,
     ProblemFields,
-    Reported,
     document_of,
     print_problems,
     print_to_stderr,
@@ -34,7 +34,7 @@ ReadCard = Callable[[FoldedRun], tuple[RunCard, tuple[str, ...]]]
 """Return the card of a run, and its text: `verbs.card` reads it, only for a named run."""
 
 
-class StatusDocument(Reported, RunCard, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
+class StatusDocument(PrintedDocument, RunCard, frozen=True, kw_only=True, tag_field="schema", tag="xsft.status/1"):
     """`xsft status [RUN…] --json`. Its problems are those of reading, for example a cluster that does not answer."""
 
     runs: tuple[Row, ...]

@@ -116,7 +116,7 @@ class _PlaceFinder(Struct, frozen=True, kw_only=True):
         values |= self._choose_queue(view) | self._folders(found)
         pathways = {"proxy_image": asked.proxy_image, "server_image": asked.server_image, "scratch": asked.scratch}
         if any(pathways.values()):
-            values["pathways"] = {key: value for key, value in pathways.items() if value}
+            values["pathways"] = {key: setting for key, setting in pathways.items() if setting}
         place = parse_places(render_place(name, values))[name]
         problems, notes = ((), ()) if offline else verify(place, view, world=PlaceProbe())
         if errors_in(problems):

@@ -8,9 +8,9 @@ import pytest
 
 from xsft.base.errors import UsageError
 from xsft.stages.cluster_job import JobRequest
+from xsft.verbs.checkpoint_jobs import cluster_call, refuse_timeout_alone
 from xsft.verbs.cli import parser
 from xsft.verbs.document import request_of
-from xsft.verbs.weights_job import cluster_call, refuse_timeout_alone
 
 ACTIONS = ("convert", "export")
 
