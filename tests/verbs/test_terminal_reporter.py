@@ -8,7 +8,7 @@ from typing import get_args
 from tests.submissions import planned
 from tests.verbs.test_console_evaluation import REPORT
 from xsft.base.problems import warning
-from xsft.base.reporting import Activity, Event, Reporter
+from xsft.base.reporting import Activity, Reporter, WorkEvent
 from xsft.launch.submit import SubmissionBegins
 from xsft.stages.convert_stage import ReadingWeights
 from xsft.verbs.document import print_lines
@@ -37,7 +37,7 @@ def test_the_terminal_replaces_every_function_of_the_default() -> None:
 
 def test_the_terminal_has_a_case_for_every_event_and_activity() -> None:
     """mypy asks for a case of each type in these unions; `verbs.documents` imports all verbs, so all producers."""
-    assert _narrower(Event) == {*get_args(ShownEvent), EvaluationDocument}
+    assert _narrower(WorkEvent) == {*get_args(ShownEvent), EvaluationDocument}
     assert _narrower(Activity) == set(get_args(ShownActivity))
 
 

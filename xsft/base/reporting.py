@@ -49,7 +49,7 @@ def wait_silently(*_shown: object) -> Iterator[PlainView]:
     yield PlainView()
 
 
-class Event(Struct, frozen=True):
+class WorkEvent(Struct, frozen=True):
     """Base of what work tells once, where it happens. Its types stand beside their producers; `verbs.terminal` shows
     them all."""
 
@@ -67,6 +67,6 @@ class Reporter(Struct, frozen=True, kw_only=True):
     """Shows one line during a short request, under this title."""
     say: ShowLine = hear_nothing
     warn: Callable[[Iterable[Problem]], None] = hear_nothing
-    tell: Callable[[Event], None] = hear_nothing
+    tell: Callable[[WorkEvent], None] = hear_nothing
     display: Callable[[Activity], AbstractContextManager[TakeEvent]] = wait_silently
     """Shows an activity while it lasts; takes its events."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from xsft.base.reporting import Event
+from xsft.base.reporting import WorkEvent
 from xsft.evaluation.inputs import FIRST_TURNS, Conversation, EvaluationPlan
 from xsft.workers.delivery import pod_argv, programs_digest
 from xsft.workers.evaluation_verdict import Judgement
@@ -53,7 +53,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     tuned: MeasuredWeights
 
 
-class EvaluationReport(Event, frozen=True, kw_only=True):
+class EvaluationReport(WorkEvent, frozen=True, kw_only=True):
     """The content of evaluation.json. Unknown keys are ignored."""
 
     run_name: str

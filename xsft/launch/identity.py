@@ -14,7 +14,7 @@ from xsft.base.errors import Refused
 from xsft.base.lenient import JsonMapping
 from xsft.base.names import attempt_name, jobset_limit
 from xsft.base.problems import Problem
-from xsft.base.reporting import Event
+from xsft.base.reporting import WorkEvent
 from xsft.cluster.jobset_fields import JobSet
 from xsft.planning.steps import Planned
 from xsft.records.jobset_paths import DIGEST_ANNOTATION, RUN_LABEL
@@ -344,7 +344,7 @@ def _fix(seen: JobSet, world: RunHistory) -> str:
     )
 
 
-class Proposal(Event, frozen=True, kw_only=True):
+class Proposal(WorkEvent, frozen=True, kw_only=True):
     """One new JobSet that the cluster would accept, for the caller that may still decline it."""
 
     plan: Planned

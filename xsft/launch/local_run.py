@@ -20,7 +20,7 @@ from msgspec import Struct
 from xsft.base.errors import AlreadyRunning, XsftError
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem
-from xsft.base.reporting import Activity, Event, Reporter
+from xsft.base.reporting import Activity, Reporter, WorkEvent
 from xsft.launch.local_folder import (
     DONE,
     AttemptWatch,
@@ -280,7 +280,7 @@ class TrainingHere(Activity, frozen=True, kw_only=True):
     steps: int
 
 
-class TrainedHere(Event, frozen=True, kw_only=True):
+class TrainedHere(WorkEvent, frozen=True, kw_only=True):
     """Event: a training on this machine has ended."""
 
     plan: Plan

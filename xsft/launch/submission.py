@@ -16,7 +16,7 @@ from xsft.base.errors import SpecError, TimedOut, XsftError, refuse_errors
 from xsft.base.lenient import JsonObject, ShowLine
 from xsft.base.names import RowOrder, attempt_name
 from xsft.base.problems import Problem, errors_in, warning
-from xsft.base.reporting import Event
+from xsft.base.reporting import WorkEvent
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import check_managed
 from xsft.cluster.cluster import Cluster
@@ -78,7 +78,7 @@ def is_whole(path: str) -> bool:
     return read_checkpoint(path).status == "read"
 
 
-class Submission(Event, frozen=True, kw_only=True):
+class Submission(WorkEvent, frozen=True, kw_only=True):
     """The outcome of `submit`."""
 
     plan: Planned

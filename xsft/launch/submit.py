@@ -15,7 +15,7 @@ from xsft.base.amounts import counted_text, duration_text
 from xsft.base.errors import Refused, UsageError, UserRefusal, XsftError
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
-from xsft.base.reporting import AskUser, Event, PlainView, ProgressView, Reporter
+from xsft.base.reporting import AskUser, PlainView, ProgressView, Reporter, WorkEvent
 from xsft.checks.demand import Demand
 from xsft.checks.parsed import check_parser_asked
 from xsft.checks.pod_identity import PodRights
@@ -39,7 +39,7 @@ from xsft.runs.rows import Row
 from xsft.runs.waiting import DONE, WaitResult, error_of
 
 
-class SubmissionBegins(Event, frozen=True, kw_only=True):
+class SubmissionBegins(WorkEvent, frozen=True, kw_only=True):
     """Event: the plan is submitted; nothing was asked of the cluster yet."""
 
     plan: Planned

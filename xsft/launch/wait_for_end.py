@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import XsftError
 from xsft.base.lenient import ShowLine
-from xsft.base.reporting import Event, Reporter
+from xsft.base.reporting import Reporter, WorkEvent
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.observation import Observation
 from xsft.launch.submission import Submission
@@ -31,7 +31,7 @@ DRAIN_S = 10.0
 """Seconds to read the last lines of the log after the run has ended."""
 
 
-class UnexpectedEnd(Event, frozen=True, kw_only=True):
+class UnexpectedEnd(WorkEvent, frozen=True, kw_only=True):
     """Event: the run that is waited for cannot succeed any more."""
 
     evidence: Evidence
