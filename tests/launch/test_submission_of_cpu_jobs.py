@@ -17,7 +17,7 @@ from tests.submissions import submitter
 from xsft.base.errors import Refused
 from xsft.launch.submission import Submission
 from xsft.records.record import Record
-from xsft.weights.newest import checkpoint_path, conversion_of, source_of
+from xsft.weights.inspect import checkpoint_path, conversion_of, source_of
 
 pytestmark = pytest.mark.loopback
 

@@ -33,7 +33,7 @@ OURS_ALONE = {
     "stages/serve_here.py": "the log of the process that xsft just started",
     "stages/served_model.py": "source in an environment that xsft itself built",
     "verbs/init.py": "files that ship with xsft",
-    "weights/ocdbt.py": "a store in memory",
+    "weights/read_arrays.py": "a store in memory",
     "workers/": "a program for another interpreter, with the files that xsft or its pod gave it",
 }
 """Modules that read by themselves, and why no other user can have put a pipe there."""

@@ -33,7 +33,7 @@ from xsft.stages.convert_stage import look
 from xsft.stages.once import do_once
 from xsft.weights.conversion_plan import ArraysDone, ConversionEvent, ConversionPhase, ConversionPlan
 from xsft.weights.estimates import ConversionEstimate
-from xsft.weights.newest import writes
+from xsft.weights.inspect import writes
 
 pytestmark = pytest.mark.loopback
 

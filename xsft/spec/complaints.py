@@ -73,11 +73,19 @@ _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
-    """One pydantic error, located."""
+    """One pydantic error, with its location split into keys of the file and labels of union members."""
 
-    where: LocatedError
     error: ErrorDetails
     model: type[BaseModel]
+    path: tuple[str | int, ...]
+    unions: tuple[tuple[int, str], ...]
+    """For each union passed: the length of the path there, and the member's label."""
+    parent: Any
+    """Annotation of the parent of the last key; None if unknown."""
+    annotation: Any
+    """Annotation of the value itself; None if unknown."""
+    is_key: bool
+    """Whether the key is wrong, not its value."""
 
     @property
     def is_type_error(self) -> bool:
@@ -85,7 +93,7 @@ class Complaint(Struct, frozen=True, kw_only=True):
 
     @property
     def is_unknown_key(self) -> bool:
-        return self.error["type"] == "extra_forbidden" or (self.where.is_key and self.error["type"] == "literal_error")
+        return self.error["type"] == "extra_forbidden" or (self.is_key and self.error["type"] == "literal_error")
 
     @property
     def context(self) -> Mapping[str, Any]:
@@ -95,15 +103,15 @@ class Complaint(Struct, frozen=True, kw_only=True):
 def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem:
     """Return one problem for one or, for a union, several complaints about one value."""
     first = complaints[0]
-    where = key_path(first.where.path)
+    where = key_path(first.path)
     kind = first.error["type"]
-    written = None if first.where.is_key else raw.get(where)
+    written = None if first.is_key else raw.get(where)
     if len(complaints) > 1 or first.is_type_error:
         return _wrong_type(complaints, where, written)
     if kind == "extra_forbidden":
         return _unknown_key(first, where)
     if kind == "missing":
-        return error("missing-key", where, f"{where} is required{_hint(first.where.annotation)}", f"Add {where}.")
+        return error("missing-key", where, f"{where} is required{_hint(first.annotation)}", f"Add {where}.")
     if kind == "literal_error":
         return _not_an_option(first, where, written)
     if kind in _BOUNDS:
@@ -121,12 +129,8 @@ def _wrong_type(complaints: Sequence[Complaint], where: str, written: str | None
     given_text = _given_text(first, where, written)
     if surprise := _surprise(value, expected, "" if names_secret(where) else written):
         read_as, fix = surprise
-        return error(
-            "yaml-surprise",
-            where,
-            f"{given_text}, which YAML reads as {read_as}; allowed: {_join_with_or(expected)}",
-            fix,
-        )
+        message = f"{given_text}, which YAML reads as {read_as}; allowed: {_join_with_or(expected)}"
+        return error("yaml-surprise", where, message, fix)
     return error("wrong-type", where, f"{given_text}; allowed: {_join_with_or(expected)}", _type_fix(value, expected))
 
 
@@ -137,7 +141,7 @@ def _expected_values(complaint: Complaint) -> tuple[str, ...]:
     if kind in _BOUNDS:
         return (_BOUNDS[kind](complaint.context),)
     named = _EXPECTED.get(kind)
-    if named == "a mapping" and (keys := keys_of(complaint.where.annotation)):
+    if named == "a mapping" and (keys := keys_of(complaint.annotation)):
         return (f"a mapping ({_words_text(keys)})",)
     return (named or _pattern(complaint) or printable(complaint.error["msg"]),)
 
@@ -146,7 +150,7 @@ def _surprise(value: object, expected: Sequence[str], written: str | None) -> tu
     """Return (the value that YAML read, the fix) if the reader caused the wrong type; else None."""
     if written is not None and isinstance(value, bool | int | float) and "text" in expected:
         fix = f'Quote it: "{shown_text(written)}".' if written else "Quote it."
-        return ("true or false" if isinstance(value, bool) else "a number"), fix
+        return "true or false" if isinstance(value, bool) else "a number", fix
     if not isinstance(value, str):
         return None
     if "true or false" in expected and value.lower() in _OLD_BOOLEANS:
@@ -173,37 +177,23 @@ def _type_fix(value: object, expected: Sequence[str]) -> str:
 
 def without_misspelt(complaints: Sequence[Complaint]) -> list[Complaint]:
     """Return the complaints without those of a missing key that is given misspelt: its unknown key is one problem."""
-    meant = {
-        path
-        for complaint in complaints
-        if complaint.error["type"] == "extra_forbidden"
-        for path in _meant_paths(complaint)
-    }
-    return [
-        complaint
-        for complaint in complaints
-        if complaint.error["type"] != "missing" or key_path(complaint.where.path) not in meant
-    ]
-
-
-def _meant_paths(complaint: Complaint) -> Iterator[str]:
-    keys = _keys_beside(complaint)
-    for key in _meant_keys(str(complaint.where.path[-1]), keys, complaint.model):
-        yield key_path((*complaint.where.path[:-1], key)) if key in keys else key
-
-
-def _keys_beside(complaint: Complaint) -> tuple[str, ...]:
-    return keys_of(complaint.where.parent) if complaint.where.parent is not None else ()
+    meant: set[str] = set()
+    for complaint in complaints:
+        if complaint.error["type"] == "extra_forbidden":
+            keys = keys_of(complaint.parent)
+            for key in _meant_keys(str(complaint.path[-1]), keys, complaint.model):
+                meant.add(key_path((*complaint.path[:-1], key)) if key in keys else key)
+    return [c for c in complaints if c.error["type"] != "missing" or key_path(c.path) not in meant]
 
 
 def _unknown_key(complaint: Complaint, where: str) -> Problem:
-    key = str(complaint.where.path[-1])
-    keys = _keys_beside(complaint)
+    key = str(complaint.path[-1])
+    keys = keys_of(complaint.parent)
     similar = _meant_keys(key, keys, complaint.model)
-    section = key_path(complaint.where.path[:-1]) or "the workload"
+    section = key_path(complaint.path[:-1]) or "the workload"
     fix = f"Did you mean {_join_with_or(similar)}?" if similar else "Remove the key."
     if key.isupper() and "env" in keys:
-        fix = f"Write it under {key_path((*complaint.where.path[:-1], 'env'))}."
+        fix = f"Write it under {key_path((*complaint.path[:-1], 'env'))}."
     return error("unknown-key", where, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
 
 
@@ -228,23 +218,18 @@ def _not_an_option(complaint: Complaint, where: str, written: str | None) -> Pro
     value = complaint.error["input"]
     given_text = _shown_value(value, where, written)
     if written is not None and written in options:
-        return error(
-            "yaml-surprise", where, f"given {given_text}, which YAML reads as a number", f'Quote it: "{written}".'
-        )
+        message = f"given {given_text}, which YAML reads as a number"
+        return error("yaml-surprise", where, message, f'Quote it: "{written}".')
     similar = get_close_matches(str(value), options, n=1)
     fix = f"Did you mean {similar[0]}?" if similar else f"Give {_join_with_or(options)}."
-    return error(
-        "unknown-key" if complaint.where.is_key else "not-allowed",
-        where,
-        f"given {given_text}; allowed: {_words_text(options)}",
-        fix,
-    )
+    name = "unknown-key" if complaint.is_key else "not-allowed"
+    return error(name, where, f"given {given_text}; allowed: {_words_text(options)}", fix)
 
 
 def _allowed_values(complaint: Complaint) -> tuple[str, ...]:
     """Return the allowed values from the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
     expected = str(complaint.context.get("expected") or "")
-    annotated = () if complaint.where.is_key else options_of(complaint.where.annotation)
+    annotated = () if complaint.is_key else options_of(complaint.annotation)
     return annotated or tuple(re.findall(r"'([^']*)'", expected)) or (expected,)
 
 
@@ -286,7 +271,9 @@ def _shown_value(value: object, where: str, written: str | None) -> str:
         return f"a mapping ({_words_text(tuple(value))})" if value else "an empty mapping"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"a list of {len(value)}"
-    text = written if written is not None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if written is not None:
+        text = written
     if names_secret(where) or looks_secret(text):
         return "a value that is not shown (it may be a secret)"
     return f"'{shown_text(text)}'" if isinstance(value, str) else shown_text(text)
@@ -301,38 +288,31 @@ def _join_with_or(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"
 
 
-class LocatedError(Struct, frozen=True, kw_only=True):
-    """A pydantic error's location, split into keys of the file and labels of union members."""
-
-    path: tuple[str | int, ...]
-    unions: tuple[tuple[int, str], ...]
-    """For each union passed: the length of the path there, and the member's label."""
-    parent: Any
-    """Annotation of the parent of the last key; None if unknown."""
-    annotation: Any
-    """Annotation of the value itself; None if unknown."""
-    is_key: bool
-    """Whether the key is wrong, not its value."""
-
-
-def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> LocatedError:
-    """Return the location without labels: pydantic puts the class name or tag of a union's member into it, and those
-    are not keys of the file."""
+def complaint_of(model: type[BaseModel], invalid: ErrorDetails) -> Complaint:
+    """Return the error with its location, without labels: pydantic puts the class name or tag of a union's member into
+    it, and those are not keys of the file."""
     path: list[str | int] = []
     unions: list[tuple[int, str]] = []
     annotation: Any = model
     parent: Any = None
-    value = data
-    is_key = bool(loc) and loc[-1] == "[key]"
-    keys = loc[:-1] if is_key else loc
-    for part in keys:
+    is_key = invalid["loc"][-1:] == ("[key]",)
+    for part in invalid["loc"][:-1] if is_key else invalid["loc"]:
         if annotation is not None and len(options := members(annotation)) > 1:
             unions.append((len(path), str(part)))
             annotation = _member(options, str(part))
         else:
             path.append(part)
-            parent, annotation, value = annotation, child(annotation, part), _item(value, part)
-    return LocatedError(path=tuple(path), unions=tuple(unions), parent=parent, annotation=annotation, is_key=is_key)
+            parent = annotation
+            annotation = child(annotation, part)
+    return Complaint(
+        error=invalid,
+        model=model,
+        path=tuple(path),
+        unions=tuple(unions),
+        parent=parent,
+        annotation=annotation,
+        is_key=is_key,
+    )
 
 
 def keys_of(annotation: Any) -> tuple[str, ...]:
@@ -347,7 +327,8 @@ def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
 
 def options_of(annotation: Any) -> tuple[str, ...]:
     """Return every value of the Literals in an annotation, as text."""
-    return tuple(dict.fromkeys(str(o) for member in members(annotation) for o in _closed_set(member)))
+    literals = (plain for plain in map(_unwrap, members(annotation)) if get_origin(plain) is Literal)
+    return tuple(dict.fromkeys(str(option) for literal in literals for option in get_args(literal)))
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
@@ -371,7 +352,8 @@ def child(annotation: Any, part: str | int) -> Any:
 
 def _fields_by_key(annotation: Any) -> dict[str, Any]:
     plain = _unwrap(annotation)
-    if not _is_model(plain):
+    # A parametrised container is an instance of type, too, but has an origin.
+    if not isinstance(plain, type) or get_origin(plain) or not issubclass(plain, BaseModel):
         return {}
     return {name: Annotated[field.annotation, field] for name, field in plain.model_fields.items()}
 
@@ -401,22 +383,7 @@ def _member(options: Sequence[Any], label: str) -> Any:
     return None
 
 
-def _closed_set(annotation: Any) -> tuple[object, ...]:
-    plain = _unwrap(annotation)
-    return get_args(plain) if get_origin(plain) is Literal else ()
-
-
 def _unwrap(annotation: Any) -> Any:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return annotation
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel)
-
-
-def _item(value: object, part: str | int) -> object:
-    if isinstance(value, dict):
-        return value.get(part)
-    return value[part] if isinstance(value, list) and isinstance(part, int) and part < len(value) else None

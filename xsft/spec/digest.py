@@ -83,7 +83,17 @@ def canonical(run: Run) -> str:
     document["train"]["checkpoint_period"] = run.checkpoint_period
     if run.template:  # the file's content; its location does not change the run
         document["data"]["chat_template"] = run.template.digests
-    return as_text(document | _decided_values(run))
+    decided: dict[str, Any] = {
+        "target": run.spec.target,
+        "run_name": run.run_name,
+        "mode": run.mode.value,
+        "output": run.output,
+    }
+    if run.spec.pathways or run.mode.single_controller:
+        decided["pathways"] = _pathways_part(run)
+    if run.spec.on_cluster:  # a local run has no cluster, whatever place the file names
+        decided |= {"place": _place_part(run), "queue": run.queue, "namespace": run.namespace}
+    return as_text(document | decided)
 
 
 def stated_values(
@@ -116,20 +126,6 @@ def _section_values(section: Section) -> JsonMapping:
 
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _decided_values(run: Run) -> dict[str, Any]:
-    decided: dict[str, Any] = {
-        "target": run.spec.target,
-        "run_name": run.run_name,
-        "mode": run.mode.value,
-        "output": run.output,
-    }
-    if run.spec.pathways or run.mode.single_controller:
-        decided["pathways"] = _pathways_part(run)
-    if run.spec.on_cluster:  # a local run has no cluster, whatever place the file names
-        decided |= {"place": _place_part(run), "queue": run.queue, "namespace": run.namespace}
-    return decided
 
 
 def _pathways_part(run: Run) -> dict[str, Any]:

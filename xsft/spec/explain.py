@@ -7,7 +7,7 @@ Validation uses pydantic's strict JSON mode: no text becomes a number or a boole
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from xsft.base.errors import SpecError
 from xsft.base.problems import Problem, error
-from xsft.spec.complaints import Complaint, LocatedError, describe, locate, without_misspelt
+from xsft.spec.complaints import Complaint, complaint_of, describe, without_misspelt
 from xsft.spec.keypath import key_path
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.refused import REFUSALS
@@ -45,7 +45,7 @@ def validate(
         model = model_cls.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as invalid:
         paths = [p.where for p in refused]
-        problems = explain_validation(invalid, parsed, model_cls=model_cls, data=data, refused=paths)
+        problems = explain_validation(invalid, parsed, model_cls=model_cls, refused=paths)
     else:
         if not refused:
             return model
@@ -58,20 +58,17 @@ def explain_validation(
     parsed: ParsedYaml,
     *,
     model_cls: type[BaseModel],
-    data: Mapping[str, object] | None = None,
     refused: Sequence[str] = (),
 ) -> tuple[Problem, ...]:
     """Return one problem per wrong key: the members of a union that do not fit are one problem, not one each.
 
     `refused`: paths of keys that are reported already, without problems of their sections or of keys below them.
     """
-    values = parsed.data if data is None else data
     errors = invalid.errors(include_url=False)
-    located = [(locate(model_cls, e["loc"], values), e) for e in errors[:MAX_LOCATED]]
-    complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in located]
+    complaints = [complaint_of(model_cls, details) for details in errors[:MAX_LOCATED]]
     groups = [group for group in _groups(without_misspelt(complaints), level=0) if not _is_refused(group[0], refused)]
     problems = tuple(_with_line(describe(group, parsed.raw), parsed) for group in groups[:MAX_PROBLEMS])
-    hidden = len(groups) - len(problems) + len(errors) - len(located)
+    hidden = len(groups) - len(problems) + len(errors) - len(complaints)
     if hidden == 0:
         return problems
     more = error("more-problems", "", f"{hidden} more problems are not shown", "Fix these first.")
@@ -82,35 +79,34 @@ def _groups(complaints: Sequence[Complaint], *, level: int) -> list[tuple[Compla
     """Return the complaints, grouped by problem: those of a union are one if no member got further than the type."""
     groups: dict[tuple[object, ...], list[Complaint]] = {}
     for index, complaint in enumerate(complaints):
-        groups.setdefault(_union_key(complaint.where, level) or (index,), []).append(complaint)
-    result: list[tuple[Complaint, ...]] = []
-    for key, group in groups.items():
-        if len(key) == 1:
-            result.append((group[0],))
+        if len(complaint.unions) > level:
+            groups.setdefault((*complaint.path[: complaint.unions[level][0]], "union"), []).append(complaint)
         else:
-            result.extend(_of_union(group, level))
-    return result
+            groups.setdefault((index,), []).append(complaint)
+    by_problem: list[tuple[Complaint, ...]] = []
+    for group in groups.values():
+        if len(group[0].unions) > level:
+            by_problem.extend(_of_union(group, level))
+        else:
+            by_problem.append((group[0],))
+    return by_problem
 
 
 def _of_union(group: Sequence[Complaint], level: int) -> list[tuple[Complaint, ...]]:
     """Return the complaints of the union's member that the user meant: of those whose shape fits, the one with the
     fewest."""
-    depth = group[0].where.unions[level][0]
+    depth = group[0].unions[level][0]
     by_label: dict[str, list[Complaint]] = {}
     for complaint in group:
-        by_label.setdefault(complaint.where.unions[level][1], []).append(complaint)
-    fitting = [c for c in by_label.values() if not _wrong_shape(c, depth)]
+        by_label.setdefault(complaint.unions[level][1], []).append(complaint)
+    fitting = [
+        complaints
+        for complaints in by_label.values()
+        if not any(len(c.path) == depth and c.is_type_error for c in complaints)
+    ]
     if fitting:
         return _groups(min(fitting, key=len), level=level + 1)
     return [tuple(group)]
-
-
-def _wrong_shape(complaints: Iterable[Complaint], depth: int) -> bool:
-    return any(len(c.where.path) == depth and c.is_type_error for c in complaints)
-
-
-def _union_key(where: LocatedError, level: int) -> tuple[object, ...] | None:
-    return (*where.path[: where.unions[level][0]], "union") if len(where.unions) > level else None
 
 
 def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
@@ -122,10 +118,12 @@ def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
 
 
 def _refused_keys(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
-    keys = ((key.partition("="), refusal) for key, refusal in refusals.items())
-    present = [(path, why) for (path, _, value), why in keys if _has_value(data, path.split("."), value=value)]
-    fix = "Remove it."
-    return tuple(_with_line(error(name, path, reason, fix), parsed) for path, (name, reason) in present)
+    problems: list[Problem] = []
+    for key, (name, reason) in refusals.items():
+        path, _, value = key.partition("=")
+        if _has_value(data, path.split("."), value=value):
+            problems.append(_with_line(error(name, path, reason, "Remove it."), parsed))
+    return tuple(problems)
 
 
 def _has_value(data: object, parts: Sequence[str], *, value: str = "") -> bool:
@@ -140,7 +138,7 @@ def _has_value(data: object, parts: Sequence[str], *, value: str = "") -> bool:
 
 def _is_refused(complaint: Complaint, refused: Sequence[str]) -> bool:
     """Return whether it is about a refused key, a key below one, or an unknown section that holds one."""
-    prefix = f"{key_path(complaint.where.path)}."
+    prefix = f"{key_path(complaint.path)}."
     return any(
         prefix.startswith(f"{path}.") or (complaint.is_unknown_key and path.startswith(prefix)) for path in refused
     )

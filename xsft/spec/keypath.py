@@ -32,8 +32,6 @@ def shown_text(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return the text with control characters escaped, so that a workload cannot act on the terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

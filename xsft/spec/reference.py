@@ -71,7 +71,9 @@ def _section(title: str, node: SchemaNode, root: SchemaNode, paths: Mapping[str,
     required = node.get("required", ())
     for key, value in node["properties"].items():
         default = "*required*" if key in required else _default(value, root)
-        kind = _type(value, paths) + (" or `null`" if key in required and _takes_null(value) else "")
+        kind = _type(value, paths)
+        if key in required and any(part.get("type") == "null" for part in value.get("anyOf", ())):
+            kind = f"{kind} or `null`"
         yield f"| `{key}` | {_cell(kind)} | {default} | {_cell(_key_meaning(value, root))} |"
     yield ""
 
@@ -125,36 +127,23 @@ def _plain_type(node: SchemaNode, paths: Mapping[str, str]) -> str:
         case "array":
             return f"list of {_type(node.get('items') or {}, paths)}"
         case "object":
-            return f"mapping{_key_names(node, paths)} to {_type(_value_schema(node), paths)}"
+            return _mapping_type(node, paths)
         case "integer" | "number" as kind:
-            return f"{kind}{_bounds(node)}"
+            signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
+            bounds = " and ".join(f"{sign} {node[key]}" for key, sign in signs.items() if key in node)
+            return f"{kind} {bounds}".rstrip()
         case "boolean":
             return "`true` or `false`"
         case _:
             return "any value"
 
 
-def _takes_null(node: SchemaNode) -> bool:
-    return any(part.get("type") == "null" for part in node.get("anyOf", ()))
-
-
-def _key_names(node: SchemaNode, paths: Mapping[str, str]) -> str:
-    """Return the keys of a mapping, if they are a closed set."""
+def _mapping_type(node: SchemaNode, paths: Mapping[str, str]) -> str:
+    """Return the type of the values, and the keys if they are a closed set."""
+    values = next(iter(node.get("patternProperties", {}).values()), node.get("additionalProperties"))
     names = node.get("propertyNames", {})
-    return f" of {_type(names, paths)}" if "enum" in names else ""
-
-
-def _value_schema(node: SchemaNode) -> SchemaNode:
-    """Return the type of a mapping's values."""
-    patterns = node.get("patternProperties")
-    values: SchemaNode | bool = next(iter(patterns.values())) if patterns else node.get("additionalProperties", {})
-    return values if isinstance(values, Mapping) else {}
-
-
-def _bounds(node: SchemaNode) -> str:
-    words = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
-    bounds = " and ".join(f"{sign} {node[key]}" for key, sign in words.items() if key in node)
-    return f" {bounds}" if bounds else ""
+    keys = f" of {_type(names, paths)}" if "enum" in names else ""
+    return f"mapping{keys} to {_type(values if isinstance(values, Mapping) else {}, paths)}"
 
 
 def _default(node: SchemaNode, root: SchemaNode) -> str:
@@ -181,18 +170,14 @@ def schema() -> dict[str, Any]:
     generated = WorkloadSpec.model_json_schema()
     kinds = {kind.__name__: kind for kind in Section.__subclasses__() if kind.__module__.startswith("xsft.spec.")}
     for name, part in {WorkloadSpec.__name__: generated, **generated["$defs"]}.items():
-        _describe(part["properties"], kinds[name])
+        # The docstring below each field; pydantic's `use_attribute_docstrings` reads them at every start.
+        for key, text in field_docstrings(kinds[name]).items():
+            part["properties"][key] = dict(sorted({**part["properties"][key], "description": text}.items()))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "xsft workload",
         **{key: value for key, value in generated.items() if key != "title"},
     }
-
-
-def _describe(properties: dict[str, dict[str, Any]], kind: type[Section]) -> None:
-    """Add the docstring below each field. (pydantic's `use_attribute_docstrings` reads them at every start.)"""
-    for key, text in field_docstrings(kind).items():
-        properties[key] = dict(sorted({**properties[key], "description": text}.items()))
 
 
 def schema_text() -> str:

@@ -24,7 +24,8 @@ from xsft.spec.conversion_inputs import ConversionInputs, ConversionSource, dire
 from xsft.spec.facts import ImageFacts, ResolutionFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.paths import MAXTEXT_KEYS, in_folder
-from xsft.spec.place import DEFAULT_QUEUE, Place
+from xsft.spec.place import DEFAULT_QUEUE, PathwaysImages, Place
+from xsft.spec.sections import Pathways
 from xsft.spec.template import WHERE, Template, read_template
 
 NOT_PUSHED = "not-pushed"
@@ -167,12 +168,12 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def servers(self) -> PathwaysServers:
         """Return the servers of a run in Pathways mode; they are unused in McJAX."""
-        sections = (self.spec.pathways, self.place.pathways if self.place else None)
-        stated = [section for section in sections if section]
+        stated = self.spec.pathways or Pathways()
+        default = self.place.pathways if self.place else PathwaysImages()
         return PathwaysServers(
-            proxy_image=next((one.proxy_image for one in stated if one.proxy_image), None),
-            server_image=next((one.server_image for one in stated if one.server_image), None),
-            scratch=next((one.scratch for one in stated if one.scratch), None),
+            proxy_image=stated.proxy_image or default.proxy_image,
+            server_image=stated.server_image or default.server_image,
+            scratch=stated.scratch or default.scratch,
         )
 
 
@@ -352,6 +353,7 @@ def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Rele
     if hf is None:
         return None
     source_facts = facts.source
+    axis = str(overrides.get("param_scan_axis"))
     source = ConversionSource(
         repo=(is_folder(hf.repo) and _absolute_here(spec, facts, hf.repo)) or hf.repo,
         revision=hf.revision,
@@ -363,17 +365,12 @@ def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Rele
         model=spec.model.name,
         release=release.version,
         scan_layers=spec.model.scan_layers is not False,
-        param_scan_axis=_parse_axis(overrides.get("param_scan_axis")),
+        # another check refuses an axis that is not a number
+        param_scan_axis=int(axis) if len(axis) == 1 and axis in "0123456789" else 1,
         dtype="float32" if release.layout == "legacy" else "bfloat16",
         keys={key: value for key, value in overrides.items() if key in CHANGES_ARRAYS},
         sized=bool(misread_by_converter(spec.model.name, overrides, release=release.version)),
     )
-
-
-def _parse_axis(value: Value) -> int:
-    """Return the axis, MaxText's default if none is given; another check refuses a value that is not a number."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 1
 
 
 def _converted_checkpoint(

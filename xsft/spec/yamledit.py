@@ -61,25 +61,17 @@ def with_values(text: str, values: Mapping[str, YamlScalar]) -> str:
 def _with_value(text: str, path: Sequence[str], value: YamlScalar) -> str:
     node: Any = yaml.compose(text, Loader=SAFE_LOADER)
     for depth, part in enumerate(path):
-        child = _child_node(node, part)
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        child = next((child for key, child in pairs if key.value == part), None)
         if child is None:
             return _add_value(text, node, path[depth:], value)
         node = child
-        if isinstance(node, yaml.ScalarNode):
-            return _replace_value(text, node, path[depth + 1 :], value)
+        if isinstance(node, yaml.ScalarNode):  # an empty section becomes `{…}`
+            start = node.start_mark.index
+            end = node.end_mark.index
+            space = " " if start == end else ""
+            return f"{text[:start]}{space}{_nested_flow(path[depth + 1 :], value)}{text[end:]}"
     return text
-
-
-def _child_node(node: Any, name: str) -> Any:
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    return next((value for key, value in pairs if key.value == name), None)
-
-
-def _replace_value(text: str, node: Any, keys: Sequence[str], value: YamlScalar) -> str:
-    """Return the text with a new value; an empty section becomes `{…}`."""
-    start, end = node.start_mark.index, node.end_mark.index
-    space = " " if start == end else ""
-    return f"{text[:start]}{space}{_nested_flow(keys, value)}{text[end:]}"
 
 
 def _add_value(text: str, node: Any, path: Sequence[str], value: YamlScalar) -> str:
@@ -93,14 +85,11 @@ def _add_value(text: str, node: Any, path: Sequence[str], value: YamlScalar) -> 
     after = last_line(node) + 1
     if not lines[after - 1].endswith(("\n", "\r")):
         lines[after - 1] += newline
+    # The sections above it, and the value: `overrides:`, `  maxtext:`, `    mu_dtype: bfloat16`
     indent = " " * node.value[0][0].start_mark.column
-    return "".join((*lines[:after], *(f"{indent}{line}{newline}" for line in _block(path, value)), *lines[after:]))
-
-
-def _block(path: Sequence[str], value: YamlScalar) -> list[str]:
-    """Return the lines of a value below its sections: `overrides:`, `  maxtext:`, `    mu_dtype: bfloat16`."""
-    sections = [f"{INDENT * depth}{part}:" for depth, part in enumerate(path)]
-    return [*sections[:-1], f"{sections[-1]} {_flow(value)}"]
+    added = [f"{indent}{INDENT * depth}{part}:" for depth, part in enumerate(path)]
+    added[-1] += f" {_flow(value)}"
+    return "".join((*lines[:after], *(f"{line}{newline}" for line in added), *lines[after:]))
 
 
 def _nested_flow(path: Sequence[str], value: YamlScalar) -> str:
@@ -175,9 +164,16 @@ def apply_overrides(parsed: ParsedYaml, settings: Sequence[str]) -> ParsedYaml:
     problems: list[Problem] = []
     for text in settings:
         try:
-            parsed = _apply_setting(parsed, _parse_setting(text))
+            setting = _parse_setting(text)
+            data = _place_value(parsed.data, setting.path, setting)
         except SpecError as bad:
             problems.extend(bad.problems)
+            continue
+        where = key_path(setting.path)
+        # What the file says at the key and below it is gone
+        raw = {path: text for path, text in parsed.raw.items() if not f"{path}.".startswith(f"{where}.")}
+        lines = {path: line for path, line in parsed.lines.items() if not f"{path}.".startswith(f"{where}.")}
+        parsed = ParsedYaml(data=data, lines=lines, raw={**raw, **setting.raw})
     if problems:
         raise SpecError(tuple(problems))
     return parsed
@@ -234,14 +230,6 @@ def _flow_value(path: tuple[str, ...], where: str, text: str) -> _Setting:
     raise SpecError(problems)
 
 
-def _apply_setting(parsed: ParsedYaml, setting: _Setting) -> ParsedYaml:
-    data = _place_value(parsed.data, setting.path, setting)
-    where = key_path(setting.path)
-    raw = {path: text for path, text in parsed.raw.items() if not _is_at_or_below(path, where)}
-    lines = {path: line for path, line in parsed.lines.items() if not _is_at_or_below(path, where)}
-    return ParsedYaml(data=data, lines=lines, raw=raw | dict(setting.raw))
-
-
 def _place_value(node: Mapping[str, object], keys: tuple[str, ...], setting: _Setting) -> dict[str, object]:
     key, deeper = keys[0], keys[1:]
     if deeper:
@@ -277,10 +265,6 @@ def _in_list(items: list[object], keys: tuple[str, ...], setting: _Setting) -> l
     position = int(index)
     new = setting.value if len(keys) == 1 else _set_in_child(items[position], keys[1:], setting)
     return [*items[:position], new, *items[position + 1 :]]
-
-
-def _is_at_or_below(path: str, ancestor: str) -> bool:
-    return path == ancestor or path.startswith(ancestor + ".")
 
 
 def _invalid_setting(name: str, message: str, fix: str) -> SpecError:

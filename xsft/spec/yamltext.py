@@ -145,7 +145,12 @@ def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, contents: _
         fix = "Flatten it; no workload needs this."
         contents.stop("yaml-too-deep", at, event.start_mark, f"nested deeper than {MAX_DEPTH} levels", fix)
     if isinstance(event, yaml.SequenceStartEvent):
-        return _sequence(events, at=at, depth=depth, contents=contents)
+        elements: list[object] = []
+        while not isinstance(event := next(events), yaml.SequenceEndEvent):
+            path = path_below(at, len(elements))
+            contents.lines[path] = event.start_mark.line + 1
+            elements.append(_node(events, event, at=path, depth=depth + 1, contents=contents))
+        return elements
     return _read_mapping(events, at=at, depth=depth, contents=contents)
 
 
@@ -174,15 +179,6 @@ def _scalar(event: Any, at: str, contents: _YamlContents) -> object:
     if not isinstance(value, str):
         contents.raw[at] = text
     return value
-
-
-def _sequence(events: Iterator[Any], *, at: str, depth: int, contents: _YamlContents) -> list[object]:
-    items: list[object] = []
-    while not isinstance(event := next(events), yaml.SequenceEndEvent):
-        path = path_below(at, len(items))
-        contents.lines[path] = event.start_mark.line + 1
-        items.append(_node(events, event, at=path, depth=depth + 1, contents=contents))
-    return items
 
 
 def _read_mapping(events: Iterator[Any], *, at: str, depth: int, contents: _YamlContents) -> dict[str, object]:
@@ -248,9 +244,11 @@ _FIX = "Check the indentation, and that every bracket and quote is closed."
 def before_parsing(text: str) -> Problem | None:
     """Return the problem of a text that must not reach the parser: characters it reports badly, directives it is slow
     on."""
-    if found := _ILLEGAL.search(text):
-        name = f"U+{ord(found.group()):04X}"
-        message = f"{_position(text, found.start())}: character {name} is not allowed in YAML"
+    if illegal := _ILLEGAL.search(text):
+        before = text[: illegal.start()]
+        line = before.count("\n") + 1
+        column = illegal.start() - before.rfind("\n")
+        message = f"line {line}, column {column}: character U+{ord(illegal.group()):04X} is not allowed in YAML"
         return error("yaml-character", "", message, "Remove it; save the file as UTF-8 text.")
     if _DIRECTIVE.match(text):
         return error("yaml-directive", "", "the file starts with a % directive", "Remove the %YAML or %TAG line.")
@@ -262,9 +260,10 @@ def explain_syntax(broken: yaml.YAMLError, text: str) -> Problem:
     if mark is None:
         return error("yaml-syntax", "", "the file is not YAML", _FIX)
     context = getattr(broken, "context_mark", None) or mark
-    if (tab := _tab_line(text, context.line, mark.line)) is not None:
-        fix = "Use spaces; YAML does not indent with tabs."
-        return error("yaml-tab", "", f"line {tab + 1}: a tab in the indentation", fix)
+    for number, line in enumerate(text.splitlines()[context.line : mark.line + 1], context.line + 1):
+        if _INDENT_TAB.match(line):
+            fix = "Use spaces; YAML does not indent with tabs."
+            return error("yaml-tab", "", f"line {number}: a tab in the indentation", fix)
     problem = shown_text(redact(getattr(broken, "problem", None) or "not YAML"))
     start = f" (in what starts on line {context.line + 1})" if context.line != mark.line else ""
     message = f"line {mark.line + 1}, column {mark.column + 1}: {problem}{start}"
@@ -275,18 +274,6 @@ def second_document(rest: str) -> bool:
     """Return whether anything but comments follows the end of the document."""
     lines = (line.strip() for line in rest.splitlines())
     return any(line and not line.startswith(("#", "...")) for line in lines)
-
-
-def _tab_line(text: str, first: int, last: int) -> int | None:
-    lines = text.splitlines()
-    return next((n for n in range(first, min(last + 1, len(lines))) if _INDENT_TAB.match(lines[n])), None)
-
-
-def _position(text: str, index: int) -> str:
-    before = text[:index]
-    line = before.count("\n") + 1
-    column = index - before.rfind("\n")
-    return f"line {line}, column {column}"
 
 
 class Surprise(Struct, frozen=True):
@@ -316,9 +303,10 @@ def _parse_number(text: str) -> YamlScalar | Surprise:
 
 def _surprise(text: str) -> Surprise | None:
     if _LEADING_ZERO.fullmatch(text):
+        number = shown_text(text[: text.startswith("-")] + (text.lstrip("+-0") or "0"))
         return Surprise(
             f"{quote_unless_secret(text)} starts with a zero: some YAML parsers read it as octal, others as decimal",
-            f"Write {_plain_int(text)} for the number, or quote it for text: '{shown_text(text)}'.",
+            f"Write {number} for the number, or quote it for text: '{shown_text(text)}'.",
         )
     if _RADIX.fullmatch(text) or _UNDERSCORES.fullmatch(text):
         return Surprise(
@@ -329,11 +317,6 @@ def _surprise(text: str) -> Surprise | None:
         fix = f"Give a finite number, or quote it for text: '{shown_text(text)}'."
         return Surprise(f"{quote_unless_secret(text)} is not a finite number", fix)
     return None
-
-
-def _plain_int(text: str) -> str:
-    sign = "-" if text.startswith("-") else ""
-    return shown_text(sign + (text.lstrip("+-0") or "0"))
 
 
 def quote_unless_secret(text: str) -> str:

@@ -12,8 +12,7 @@ from xsft.machine.deadline import LOOKS_S, Deadline
 from xsft.records.record_files import record_store
 from xsft.verbs.document import PrintedDocument, ProblemFields, document_of, report_document, show_progress
 from xsft.weights.checkpoint_report import CheckpointReport, Writer
-from xsft.weights.inspect import inspect_checkpoint
-from xsft.weights.newest import checkpoint_path
+from xsft.weights.inspect import checkpoint_path, inspect_checkpoint
 
 
 class CheckpointDocument(

@@ -13,7 +13,7 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -66,8 +66,19 @@ def saved_arrays(
     """
     pieces = {**array_shapes(array_metadata), **shapes(metadata)}
     cuts = shardings(sharding)
-    keys = (_array_key(entry) for entry in _entries(metadata) if _is_array(entry))
-    return tuple(_saved_array(key, pieces.get(key), cuts.get(key)) for key in keys if "rngs" not in key)
+    arrays: list[SavedArray] = []
+    for entry in _entries(metadata):
+        key = _array_key(entry)
+        if "rngs" in key or not _is_array(entry):
+            continue
+        piece = pieces.get(key)
+        cut = cuts.get(key)
+        if piece is None or cut is None:
+            arrays.append(SavedArray(path=key, piece=piece))
+        else:
+            ways = cut.ways(len(piece))
+            arrays.append(SavedArray(path=key, piece=piece, ways=ways, copies=cut.devices // math.prod(ways)))
+    return tuple(arrays)
 
 
 class ArrayMetadata(Struct, frozen=True, kw_only=True):
@@ -93,12 +104,6 @@ _V2 = {
     **{f"u{size}": f"uint{8 * size}" for size in (1, 2, 4, 8)},
     "b1": "bool",
 }
-
-
-def _saved_array(key: ArrayName, piece: tuple[int, ...] | None, cut: ArraySharding | None) -> SavedArray:
-    ways = cut.ways(len(piece)) if cut is not None and piece is not None else None
-    copies = cut.devices // math.prod(ways) if cut is not None and ways is not None else 1
-    return SavedArray(path=key, piece=piece, ways=ways, copies=copies)
 
 
 def shapes(metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
@@ -159,16 +164,11 @@ def _cut(text: object) -> ArraySharding | None:
             "partition_spec": list(spec),
         }:
             mesh = {name: size for name, size in zip(names, sizes, strict=False) if isinstance(size, int) and size > 0}
-            axes = tuple(tuple(_axes_of(entry)) for entry in spec)
+            cuts = (entry if isinstance(entry, list) else [entry] for entry in spec)
+            axes = tuple(tuple(str(axis) for axis in cut if axis is not None) for cut in cuts)
             return ArraySharding(mesh=mesh, spec=axes) if all(axis in mesh for cut in axes for axis in cut) else None
         case _:
             return None
-
-
-def _axes_of(entry: object) -> Iterator[str]:
-    for axis in entry if isinstance(entry, list) else [entry]:
-        if axis is not None:
-            yield str(axis)
 
 
 def infer_scan_layers(keys: Iterable[ArrayName]) -> bool | None:

@@ -90,19 +90,24 @@ def report_of(
     saved = weights(checkpoint.arrays)
     layout = _layout(checkpoint)
     fitting = models(saved, layouts(checkpoint, axis=1)) if kind(checkpoint.arrays) == "weights" else ()
+    count = parameters(saved.values())
+    if count is None and fitting:  # devices held copies, so that the files give shares: the model's own shapes count
+        count = exact_parameters(fitting[0], {})
+    # The folder above is the step; conversions save as step 0.
+    folder = checkpoint.path.rstrip("/").rpartition("/")[0].rpartition("/")[2].partition(".")[0]
     return CheckpointReport(
         path=checkpoint.path,
         status=_report_status(checkpoint),
         detail=checkpoint.detail,
         layout=layout,
-        step=_step_of_path(checkpoint.path),
+        step=int(folder) if folder.isascii() and folder.isdecimal() else None,
         use_zarr3=checkpoint.use_zarr3,
         use_ocdbt=checkpoint.use_ocdbt,
         scan_layers=checkpoint.scan_layers,
         param_scan_axis=checkpoint.param_scan_axis,
         dtypes=checkpoint.dtypes or None,
         dtypes_detail=checkpoint.dtypes_detail,
-        parameters=_parameters(saved, fitting),
+        parameters=count,
         arrays=len(checkpoint.arrays),
         models=fitting,
         modes=_modes(checkpoint),
@@ -118,14 +123,15 @@ def export_report(
     """Return the report on a Hugging Face model that xsft exported."""
     inputs = record.inputs
     status: CheckpointStatus = "complete"
-    if record.outcome != "completed":
-        status = "torn"
     training, step, form = (inputs.get(name, "?") for name in ("training", "step", "form"))
     detail = f"an export of {training}, step {step}: {form} weights"
+    if record.outcome != "completed":
+        status = "torn"
+        detail = f"{detail}, which did not complete"
     return CheckpointReport(
         path=checkpoint.path,
         status=status,
-        detail=detail if status == "complete" else f"{detail}, which did not complete",
+        detail=detail,
         layout="hugging_face",
         step=inputs.get("step"),
         use_zarr3=None,
@@ -164,13 +170,9 @@ def _layout(checkpoint: CheckpointFacts) -> LayoutName | None:
         case "optimizer":
             return "optimizer_state"
         case "weights" | "other":
-            return "items" if folder == "items" else "model_params" if folder == "model_params" else None
-
-
-def _step_of_path(path: str) -> int | None:
-    """Return the step from the folder above; conversions save as step 0."""
-    name = path.rstrip("/").rpartition("/")[0].rpartition("/")[2].partition(".")[0]
-    return int(name) if name.isascii() and name.isdecimal() else None
+            if folder == "items":
+                return "items"
+            return "model_params" if folder == "model_params" else None
 
 
 def _modes(checkpoint: CheckpointFacts) -> tuple[ModeName, ...]:
@@ -182,14 +184,6 @@ def _modes(checkpoint: CheckpointFacts) -> tuple[ModeName, ...]:
         return ()
     is_plain = checkpoint.use_ocdbt is False and checkpoint.use_zarr3 is False
     return tuple(mode for mode in MODES if is_plain or mode_rules(mode).reads_ocdbt)
-
-
-def _parameters(saved: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:
-    """Return the number of parameters from the files' shapes; where devices held copies these are shares, so the
-    model's own shapes are used.
-    """
-    by_files = parameters(saved.values())
-    return exact_parameters(fitting[0], {}) if by_files is None and fitting else by_files
 
 
 class ResizedArray(Struct, frozen=True, kw_only=True):
@@ -219,14 +213,11 @@ def mismatch(saved: Mapping[str, SavedArray], required_arrays: RequiredArrays) -
         for name, shape in required_arrays.arrays.items()
         if name in saved and not _can_load(saved[name], shape)
     )
-    missing = tuple(
-        name for name in required_arrays.arrays if name not in saved and (required_arrays.complete or name == EMBEDDING)
-    )
-    extra = (
-        tuple(name for name in saved if name not in required_arrays.arrays and _is_weight(name))
-        if required_arrays.complete
-        else ()
-    )
+    missing = tuple(name for name in required_arrays.arrays if name not in saved)
+    extra = tuple(name for name in saved if name not in required_arrays.arrays and name.rpartition(".")[2] in _LEAVES)
+    if not required_arrays.complete:  # of other arrays, only the embedding is certain
+        missing = tuple(name for name in missing if name == EMBEDDING)
+        extra = ()
     if not (resized or missing or extra):
         return None
     return ArrayMismatch(resized=resized, missing=missing, extra=extra, of=len(required_arrays.arrays))
@@ -261,8 +252,9 @@ def may_be(array: SavedArray, shape: ArrayShape) -> bool:
 
 
 def _is_share(piece: ArrayShape, shard: ArrayShape, *, copies: int) -> bool:
-    (held, wrote), *others = [(size, part) for size, part in zip(shard, piece, strict=True) if size != part]
-    return not others and held % wrote == 0 and copies % (held // wrote) == 0
+    (cut, *others) = [(size, part) for size, part in zip(shard, piece, strict=True) if size != part]
+    size, part = cut
+    return not others and size % part == 0 and copies % (size // part) == 0
 
 
 def weights(arrays: Iterable[SavedArray]) -> dict[str, SavedArray]:
@@ -310,10 +302,6 @@ def _parameter_name(path: Sequence[str]) -> str | None:
     if root is None or any(part not in ("params", "base") and not part.endswith("Var") for part in parts[:root]):
         return None
     return ".".join(parts[root:])
-
-
-def _is_weight(name: str) -> bool:
-    return name.rpartition(".")[2] in _LEAVES
 
 
 def layouts(checkpoint: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:

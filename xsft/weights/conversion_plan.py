@@ -170,9 +170,8 @@ class ConversionPace:
 
     def add(self, *, done: int, of: int | None, at: float) -> None:
         """Add a measurement; `at`: seconds of a monotonic clock."""
-        self._seen = [sample for sample in self._seen if at - sample.at <= WINDOW_S] + [
-            ProgressSample(done=done, of=of, at=at)
-        ]
+        self._seen = [sample for sample in self._seen if at - sample.at <= WINDOW_S]
+        self._seen.append(ProgressSample(done=done, of=of, at=at))
 
     @property
     def rate(self) -> float | None:
@@ -185,7 +184,6 @@ class ConversionPace:
     @property
     def left_s(self) -> float | None:
         """Return the seconds that are left; None if the total is unknown or there is no progress."""
-        last, rate = self._seen[-1] if self._seen else None, self.rate
-        if last is None or last.of is None or not rate:
+        if not self.rate or self._seen[-1].of is None:
             return None
-        return max(0, last.of - last.done) / rate
+        return max(0, self._seen[-1].of - self._seen[-1].done) / self.rate

@@ -95,11 +95,9 @@ def verification_text(verified: Verification | None) -> str:
     if verified is None:
         return "its record contains no verification"
     sampled = " (chosen by chance)" if verified.sampled else ""
-    base = (
-        f"{verified.changed} of {verified.trained} trained ones differ from the base"
-        if verified.trained
-        else verified.base
-    )
+    base = verified.base
+    if verified.trained:
+        base = f"{verified.changed} of {verified.trained} trained ones differ from the base"
     logits = verified.logits
     agree = f"; logits agree to {logits.relative:.1e} of the greatest" if logits else ""
     skipped = f"; {verified.logits_skipped}" if verified.logits_skipped else ""

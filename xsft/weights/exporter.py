@@ -118,23 +118,17 @@ def trained_run(record: Record, *, output: str) -> TrainedRun:
     """Return the training of a record that has an attempt. `output`: base_output_directory, which may have moved."""
     image = record.spec.get("image")
     version = image.get("maxtext") if isinstance(image, Mapping) else None
+    model_section = record.spec.get("model")
+    tokenizer = str(model_section.get("tokenizer")) if isinstance(model_section, Mapping) else ""
     return TrainedRun(
         run_name=record.run_name,
         spec_digest=record.spec_digest,
         argv=record.last.argv,
         output=output.rstrip("/"),
         release=version if version in versions() else DEFAULT,
-        tokenizer_name=_relative_tokenizer(record.spec),
+        tokenizer_name=tokenizer if tokenizer.startswith(HERE) else "",
         source=_recorded_source(record),
     )
-
-
-def _relative_tokenizer(workload: Mapping[str, Any]) -> str:
-    match workload.get("model"):
-        case {"tokenizer": str(name)} if name.startswith(HERE):
-            return name
-        case _:
-            return ""
 
 
 def _recorded_source(record: Record) -> ExportSource | None:
@@ -162,11 +156,13 @@ def export_inputs(
     Raises UsageError or Refused, by id, for what MaxText's exporter cannot export.
     """
     words = words_of(trained.argv)
-    name, made_by = words.text("model_name") or "default", release(trained.release)
+    name = words.text("model_name") or "default"
+    made_by = release(trained.release)
     _refuse_model(trained, name, made_by, scan_layers=words.value("scan_layers") is not False)
-    lora, form = _lora(words), _form(trained, request, words)
-    source = words.copied
-    tokenizer = source.tokenizer if source else words.text("tokenizer_path") or model(name).hf_id
+    lora = _lora(words)
+    form = _form(trained, request, words)
+    copied = words.copied
+    tokenizer = copied.tokenizer if copied else words.text("tokenizer_path") or model(name).hf_id
     return ExportInputs(
         training=trained.run_name,
         training_digest=trained.spec_digest,
@@ -181,9 +177,9 @@ def export_inputs(
         base=words.text("load_parameters_path"),
         tokenizer=str(tokenizer),
         tokenizer_name=trained.tokenizer_name,
-        tokenizer_revision=source.revision if source else None,
-        pad_token=source.pad_token if source else "",
-        bos_token=source.bos_token if source else "",
+        tokenizer_revision=copied.revision if copied else None,
+        pad_token=copied.pad_token if copied else "",
+        bos_token=copied.bos_token if copied else "",
         template=words.text("chat_template"),
         lora=lora,
         hub=request.hub,

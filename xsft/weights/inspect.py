@@ -1,18 +1,30 @@
-"""Reads everything that `xsft checkpoint inspect` shows: small files and sizes, never an array."""
+"""Finds the checkpoint that a user names, and reads everything that `xsft checkpoint inspect` shows: small files and
+sizes, never an array.
+"""
 
 from __future__ import annotations
 
-from xsft.base.errors import Unreachable, XsftError
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xsft.base.errors import Unreachable, UsageError, XsftError
+from xsft.machine.objects import latest_step
 from xsft.machine.process import own_environment
 from xsft.machine.storage import Storage, storage_for
+from xsft.records import CONVERSION_KEY
+from xsft.records.record import Record
 from xsft.records.record_files import RecordStore
-from xsft.spec.conversion_inputs import MAX_RECORD_BYTES, RECORD_FILE, read_conversion
+from xsft.spec.conversion_inputs import MAX_RECORD_BYTES, RECORD_FILE, is_commit, items, read_conversion
 from xsft.weights import export_record
 from xsft.weights.checkpoint_report import CheckpointReport, Writer, export_report, report_of
 from xsft.weights.export_record import ExportRecord
-from xsft.weights.newest import conversion_of, source_of
 from xsft.weights.read_checkpoint import read_checkpoint
 
+SUFFIX = "-convert/"
+"""Suffix of the folders of conversions; source: xsft.trainer.arguments, STAGE."""
+MAX_RUNS = 20
+"""Maximum number of runs whose records are read; each is a few requests."""
 SAMPLED = 64
 """Maximum number of arrays without OCDBT whose own file is read; a scanned model has fewer."""
 
@@ -20,22 +32,20 @@ SAMPLED = 64
 def inspect_checkpoint(path: str, *, store: RecordStore) -> CheckpointReport:
     """Return the report on the checkpoint, or on the newest one inside of the folder. Raises nothing if it is wrong or
     cannot be read: the report's status shows it."""
-    counted = _open_storage(path)
+    try:
+        counted = CountingStorage(storage_for(path, env=own_environment()))
+    except Unreachable:  # `read_checkpoint` fails again and reports the reason
+        writer = _writer(path, store) or _conversion_job(path, store)
+        return report_of(read_checkpoint(path, sampled=SAMPLED), size=None, bytes_read=0, written_by=writer)
     checkpoint = read_checkpoint(path, storage=counted, sampled=SAMPLED)
     if checkpoint.near is not None and checkpoint.near.startswith(f"{path}/"):
         return inspect_checkpoint(checkpoint.near, store=store)
-    if checkpoint.is_hugging_face and counted is not None and (exported := _export_record(path, counted)) is not None:
+    if checkpoint.is_hugging_face and (exported := _export_record(path, counted)) is not None:
         size = _stored_size(path, counted)
         return export_report(checkpoint, exported, size=size, bytes_read=counted.bytes_read)
-    looked_at = checkpoint.status in ("read", "torn") and counted is not None
-    size = _stored_size(path, counted) if looked_at and counted else None
-    read = counted.bytes_read if counted else 0
-    return report_of(
-        checkpoint,
-        size=size,
-        bytes_read=read,
-        written_by=_writer(path, store) or _converter(path, counted) or _conversion_job(path, store),
-    )
+    size = _stored_size(path, counted) if checkpoint.status in ("read", "torn") else None
+    written_by = _writer(path, store) or _converter(path, counted) or _conversion_job(path, store)
+    return report_of(checkpoint, size=size, bytes_read=counted.bytes_read, written_by=written_by)
 
 
 class CountingStorage:
@@ -64,13 +74,6 @@ class CountingStorage:
         return self._storage.size(folder)
 
 
-def _open_storage(path: str) -> CountingStorage | None:
-    try:
-        return CountingStorage(storage_for(path, env=own_environment()))
-    except Unreachable:
-        return None  # `read_checkpoint` fails again and reports the reason
-
-
 def _stored_size(path: str, storage: CountingStorage) -> int | None:
     try:
         return storage.size(path.rstrip("/"))
@@ -88,13 +91,13 @@ def _export_record(path: str, storage: Storage) -> ExportRecord | None:
         return None
 
 
-def _converter(path: str, storage: Storage | None) -> Writer | None:
+def _converter(path: str, storage: Storage) -> Writer | None:
     """Return the conversion that wrote the checkpoint, or None. The path is `<try>/0/items`, and the record is in the
     try's folder.
     """
     folder, marked, _ = path.rpartition("/0/items")
     try:
-        content = storage.read(f"{folder}/{RECORD_FILE}", limit=MAX_RECORD_BYTES) if storage and marked else None
+        content = storage.read(f"{folder}/{RECORD_FILE}", limit=MAX_RECORD_BYTES) if marked else None
     except Unreachable:
         return None
     record = read_conversion(content) if content else None
@@ -129,3 +132,74 @@ def _writer(path: str, store: RecordStore) -> Writer | None:
         return None
     last = records[-1] if records else None
     return Writer(run_name=run_name, spec_digest=last.spec_digest, steps=last.steps) if last else None
+
+
+def checkpoint_path(named: str, *, store: RecordStore) -> str:
+    """Return its path, absolute or gs://. If no file has the given name, it is taken as the name of a run. Raises
+    UsageError for a name that no run has, and for a run without a checkpoint, Unreachable if its output cannot be read.
+    """
+    scheme, separator, bucket_path = named.partition("://")
+    if separator and (scheme != "gs" or not bucket_path.strip("/")):
+        raise UsageError(
+            f"{named} is not a supported path.",
+            fix="Give a local folder, gs://bucket/path, or the name of a run.",
+        )
+    if separator:
+        return named.rstrip("/")
+    if "/" not in named and not Path(named).exists():
+        return _of_run(named, store)
+    return str(Path(named).absolute())
+
+
+def _of_run(run_name: str, store: RecordStore) -> str:
+    entries = [entry for entry in store.local_index().entries if entry.run_name == run_name and entry.output]
+    if not entries:
+        raise UsageError(
+            f"{run_name} is neither a folder here nor a run that was submitted from this machine.",
+            fix="Give the checkpoint's path, …/items or …/model_params, or a name that `xsft status --all` shows.",
+        )
+    output = entries[-1].output.rstrip("/")
+    if converted := next(filter(None, map(writes, reversed(store.read_run(output, run_name)))), None):
+        return converted
+    step = latest_step(store.objects_at(output), output=output, run_name=run_name)
+    if step is None:
+        raise UsageError(
+            f"run {run_name} has no complete checkpoint in {output}/{run_name}/checkpoints.",
+            fix=f"Check its progress: xsft status {run_name}",
+        )
+    return f"{output}/{run_name}/checkpoints/{step}/model_params"
+
+
+def conversion_of(path: str, store: RecordStore) -> Record | None:
+    """Return the record of the run that wrote `<output>/converted/<try>/0/items`, or None if no run recorded it.
+    A job of a cluster leaves nothing beside its result.
+    """
+    output, marked, _ = path.rpartition("/converted/")
+    if not marked:
+        return None
+    try:
+        names = [name for name in store.objects_at(output).names(output) if name.endswith(SUFFIX)]
+        runs = (store.read_run(output, name.rstrip("/")) for name in names[:MAX_RUNS])
+        return next((record for records in runs for record in reversed(records) if writes(record) == path), None)
+    except XsftError:
+        return None
+
+
+def writes(record: Record) -> str | None:
+    """Return the checkpoint that a conversion writes, or None for a training."""
+    path = record.last.resolved.get("writes")
+    if isinstance(path, str):
+        return path
+    directory = _mapping_or_empty(record.spec.get(CONVERSION_KEY)).get("directory")
+    return items(directory) if isinstance(directory, str) else None
+
+
+def source_of(record: Record) -> str:
+    """Return the weights that a job of a cluster converted, with their commit if it named one."""
+    repo = str(_mapping_or_empty(_mapping_or_empty(record.spec.get("model")).get("hf")).get("repo", ""))
+    revision = next((word.partition("=")[2] for word in record.last.argv if word.startswith("--revision=")), None)
+    return f"{repo}@{revision}" if is_commit(revision) else repo
+
+
+def _mapping_or_empty(section: object) -> Mapping[str, Any]:
+    return section if isinstance(section, Mapping) else {}

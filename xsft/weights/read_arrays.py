@@ -1,10 +1,17 @@
-"""Reads what a checkpoint's files contain about its arrays: names, shapes and dtypes, never a value."""
+"""Reads what a checkpoint's files contain about its arrays: names, shapes and dtypes, never a value.
+
+The `.zarray` or `zarr.json` of each array lies beside it, or in an OCDBT store, which TensorStore reads. Orbax puts
+every value up to 1,024 bytes into the store's index, and arrays into other files (orbax-checkpoint@0.12.8
+_src/serialization/tensorstore_utils.py `max_inline_value_bytes`). TensorStore gets a store in memory that lacks all
+files; it names each range that it misses, and only these are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +30,9 @@ from xsft.weights.checkpoint_files import (
     saved_arrays,
 )
 
+if TYPE_CHECKING:
+    import tensorstore
+
 MAX_METADATA = 16 * 1024 * 1024
 """Bytes. `_METADATA` takes some 600 bytes for each array: 1.2 MB for 2,000 of them (deepseek3 unscanned)."""
 MAX_ARRAY_FILE = 64 * 1024
@@ -30,6 +40,15 @@ MAX_NODES = 64
 """Maximum ranges read of an OCDBT store's index; Orbax writes one node, until it would have 100 MB."""
 AT_ONCE = 8
 """Files of arrays that are read side by side."""
+
+MAX_END = 16 * 1024 * 1024
+"""Bytes; nodes beyond are not read. Orbax writes its index into a file of its own."""
+_RANGE = re.compile(r'Error reading Byte range \[(?P<start>\d+), (?P<end>\d+)\) of "(?P<file>[^"]+)"')
+"""source: tensorstore@0.1.86, seen"""
+
+ReadRange = Callable[[str, int, int], bytes | None]
+"""Returns the bytes of a file of the store: its name, the first byte and their number; None if there is no such file.
+"""
 
 
 class ReadArrays(Struct, frozen=True, kw_only=True):
@@ -66,20 +85,17 @@ def read_arrays(
     arrays = saved_arrays(metadata, sharding={}, array_metadata={})
     if not arrays:
         return ReadArrays(arrays=())
-    owns = (
-        _in_store(path, storage, max_nodes=max_nodes)
-        if with_ocdbt
-        else _read_own_files(path, arrays, storage, sampled=sampled)
-    )
-    missing = owns.lost or (_describe_absent(arrays, owns) if with_ocdbt else None)
+    if with_ocdbt:
+        owns = _in_store(path, storage, max_nodes=max_nodes)
+        missing = owns.lost or _describe_absent(arrays, owns)
+    else:
+        owns = _read_own_files(path, arrays, storage, sampled=sampled)
+        missing = None
     if any(_own_of_array(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
-    described = tuple(_describe_array(array, _own_of_array(owns, array)) for array in arrays)
+    owned = ((array, _own_of_array(owns, array)) for array in arrays)
+    described = tuple(replace(array, shape=metadata.shape, dtype=metadata.dtype) for array, metadata in owned)
     return ReadArrays(arrays=described, detail=owns.detail, lost=missing)
-
-
-def _describe_array(array: SavedArray, metadata: ArrayMetadata) -> SavedArray:
-    return replace(array, shape=metadata.shape, dtype=metadata.dtype)
 
 
 def _own_of_array(owns: _MetadataOfArrays, array: SavedArray) -> ArrayMetadata:
@@ -129,8 +145,6 @@ def _own_file(folder: str, storage: Storage) -> bytes | None:
 
 
 def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _MetadataOfArrays:
-    from xsft.weights import ocdbt
-
     manifest = storage.read(f"{path}/{OCDBT_MANIFEST}", limit=MAX_METADATA)
     if manifest is None:
         return _MetadataOfArrays(found={}, detail=f"{OCDBT_MANIFEST} is missing")
@@ -139,9 +153,62 @@ def _in_store(path: str, storage: Storage, *, max_nodes: int) -> _MetadataOfArra
         return storage.read(f"{path}/{file}", limit=length, start=start)
 
     try:
-        values = ocdbt.small_values(manifest, OWN, read=read, max_nodes=max_nodes)
-    except ocdbt.DamagedOcdbt as failed:
+        values = small_values(manifest, OWN, read=read, max_nodes=max_nodes)
+    except DamagedOcdbt as failed:
         return _MetadataOfArrays(found={}, detail=str(failed), lost=str(failed))
-    except ocdbt.UnreadableOcdbt as failed:
+    except UnreadableOcdbt as failed:
         return _MetadataOfArrays(found={}, detail=str(failed))
     return _MetadataOfArrays(found={key.rpartition("/")[0]: own_metadata(content) for key, content in values.items()})
+
+
+class UnreadableOcdbt(ValueError):
+    """The store is of an unsupported version, or its index exceeds the limits."""
+
+
+class DamagedOcdbt(ValueError):
+    """The store is damaged: a file of its index is missing, truncated or changed."""
+
+
+def small_values(manifest: bytes, names: tuple[str, ...], *, read: ReadRange, max_nodes: int) -> dict[str, bytes]:
+    """Return the values whose keys end with one of the names, by key. `max_nodes`: ranges that are read at most. Raises
+    UnreadableOcdbt and DamagedOcdbt."""
+    import tensorstore  # 68 MB, which a checkpoint without OCDBT does not need
+
+    context = tensorstore.Context()
+    files = tensorstore.KvStore.open({"driver": "memory"}, context=context).result()
+    files.write(OCDBT_MANIFEST, manifest).result()
+    store = {"driver": "ocdbt", "base": {"driver": "memory"}}
+    contents: dict[str, bytearray] = {}
+    ranges: set[str] = set()
+    while True:
+        try:
+            return _small_values(tensorstore.KvStore.open(store, context=context).result(), names)
+        except (ValueError, NotImplementedError) as failed:
+            missing = _RANGE.search(str(failed))
+            if missing is None or missing[0] in ranges:
+                raise _reason(str(failed)) from None
+        ranges.add(missing[0])
+        file, start, end = missing["file"], int(missing["start"]), int(missing["end"])
+        if end > MAX_END or len(ranges) > max_nodes:
+            raise UnreadableOcdbt("its index is larger than the limit")
+        content = read(file, start, end - start)
+        if content is None:
+            raise DamagedOcdbt(f"{file}, listed in {OCDBT_MANIFEST}, is missing")
+        content_so_far = contents.setdefault(file, bytearray())
+        content_so_far.extend(bytes(max(0, end - len(content_so_far))))
+        content_so_far[start : start + len(content)] = content
+        files.write(file, bytes(content_so_far)).result()
+
+
+def _small_values(store: tensorstore.KvStore, names: tuple[str, ...]) -> dict[str, bytes]:
+    keys = [key for key in store.list().result() if key.decode(errors="replace").endswith(names)]
+    answers = [store.read(key) for key in keys]
+    return {key.decode(errors="replace"): answer.result().value for key, answer in zip(keys, answers, strict=True)}
+
+
+def _reason(message: str) -> ValueError:
+    """Return what TensorStore's message means. A full disk or a power failure leaves zeros, no other magic number."""
+    is_other_format = "Expected to start with" in message and "received: 0x00000000" not in message
+    if is_other_format or "supported version" in message:
+        return UnreadableOcdbt(f"{OCDBT_MANIFEST} or the index behind it is not supported: {message}")
+    return DamagedOcdbt(f"{OCDBT_MANIFEST} or the index behind it is damaged: {message}")

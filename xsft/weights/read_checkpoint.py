@@ -3,7 +3,7 @@ it says what is there, and finds a checkpoint nearby."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -69,9 +69,11 @@ def _look_at_metadata(path: str, storage: Storage, sampled: int) -> CheckpointFa
 
 def _read_layout(path: str, metadata: Mapping[str, Any], storage: Storage, sampled: int) -> CheckpointFacts:
     ocdbt = flag(metadata, "use_ocdbt")
-    ocdbt = _has_manifest(path, storage) if ocdbt is None else ocdbt
+    if ocdbt is None:
+        ocdbt = _has_manifest(path, storage)
     zarr3 = flag(metadata, "use_zarr3")
-    zarr3 = _has_zarr3_array(path, storage) if zarr3 is None and not ocdbt else zarr3
+    if zarr3 is None and not ocdbt:
+        zarr3 = _has_zarr3_array(path, storage)
     checkpoint = CheckpointFacts(path=path, status="read", use_ocdbt=ocdbt, use_zarr3=zarr3)
     arrays = read_arrays(path, metadata, storage, with_ocdbt=ocdbt, sampled=sampled)
     if not arrays.arrays:
@@ -194,21 +196,16 @@ def _interrupted_below(path: str, names: tuple[str, ...], storage: Storage) -> s
 
 def _checkpoint_around(path: str, storage: Storage) -> str | None:
     """Return the checkpoint that contains the path, or one below the nearest parent folder that has any entry."""
-    for folder in _parent_folders(path):
+    folder = path
+    for _ in range(_UP):
+        folder = folder.rpartition("/")[0]
+        if "/" not in folder.removeprefix("gs://").strip("/"):  # a bucket or the root, which other users share
+            return None
         if storage.read(f"{folder}/{METADATA}", limit=1) is not None:
             return folder
         if names := storage.names(folder):
             return _checkpoint_below(folder, names, storage, depth=0)
     return None
-
-
-def _parent_folders(path: str) -> Iterator[str]:
-    """Yield the parent folders, the nearest first; never a bucket or the root, which other users share."""
-    for _ in range(_UP):
-        path = path.rpartition("/")[0]
-        if "/" not in path.removeprefix("gs://").strip("/"):
-            return
-        yield path
 
 
 def _checkpoint_below(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) -> str | None:
@@ -217,16 +214,12 @@ def _checkpoint_below(path: str, names: tuple[str, ...], storage: Storage, *, de
         folder_of_item = f"{path}/{item.rstrip('/')}"
         if item in names and storage.read(f"{folder_of_item}/{METADATA}", limit=1) is not None:
             return None if _uncommitted_reason(path, storage) else folder_of_item
-    for name in _names_to_search(names) if depth < _DOWN else ():
+    folders = (*_newest_steps(names), *(name for name in names if name == "checkpoints/"))
+    for name in folders if depth < _DOWN else ():
         folder = f"{path}/{name.rstrip('/')}"
-        if found_below := _checkpoint_below(folder, storage.names(folder), storage, depth=depth + 1):
-            return found_below
+        if checkpoint := _checkpoint_below(folder, storage.names(folder), storage, depth=depth + 1):
+            return checkpoint
     return None
-
-
-def _names_to_search(names: tuple[str, ...]) -> Iterator[str]:
-    yield from _newest_steps(names)
-    yield from (name for name in names if name == "checkpoints/")
 
 
 def _newest_steps(names: tuple[str, ...]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from xsft.base.errors import XsftError
-from xsft.base.problems import Problem, error
+from xsft.base.problems import error
 from xsft.catalog.hf_config import quantisation_evidence, sections, source_fields
 from xsft.machine.files import system_words, write_private
 from xsft.machine.regular import open_regular, read_bytes
@@ -41,31 +41,35 @@ def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: 
     deleted at any time.
     """
     folder = Path(path)
+    if not folder.is_dir():
+        fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
+        return _facts_with_problem("hf-folder-missing", f"Folder {path} was not found.", fix)
     try:
-        return _read_weights(folder, cache, on_read) if folder.is_dir() else _facts_with_problem(_file_missing(path))
+        return _read_weights(folder, cache, on_read)
     except (OSError, ValueError) as failed:
         message = f"{path} could not be read as a Hugging Face model: {system_words(failed)}."
-        return _facts_with_problem(
-            error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files.")
-        )
+        return _facts_with_problem("hf-folder-invalid", message, "Download or copy it again, and check its files.")
 
 
 def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
     names = sorted(entry.name for entry in folder.iterdir())
     files = [name for name in names if name.endswith(WEIGHTS) and (folder / name).is_file()]  # a pipe would block
     if CONFIG not in names or not {INDEX, SINGLE} & set(names):
-        return _facts_with_problem(_no_model_in_folder(folder, names))
+        return _no_model_in_folder(folder, names)
     config = _parse_json_file(folder / CONFIG)
     index = _parse_json_file(folder / INDEX) if INDEX in names else None
     named = {SINGLE}
     if index is not None:
-        named = _in_index(index)
+        weight_map = index.get("weight_map")
+        named = set(map(str, weight_map.values())) if isinstance(weight_map, Mapping) else set()
     arrays = {name: dtype for file in files for name, dtype in _types_in(folder / file).items()}
     lacking = [f"{name} is missing" for name in sorted(named - set(files))]
     if not arrays or not named:
         lacking = ["its safetensors files have no array"]
     if lacking:
-        return _facts_with_problem(_incomplete(folder, lacking))
+        more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        message = f"{folder} is incomplete: {lacking[0]}{more}."
+        return _facts_with_problem("hf-folder-incomplete", message, "Download or copy it again.")
     return SourceFacts(
         content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache, on_read),
         quantized=quantisation_evidence(config, arrays=arrays, dtypes=arrays.values()),
@@ -81,12 +85,6 @@ def vocabulary(config: Mapping[str, Any]) -> int | None:
     return next((size for size in sizes if isinstance(size, int) and not isinstance(size, bool)), None)
 
 
-def _in_index(index: Mapping[str, Any]) -> set[str]:
-    """Return the files that hold its arrays."""
-    weight_map = index.get("weight_map")
-    return set(map(str, weight_map.values())) if isinstance(weight_map, Mapping) else set()
-
-
 def _types_in(file: Path) -> dict[str, str]:
     """Return the type of each array. Raises ValueError if the file is cut off, or has no valid header."""
     try:
@@ -99,12 +97,15 @@ def _types_in(file: Path) -> dict[str, str]:
 def _content(folder: Path, names: tuple[str, ...], cache: Path, on_read: OnRead) -> str:
     """Return the sha256 over the files that the converter reads; their path and time of copying do not count."""
     sizes = {name: (folder / name).stat().st_size for name in names}
-    of, before, digests = sum(sizes.values()), 0, []
+    total = sum(sizes.values())
+    before = 0
+    digests = []
     for name, size in sizes.items():
-        reading = partial(_add_read, on_read, before, of)
-        digests.append((name, file_digest(folder / name, cache=cache, on_read=reading)))
+        digests.append(
+            (name, file_digest(folder / name, cache=cache, on_read=partial(_add_read, on_read, before, total)))
+        )
         before += size
-        on_read(before, of)
+        on_read(before, total)
     return hashlib.sha256(json.dumps(digests, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -149,16 +150,11 @@ def _parse_json_file(file: Path) -> dict[str, Any]:
     return document
 
 
-def _facts_with_problem(problem: Problem) -> SourceFacts:
-    return SourceFacts(problems=(problem,))
+def _facts_with_problem(id: str, message: str, fix: str) -> SourceFacts:
+    return SourceFacts(problems=(error(id, WHERE, message, fix),))
 
 
-def _file_missing(path: str) -> Problem:
-    fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
-    return error("hf-folder-missing", WHERE, f"Folder {path} was not found.", fix)
-
-
-def _no_model_in_folder(folder: Path, names: list[str]) -> Problem:
+def _no_model_in_folder(folder: Path, names: list[str]) -> SourceFacts:
     contents = ", ".join(names[:5]) or "nothing"
     message = f"{folder} is not a Hugging Face model with safetensors weights: it contains {contents}."
     fix = "Use the folder with config.json, and model.safetensors or model.safetensors.index.json."
@@ -166,10 +162,4 @@ def _no_model_in_folder(folder: Path, names: list[str]) -> Problem:
         fix = "This is a MaxText checkpoint, which needs no conversion: set model.checkpoint to it."
     elif any(name.endswith((".bin", ".pth", ".pt")) for name in names):
         fix = "MaxText reads safetensors only; save the model with transformers' save_pretrained first."
-    return error("hf-folder-invalid", WHERE, message, fix)
-
-
-def _incomplete(folder: Path, lacking: list[str]) -> Problem:
-    more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
-    message = f"{folder} is incomplete: {lacking[0]}{more}."
-    return error("hf-folder-incomplete", WHERE, message, "Download or copy it again.")
+    return _facts_with_problem("hf-folder-invalid", message, fix)

@@ -11,7 +11,7 @@ from xsft.base.errors import UsageError
 from xsft.machine.objects import LocalObjects
 from xsft.records.record_files import record_store
 from xsft.stages.exported import newest_entry
-from xsft.weights.newest import checkpoint_path
+from xsft.weights.inspect import checkpoint_path
 
 
 @pytest.mark.parametrize("given", ["s3://bucket/x", "gs://", "gs:///", "file:///tmp", "http://a/b", "://x"])

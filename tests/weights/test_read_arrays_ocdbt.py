@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints import unpacked
-from xsft.weights.ocdbt import DamagedOcdbt, UnreadableOcdbt, small_values
+from xsft.weights.read_arrays import DamagedOcdbt, UnreadableOcdbt, small_values
 
 NAMES = ("/.zarray", "/zarr.json")
 
