@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from msgspec.json import Decoder
 
 from xsft.cluster.evidence import Event, InvolvedObject
 from xsft.cluster.objects import (
@@ -14,7 +17,11 @@ from xsft.cluster.objects import (
     QuotaAdmission,
     SchedulingStats,
     Workload,
+    typed,
 )
+from xsft.cluster.supply import NODE, Node
+
+T = TypeVar("T")
 
 
 def kube_event(reason: str, *, message: str = "", object: str = "", at: str = "") -> Event:
@@ -30,3 +37,12 @@ def kueue_workload(
     admission = QuotaAdmission(cluster_queue=cluster_queue or None)
     status = KueueStatus(conditions=conditions, admission=admission, scheduling_stats=stats)
     return Workload(metadata=ObjectMetadata(name=name), spec=KueueSpec(**spec), status=status)
+
+
+def parsed(json: dict[str, Any], kind: Decoder[T]) -> T:
+    """The object; it is named `x` unless it has a name."""
+    return typed({**json, "metadata": {"name": "x", **json.get("metadata", {})}}, kind)
+
+
+def parsed_nodes(nodes: Iterable[dict[str, Any]]) -> tuple[Node, ...]:
+    return tuple(parsed(node, NODE) for node in nodes)

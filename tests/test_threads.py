@@ -26,7 +26,6 @@ EXCEPTED = {
     "records/index.py": "the module describes the types when it is imported",
     "runs/causes.py": "the module describes the types when it is imported",
     "runs/lastknown.py": "the module describes the types when it is imported",
-    "runs/read_evidence.py": "cluster/objects.py describes the type when it is imported",
     "cluster/objects.py": "the module describes the types when it is imported",
 }
 

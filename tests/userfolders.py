@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from xsft.cluster.places_file import places_folders
-from xsft.machine.paths import state_dir
+from xsft.machine.paths import places_folders, state_dir
 
 
 def user_folders(env: Mapping[str, str]) -> tuple[Path, ...]:

@@ -8,29 +8,38 @@ import pytest
 
 from tests.checks.test_demand import demand
 from tests.fakes.clusters import V6E_256, cluster_queue
+from tests.kubeobjects import parsed
 from tests.replacing import replace
 from xsft.base.problems import Problem
 from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems
+from xsft.cluster.objects import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR
 
 TPU_FLAVOR = {"spec": {"nodeLabels": V6E_256}}
+LOCAL = {"spec": {"clusterQueue": "cluster-queue"}}
 CPU_FLAVOR = {"spec": {"nodeLabels": {"cloud.google.com/gke-nodepool": "cpu-np"}}}
 
 
 def facts(**changes: Any) -> ClusterFacts:
-    """A cluster on which the flagship starts."""
+    """A cluster on which the flagship starts; its queues and flavors are parsed."""
     good = ClusterFacts(
         context="c",
         namespace={"metadata": {"name": "default", "labels": {"team": "a"}}},
-        local_queue={"spec": {"clusterQueue": "cluster-queue"}},
+        local_queue=None,
         known_queues=(),
-        cluster_queue=queue(),
-        flavors={"2xv6e-256": TPU_FLAVOR, "cpu-user": CPU_FLAVOR},
+        cluster_queue=None,
+        flavors={},
         priority_classes={"medium": {}},
         known_priorities=(),
         secrets={},
         jobsets=(),
         same_name=None,
     )
+    flavors = {"2xv6e-256": TPU_FLAVOR, "cpu-user": CPU_FLAVOR}
+    changes = {"local_queue": LOCAL, "cluster_queue": queue(), "flavors": flavors, **changes}
+    for name, kind in (("local_queue", LOCAL_QUEUE), ("cluster_queue", CLUSTER_QUEUE)):
+        if isinstance(changes[name], dict):
+            changes[name] = parsed(changes[name], kind)
+    changes["flavors"] = {name: parsed(json, RESOURCE_FLAVOR) for name, json in changes["flavors"].items()}
     return replace(good, **changes)
 
 
@@ -173,8 +182,8 @@ def test_queue_selects_its_namespaces(selector: Any, taken: bool) -> None:
     ],
 )
 def test_a_stopped_queue_is_a_warning(kind: str, how: dict[str, Any]) -> None:
-    at = getattr(facts(), kind)
-    stopped = {**at, **how, "spec": {**at["spec"], **how.get("spec", {})}}
+    active = {"local_queue": LOCAL, "cluster_queue": queue()}[kind]
+    stopped = {**active, **how, "spec": {**active["spec"], **how.get("spec", {})}}
     assert [(p.id, p.severity) for p in said(facts(**{kind: stopped}))] == [("queue-inactive", "warning")]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checks.test_demand import demand
+from tests.kubeobjects import parsed
 from xsft.checks.controllers import (
     check_controllers,
     check_jobset_version,
@@ -14,8 +15,8 @@ from xsft.checks.controllers import (
     check_provisioning,
     check_ready_timeout,
     ready_timeout_s,
-    required_checks,
 )
+from xsft.cluster.objects import CLUSTER_QUEUE, RESOURCE_FLAVOR
 
 QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}, "creationTimestamp": "2026-11-21T10:00:00Z"}
 
@@ -55,9 +56,9 @@ def test_unsuspended_dry_run_shows_that_kueue_does_not_manage_the_run(
 def test_jobset_too_old_for_kueue_is_reported(tag: str, ids: list[str]) -> None:
     manager = {"name": "manager", "image": f"registry.k8s.io/jobset/jobset{tag}"}
     installed = {"JobSet": {"spec": {"template": {"spec": {"containers": [manager]}}}}}
-    labelled = {"f": {"spec": {"nodeLabels": {"a": "b"}}}}
+    labelled = {"f": parsed({"spec": {"nodeLabels": {"a": "b"}}}, RESOURCE_FLAVOR)}
     assert [p.id for p in check_jobset_version(installed, labelled, context="c")] == ids
-    assert list(check_jobset_version(installed, {"f": {"spec": {}}}, context="c")) == []
+    assert list(check_jobset_version(installed, {"f": parsed({}, RESOURCE_FLAVOR)}, context="c")) == []
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,7 @@ def test_jobset_too_old_for_kueue_is_reported(tag: str, ids: list[str]) -> None:
     ],
 )
 def test_checks_of_both_api_versions_are_read(spec: dict[str, Any], required: dict[str, Any]) -> None:
-    assert required_checks({"spec": spec}) == required
-    assert required_checks(None) == {}
+    assert parsed({"spec": spec}, CLUSTER_QUEUE).required_checks == required
 
 
 ACTIVE = [{"type": "Active", "status": "True", "message": "ready"}]
@@ -90,7 +90,7 @@ def test_a_provisioning_check_is_named_with_its_state(
     conditions: list[dict[str, str]], severity: str, words: str
 ) -> None:
     check = provisioning(conditions)
-    (problem,) = check_provisioning(provisioned([]), {"dws": check}, {}, demand())
+    (problem,) = check_provisioning(parsed(provisioned([]), CLUSTER_QUEUE), {"dws": check}, {}, demand())
     assert (problem.id, problem.severity, problem.where) == ("queue-provisioning", severity, "queue")
     assert "AdmissionCheck dws (ProvisioningRequest): a run that has quota starts only after this" in problem.message
     assert words in problem.message
@@ -98,15 +98,16 @@ def test_a_provisioning_check_is_named_with_its_state(
 
 def test_a_check_of_another_controller_or_of_flavors_that_the_run_does_not_get_is_not_named() -> None:
     other = {"spec": {"controllerName": "kueue.x-k8s.io/multikueue"}}
-    assert list(check_provisioning(provisioned([]), {"dws": other}, {}, demand())) == []
-    flavors: dict[str, Any] = {"own": {"spec": {"nodeLabels": demand().pod_sets[1].node_selector}}}
-    flavors["spot"] = {"spec": {"nodeTaints": [{"key": "spot", "effect": "NoSchedule"}]}}
+    assert list(check_provisioning(parsed(provisioned([]), CLUSTER_QUEUE), {"dws": other}, {}, demand())) == []
+    own = parsed({"spec": {"nodeLabels": demand().pod_sets[1].node_selector}}, RESOURCE_FLAVOR)
+    spot = parsed({"spec": {"nodeTaints": [{"key": "spot", "effect": "NoSchedule"}]}}, RESOURCE_FLAVOR)
+    flavors = {"own": own, "spot": spot}
     names = [{"name": "own"}, {"name": "spot"}]
     for only_on, count in (("own", 1), ("spot", 0)):
         queue = provisioned([only_on])
         queue["spec"]["resourceGroups"] = [{"coveredResources": ["google.com/tpu"], "flavors": names}]
         checks = {"dws": provisioning(ACTIVE)}
-        assert len(list(check_provisioning(queue, checks, flavors, demand()))) == count
+        assert len(list(check_provisioning(parsed(queue, CLUSTER_QUEUE), checks, flavors, demand()))) == count
 
 
 def provisioning(conditions: list[dict[str, str]]) -> dict[str, Any]:

@@ -8,8 +8,10 @@ import pytest
 
 from tests.checks.test_demand import demand
 from tests.control_plane.nodes import Slices, nodes
+from tests.kubeobjects import parsed, parsed_nodes
 from xsft.base.problems import Problem
 from xsft.checks.node_pools import check_node_pools
+from xsft.cluster.objects import RESOURCE_FLAVOR
 
 Json = dict[str, Any]
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -26,10 +28,12 @@ def said(
     found: tuple[Json, ...], name: str = "deepseek_ultrachat", *, flavors: dict[str, Json] | None = None
 ) -> list[Problem]:
     """The problems of the flagship, which asks for two slices and one head."""
-    hosts = tuple(node for node in found if "google.com/tpu" in node["status"]["allocatable"])
-    rest = tuple(node for node in found if node not in hosts)
-    selected = {"worker": hosts, "slice-job": hosts, "pathways-head": rest}
-    return list(check_node_pools(selected, demand(name), context="c", flavors=flavors or {}))
+    hosts = [node for node in found if "google.com/tpu" in node["status"]["allocatable"]]
+    rest = [node for node in found if node not in hosts]
+    pods = {"worker": hosts, "slice-job": hosts, "pathways-head": rest}
+    selected = {of_pods: parsed_nodes(nodes) for of_pods, nodes in pods.items()}
+    typed_flavors = {flavor: parsed(json, RESOURCE_FLAVOR) for flavor, json in (flavors or {}).items()}
+    return list(check_node_pools(selected, demand(name), context="c", flavors=typed_flavors))
 
 
 @pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])

@@ -11,6 +11,7 @@ import pytest
 from tests.checks.test_admission import facts, queue
 from tests.checks.test_admission import said as of_training
 from tests.cpujobs import planned
+from tests.kubeobjects import parsed_nodes
 from xsft.base.problems import Problem
 from xsft.catalog.machines import GIB
 from xsft.checks.admission import UnreadFact, admission_problems
@@ -37,7 +38,9 @@ def group(flavor: str, **quotas: object) -> dict[str, Any]:
 def said(*groups: dict[str, Any], nodes: Any = None, **settings: Any) -> tuple[Problem, ...]:
     secrets = {"hf-token": frozenset({"token"})}
     given = facts(
-        nodes=nodes, secrets=secrets, **({"cluster_queue": queue(resourceGroups=list(groups))} if groups else {})
+        nodes=parsed_nodes(nodes) if isinstance(nodes, tuple) else nodes,
+        secrets=secrets,
+        **({"cluster_queue": queue(resourceGroups=list(groups))} if groups else {}),
     )
     return admission_problems(given, demand(**settings))
 

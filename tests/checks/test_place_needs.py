@@ -6,8 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.kubeobjects import parsed, parsed_nodes
 from xsft.checks.admission import UnreadFact
 from xsft.checks.place_needs import ModeNeed, PlaceFacts, missing_needs, place_needs
+from xsft.cluster.objects import CLUSTER_QUEUE, LOCAL_QUEUE, ClusterQueue, LocalQueue
 from xsft.spec.place import PathwaysImages, Place
 
 PLACE = Place(
@@ -27,24 +29,26 @@ TPU_LABELS = {
 
 
 def named(name: str, **parts: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, **parts.pop("metadata", {})}, **parts}
+    return {"metadata": {"name": name}, **parts}
+
+
+def local_queue(name: str) -> LocalQueue:
+    return parsed(named(name, spec={"clusterQueue": "cluster-queue"}), LOCAL_QUEUE)
+
+
+def cluster_queue(*covered: list[str]) -> ClusterQueue:
+    groups = [{"coveredResources": resources} for resources in covered]
+    return parsed(named("cluster-queue", spec={"resourceGroups": groups}), CLUSTER_QUEUE)
 
 
 WHOLE = PlaceFacts(
     context="gke_my-project_us-east5-b_big",
     namespace=named("default"),
-    queues=(named("multislice-queue", spec={"clusterQueue": "cluster-queue"}),),
-    cluster_queues=(
-        named(
-            "cluster-queue",
-            spec={
-                "resourceGroups": [{"coveredResources": ["google.com/tpu"]}, {"coveredResources": ["cpu", "memory"]}]
-            },
-        ),
-    ),
+    queues=(local_queue("multislice-queue"),),
+    cluster_queues=(cluster_queue(["google.com/tpu"], ["cpu", "memory"]),),
     priority_classes=(named("medium"),),
-    tpu_nodes=(named("host", metadata={"labels": TPU_LABELS}),),
-    cpu_nodes=(named("head", metadata={"labels": {"cloud.google.com/gke-nodepool": "cpu-np"}}),),
+    tpu_nodes=parsed_nodes([{"metadata": {"labels": TPU_LABELS}}]),
+    cpu_nodes=parsed_nodes([{"metadata": {"labels": {"cloud.google.com/gke-nodepool": "cpu-np"}}}]),
 )
 
 
@@ -61,7 +65,7 @@ def test_mcjax_cluster_lacks_the_head_and_gets_the_xpk_command() -> None:
     facts = replace(
         WHOLE,
         cpu_nodes=(),
-        cluster_queues=(named("cluster-queue", spec={"resourceGroups": [{"coveredResources": ["google.com/tpu"]}]}),),
+        cluster_queues=(cluster_queue(["google.com/tpu"]),),
     )
     needs = place_needs("main", PLACE, facts)
     assert missing_needs(needs) == {"mcjax": (), "pathways": ("head-nodes", "head-quota")}
@@ -86,7 +90,7 @@ def test_missing_objects_come_with_the_kubectl_command() -> None:
 
 
 def test_missing_queue_names_another_queue_of_the_namespace() -> None:
-    found = lacking(replace(WHOLE, queues=(named("team", spec={"clusterQueue": "cluster-queue"}),)))
+    found = lacking(replace(WHOLE, queues=(local_queue("team"),)))
     assert found["queue"].fix == "Set queue: team in places.yaml."
 
 

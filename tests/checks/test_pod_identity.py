@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.checks.test_demand import demand
+from tests.kubeobjects import parsed_nodes
 from xsft.base.problems import Problem
 from xsft.checks.pod_identity import PodRights, check_identity, is_bound, rights_source
 
@@ -18,7 +19,7 @@ PLAIN: dict[str, Any] = {"metadata": {}}
 
 
 def said(account: dict[str, Any], *, host_network: bool = False, **labels: str) -> list[Problem]:
-    nodes = {"worker": ({"metadata": {"name": "n", "labels": labels}},)}
+    nodes = {"worker": parsed_nodes([{"metadata": {"labels": labels}}])}
     return list(check_identity(account, nodes, replace(demand(), host_network=host_network), context="c"))
 
 
@@ -58,13 +59,13 @@ def test_pod_identity_on_unknown_nodes_is_not_reported() -> None:
 
 
 def with_rights(rights: PodRights) -> list[Problem]:
-    nodes = {"worker": ({"metadata": {"name": "n", "labels": ON}},)}
+    nodes = {"worker": parsed_nodes([{"metadata": {"labels": ON}}])}
     return list(check_identity(ANNOTATED, nodes, replace(demand(), host_network=False), context="c", rights=rights))
 
 
 def of_nodes(rights: PodRights, account: dict[str, Any] = PLAIN) -> list[Problem]:
     """Return what is said of pods on the host's network, as xpk renders them."""
-    nodes = {"worker": ({"metadata": {"name": "n", "labels": ON}},)}
+    nodes = {"worker": parsed_nodes([{"metadata": {"labels": ON}}])}
     return list(check_identity(account, nodes, demand(), context="c", rights=rights))
 
 
@@ -74,8 +75,8 @@ def test_pods_on_the_hosts_network_use_the_account_of_their_nodes() -> None:
     assert "gcloud artifacts repositories get-iam-policy xsft --project=my-project --location=us" in note.fix
     off, _ = of_nodes(PodRights(email=NODES), ANNOTATED)
     assert (off.id, "host's network" in off.message) == ("workload-identity-off", True)
-    machine = {"metadata": {}, "spec": {"providerID": "gce://p/z/m"}}
-    assert rights_source(ANNOTATED, {"worker": (machine,)}, demand()) == "gce://p/z/m"
+    machines = parsed_nodes([{"spec": {"providerID": "gce://p/z/m"}}])
+    assert rights_source(ANNOTATED, {"worker": machines}, demand()) == "gce://p/z/m"
     assert rights_source(ANNOTATED, {}, demand()) is None
 
 

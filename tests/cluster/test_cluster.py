@@ -107,7 +107,7 @@ def test_queues_flavors_and_priority_classes_are_read(cluster_api: ClusterApi) -
     cluster = cluster_api.connect()
     queue = cluster.local_queue(name="multislice-queue", namespace=cluster_api.namespace)
     assert queue is not None
-    assert cluster.cluster_queue(queue["spec"]["clusterQueue"]) is not None
+    assert cluster.cluster_queue(queue.spec.cluster_queue or "") is not None
     assert cluster.local_queue(name="nosuch", namespace=cluster_api.namespace) is None
     assert cluster.resource_flavor("cpu-user") is not None
     assert cluster.priority_class("medium") is not None

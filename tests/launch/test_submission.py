@@ -142,9 +142,9 @@ def test_the_rights_of_the_pods_account_are_read_before_the_create(
 ) -> None:
     objects = cluster_api.standin.objects
     objects.add("/serviceaccounts", "default", namespace=cluster_api.namespace)
-    (node, *_) = cluster_api.connect().nodes(selector={"cloud.google.com/gke-nodepool": "tpu-np-0"})
+    (node, *_) = cluster_api.connect().nodes("cloud.google.com/gke-nodepool=tpu-np-0")
     machine = "gce://my-project/us-east5-b/gke-1"
-    objects.add("/nodes", node["metadata"]["name"], metadata=node["metadata"], spec={"providerID": machine})
+    objects.add("/nodes", node.name, metadata={"labels": node.metadata.labels}, spec={"providerID": machine})
     asked: list[str] = []
 
     def rights(source: str, _demand: Demand) -> PodRights:

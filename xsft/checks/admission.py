@@ -6,18 +6,22 @@ A problem says "never" only if the queue's own objects say so; it names what cou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.lenient import JsonObject, mapping, rows
+from xsft.base.lenient import JsonObject
 from xsft.base.problems import Problem, error, namespace_missing, note
 from xsft.checks.controllers import check_controllers, check_jobset_version, check_provisioning
 from xsft.checks.demand import Demand, SecretNeed
 from xsft.checks.node_pools import check_cpu_nodes, check_cpu_quota, check_node_pools
 from xsft.checks.pod_identity import PodRights, check_identity
 from xsft.checks.quota import check_namespace_quota, check_quota
+from xsft.cluster.objects import ClusterQueue, LocalQueue, ResourceFlavor
+from xsft.cluster.supply import Node
+
+T = TypeVar("T")
 
 QUEUE_INACTIVE = LateProblem(id="queue-inactive")
 QUEUE_IN_ORDER = LateProblem(id="queue-in-order")
@@ -30,7 +34,7 @@ class UnreadFact(Struct, frozen=True, kw_only=True):
     why: str
 
 
-def listed(objects: tuple[JsonObject, ...] | UnreadFact) -> tuple[JsonObject, ...]:
+def listed(objects: tuple[T, ...] | UnreadFact) -> tuple[T, ...]:
     """Return the objects; none if they could not be read."""
     return () if isinstance(objects, UnreadFact) else objects
 
@@ -42,11 +46,11 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
 
     context: str
     namespace: JsonObject | UnreadFact | None
-    local_queue: JsonObject | UnreadFact | None
+    local_queue: LocalQueue | UnreadFact | None
     known_queues: tuple[str, ...]
     """LocalQueues of the namespace."""
-    cluster_queue: JsonObject | UnreadFact | None
-    flavors: Mapping[str, JsonObject]
+    cluster_queue: ClusterQueue | UnreadFact | None
+    flavors: Mapping[str, ResourceFlavor]
     """ResourceFlavors of the ClusterQueue, by name; only those that could be read."""
     admission_checks: Mapping[str, JsonObject] = {}
     """AdmissionChecks of the ClusterQueue, by name; only those that could be read."""
@@ -58,9 +62,9 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """The JobSets of every attempt of this run."""
     same_name: JsonObject | None
     """The JobSet that has the planned name, of any creator."""
-    nodes: tuple[JsonObject, ...] | UnreadFact | None = None
+    nodes: tuple[Node, ...] | UnreadFact | None = None
     """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
-    selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact] = {}
+    selected: Mapping[str, tuple[Node, ...] | UnreadFact] = {}
     """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
     occupied: Mapping[str, str] | UnreadFact = {}
     """By node on which a pod of a JobSet without a queue runs: namespace/name of that JobSet."""
@@ -106,7 +110,7 @@ def _check_node_pools(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     yield from check_node_pools(nodes, demand, context=facts.context, flavors=facts.flavors, occupied=occupied)
 
 
-def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[JsonObject, ...]]:
+def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[Node, ...]]:
     """Return the nodes of each pod set whose nodes could be read."""
     return {name: nodes for name, nodes in facts.selected.items() if isinstance(nodes, tuple)}
 
@@ -126,7 +130,7 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
         return
     yield from _check_stopped_queue(f"LocalQueue {demand.queue}", facts.local_queue)
     if facts.cluster_queue is None:
-        name = mapping(facts.local_queue, "spec").get("clusterQueue")
+        name = facts.local_queue.spec.cluster_queue
         yield error(
             "cluster-queue-missing",
             "queue",
@@ -134,7 +138,7 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
             "Use another queue, or ask the administrator to create that one.",
         )
     elif not isinstance(facts.cluster_queue, UnreadFact):
-        yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
+        yield from _check_stopped_queue(f"ClusterQueue {facts.cluster_queue.name}", facts.cluster_queue)
         yield from _check_strict_queue(facts.cluster_queue)
         yield from _check_namespace_selector(facts, demand, facts.cluster_queue)
         yield from check_provisioning(facts.cluster_queue, facts.admission_checks, facts.flavors, demand)
@@ -144,15 +148,13 @@ def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]
             yield from check_cpu_quota(facts.cluster_queue, facts.flavors, demand, context=facts.context)
 
 
-def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
+def _check_stopped_queue(what: str, queue: LocalQueue | ClusterQueue) -> Iterator[Problem]:
     """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
     `Active`."""
-    conditions = rows(mapping(queue, "status").get("conditions"))
-    condition = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
-    policy = mapping(queue, "spec").get("stopPolicy", "None")
-    if condition is None and policy in ("None", None):
+    inactive = [c for c in queue.status.conditions if c.type == "Active" and c.status == "False"]
+    if not inactive and queue.spec.stop_policy == "None":
         return
-    why = condition.get("message", "") if condition else f"its stopPolicy is {policy}"
+    why = inactive[0].message if inactive else f"its stopPolicy is {queue.spec.stop_policy}"
     yield QUEUE_INACTIVE.warning(
         "queue",
         f"The {what} admits no workloads at present: {why}",
@@ -160,54 +162,34 @@ def _check_stopped_queue(what: str, queue: JsonObject) -> Iterator[Problem]:
     )
 
 
-def _check_strict_queue(queue: JsonObject) -> Iterator[Problem]:
+def _check_strict_queue(queue: ClusterQueue) -> Iterator[Problem]:
     """Check for waiting Workloads that a strict queue admits first, even if only this run fits. source: kueue@v0.16.1
     apis/kueue/v1beta1/clusterqueue_types.go, StrictFIFO."""
-    pending = mapping(queue, "status").get("pendingWorkloads") or 0
-    if mapping(queue, "spec").get("queueingStrategy") == "StrictFIFO" and pending:
+    pending = queue.status.pending_workloads
+    if queue.spec.queueing_strategy == "StrictFIFO" and pending:
         yield QUEUE_IN_ORDER.warning(
             "queue",
-            f"The ClusterQueue {queue['metadata']['name']} is StrictFIFO and {pending} Workloads wait in it. Those of "
+            f"The ClusterQueue {queue.name} is StrictFIFO and {pending} Workloads wait in it. Those of "
             "the run's priority or higher are admitted first, even if quota is left.",
             "Set a higher priority, or use a queue with BestEffortFIFO.",
         )
 
 
-def _check_namespace_selector(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
+def _check_namespace_selector(facts: ClusterFacts, demand: Demand, queue: ClusterQueue) -> Iterator[Problem]:
     """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
     an empty one everything."""
-    selector = mapping(queue, "spec").get("namespaceSelector")
+    selector = queue.spec.namespace_selector
     if isinstance(facts.namespace, UnreadFact) or facts.namespace is None:
         return
     labels = facts.namespace["metadata"].get("labels") or {}
-    if selector is None or not _selects(selector, labels):
+    if selector is None or not selector.selects(labels):
         yield error(
             "queue-refuses-namespace",
             "namespace",
-            f"The ClusterQueue {queue['metadata']['name']} admits no workloads from namespace {demand.namespace}: "
+            f"The ClusterQueue {queue.name} admits no workloads from namespace {demand.namespace}: "
             "its namespaceSelector does not match.",
             "Use another namespace or another queue.",
         )
-
-
-def _selects(selector: JsonObject, labels: Mapping[str, str]) -> bool:
-    exact = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
-    return exact and all(_holds(term, labels) for term in rows(selector.get("matchExpressions")))
-
-
-def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
-    key, values = term["key"], term.get("values") or ()
-    match term["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-        case _:
-            return True
 
 
 def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:

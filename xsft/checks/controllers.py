@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.amounts import duration_text, seconds_of, size_text
-from xsft.base.lenient import JsonObject, mapping, rows, text, texts
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem, note
 from xsft.checks.demand import QUEUE_LABEL, TPU, Demand
 from xsft.checks.quota import groups_of
+from xsft.cluster.objects import ClusterQueue, ResourceFlavor
 from xsft.spec.serving_inputs import NODE_S, REMOTE_RATE
 
 JOBSET_OLD = LateProblem(id="jobset-old")
@@ -56,14 +57,14 @@ def check_controllers(deployments: Mapping[str, JsonObject], *, context: str) ->
 
 
 def check_jobset_version(
-    deployments: Mapping[str, JsonObject], flavors: Mapping[str, JsonObject], *, context: str
+    deployments: Mapping[str, JsonObject], flavors: Mapping[str, ResourceFlavor], *, context: str
 ) -> Iterator[Problem]:
     """Yield a warning for a JobSet that Kueue cannot suspend, once it gave the pods the labels of a flavor.
 
     source: github.com/kubernetes-sigs/kueue/issues/2691; jobset@v0.6.0, pull request 644.
     """
     version = version_of(deployments.get("JobSet", {}))
-    labelled = sorted(name for name, flavor in flavors.items() if mapping(flavor, "spec").get("nodeLabels"))
+    labelled = sorted(name for name, flavor in flavors.items() if flavor.spec.node_labels)
     if version is None or not labelled or not _is_before(version, SUSPENDABLE):
         return
     look = f"{_kubectl(context, CONTROLLERS['JobSet'].namespace)} get deployment"
@@ -133,18 +134,8 @@ def _unmanaged_queue_problem(queue: str, context: str) -> Problem:
     )
 
 
-def required_checks(queue: object) -> dict[str, tuple[str, ...]]:
-    """Return the names of a ClusterQueue's AdmissionChecks, with the flavors that each is for; without flavors it is
-    for all. Empty for a queue that could not be read. source: kueue@v0.16.2 apis/kueue: v1beta1 also has a plain list.
-    """
-    spec = mapping(queue, "spec")
-    rules = rows(mapping(spec, "admissionChecksStrategy").get("admissionChecks"))
-    by_rule = {str(rule.get("name")): texts(rule.get("onFlavors")) for rule in rules}
-    return {**dict.fromkeys(texts(spec.get("admissionChecks")), ()), **by_rule}
-
-
 def check_provisioning(
-    queue: JsonObject, checks: Mapping[str, JsonObject], flavors: Mapping[str, JsonObject], demand: Demand
+    queue: ClusterQueue, checks: Mapping[str, JsonObject], flavors: Mapping[str, ResourceFlavor], demand: Demand
 ) -> Iterator[Problem]:
     """Yield a note on each ProvisioningRequest check that the run must pass, or a warning if it is not active.
     `checks`: the AdmissionChecks that could be read.
@@ -152,7 +143,7 @@ def check_provisioning(
     chip_pods = [pods for pods in demand.pod_sets if pods.requests.get(TPU)]
     groups = groups_of(queue, flavors)
     usable = {flavor.name for pods in chip_pods for group in groups for flavor in group.matching_flavors(pods)}
-    for name, only_on in required_checks(queue).items():
+    for name, only_on in queue.required_checks.items():
         check = checks.get(name, {})
         if mapping(check, "spec").get("controllerName") == PROVISIONING and (not only_on or usable & set(only_on)):
             yield _provisioning_problem(name, check, demand)

@@ -10,7 +10,8 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from xsft.base.lenient import JsonObject, mapping, rows, text
+from xsft.base.lenient import JsonObject, mapping, text
+from xsft.cluster.objects import TOLERATIONS, Toleration, typed
 from xsft.spec.resolve import Run
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -37,7 +38,7 @@ class PodSet(Struct, frozen=True, kw_only=True):
     requests: Mapping[str, Decimal]
     """The requests of all its pods together, by resource name."""
     node_selector: Mapping[str, str]
-    tolerations: tuple[JsonObject, ...]
+    tolerations: tuple[Toleration, ...]
     priority_class: str | None
 
     def requested(self, resource: str) -> Decimal:
@@ -117,7 +118,7 @@ def _pod_set(replicated: JsonObject) -> PodSet:
         pods=pods,
         requests={name: amount * pods for name, amount in pod_requests(pod).items()},
         node_selector=pod.get("nodeSelector") or {},
-        tolerations=rows(pod.get("tolerations")),
+        tolerations=typed(pod.get("tolerations") or [], TOLERATIONS),
         priority_class=pod.get("priorityClassName"),
     )
 

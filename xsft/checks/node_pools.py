@@ -19,13 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.lenient import JsonObject, mapping, rows
 from xsft.base.problems import Problem, error
 from xsft.catalog.tpu import Slice
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
-from xsft.checks.quota import Group, check_quota, groups_of, hard_taints, labels_text, tolerates_all
+from xsft.checks.quota import Group, check_quota, groups_of, labels_text, tolerates
 from xsft.cluster.jobset_fields import shape_of
-from xsft.cluster.supply import NODE_POOL, SliceUnit, is_ready, slice_units
+from xsft.cluster.objects import ClusterQueue, ResourceFlavor, Taint
+from xsft.cluster.supply import NODE_POOL, Node, SliceUnit, slice_units
 from xsft.records.jobset_paths import INSTANCE_TYPE, TPU_NODE
 
 SLICES_MISSING = LateProblem(id="slices-missing")
@@ -60,11 +60,11 @@ class Obstacle(Struct, frozen=True, kw_only=True):
 
 
 def check_node_pools(
-    nodes: Mapping[str, tuple[JsonObject, ...]],
+    nodes: Mapping[str, tuple[Node, ...]],
     demand: Demand,
     *,
     context: str,
-    flavors: Mapping[str, JsonObject],
+    flavors: Mapping[str, ResourceFlavor],
     occupied: Mapping[str, str] = {},
 ) -> Iterator[Problem]:
     """Yield the problems of the nodes. `nodes`: for each pod set, by name, the nodes that its node selector selects; a
@@ -72,7 +72,7 @@ def check_node_pools(
     that it assigns to the pods. `occupied`: as in `ClusterFacts`. source: kueue@v0.16.1
     apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
     """
-    added = tuple(one for flavor in flavors.values() for one in rows(mapping(flavor, "spec").get("tolerations")))
+    added = tuple(toleration for flavor in flavors.values() for toleration in flavor.spec.tolerations)
     for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):
         found = nodes.get(pods.name)
         if found is None:
@@ -84,7 +84,7 @@ def check_node_pools(
 
 
 def _check_slices(
-    nodes: tuple[JsonObject, ...], pods: PodSet, context: str, occupied: Mapping[str, str]
+    nodes: tuple[Node, ...], pods: PodSet, context: str, occupied: Mapping[str, str]
 ) -> Iterator[Problem]:
     shape = shape_of(pods.node_selector)
     if shape is None:
@@ -102,8 +102,8 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
     """Yield the first reason that the slice cannot be used, if there is one."""
     selector = f"{NODE_POOL}={unit.name}" if unit.shape.hosts > 1 else f"kubernetes.io/hostname={unit.name}"
     kubectl = shlex.join(("kubectl", "--context", context))
-    cordoned = [node for node in unit.nodes if mapping(node, "spec").get("unschedulable")]
-    not_ready = [node for node in unit.nodes if not is_ready(node)]
+    cordoned = [node for node in unit.nodes if node.spec.unschedulable]
+    not_ready = [node for node in unit.nodes if not node.ready]
     taints = [taint for node in unit.nodes for taint in _untolerated_taints(node, pods)]
     chips = pods.requests[TPU] / pods.pods
     few = next((has for node in unit.nodes if 0 < (has := allocatable(node, TPU)) < chips), None)
@@ -120,13 +120,13 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
         why = f"a host gives {decimal_text(few)} chips, and a pod asks for {decimal_text(chips)}"
         yield Obstacle(slice=unit.name, why=why, fix=look)
     elif taints:
-        key, effect = taints[0].get("key"), taints[0].get("effect")
+        taint = f"{taints[0].key}:{taints[0].effect}"
         yield Obstacle(
             slice=unit.name,
-            why=f"tainted {key}:{effect}, which the pods do not tolerate",
-            fix=f"{kubectl} taint nodes -l {selector} {key}:{effect}-",
+            why=f"tainted {taint}, which the pods do not tolerate",
+            fix=f"{kubectl} taint nodes -l {selector} {taint}-",
         )
-    elif jobset := next((occupied[name] for name in map(_node_name, unit.nodes) if name in occupied), None):
+    elif jobset := next((occupied[node.name] for node in unit.nodes if node.name in occupied), None):
         namespace, _, name = jobset.partition("/")
         yield Obstacle(
             slice=unit.name,
@@ -162,7 +162,7 @@ def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obst
     )
 
 
-def _check_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+def _check_head_node(nodes: tuple[Node, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Check that one node holds one pod: a pod cannot be split."""
     requested = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
     if not nodes:
@@ -177,7 +177,7 @@ def _check_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) 
     yield HEAD_NODE_SMALL.error(
         "mode",
         f"No node holds {pods.name}: a pod asks for {_list_amounts(requested)}, and the largest node with"
-        f" {labels_text(pods.node_selector)} can give {has} ({_node_name(largest)}). The workers would hold their"
+        f" {labels_text(pods.node_selector)} can give {has} ({largest.name}). The workers would hold their"
         " slices while it waits.",
         f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it.",
     )
@@ -192,12 +192,9 @@ def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
     )
 
 
-def _check_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+def _check_usable_head_node(nodes: tuple[Node, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Yield a warning if every node is cordoned, not Ready or tainted."""
-    if all(
-        mapping(node, "spec").get("unschedulable") or _untolerated_taints(node, pods) or not is_ready(node)
-        for node in nodes
-    ):
+    if all(node.spec.unschedulable or _untolerated_taints(node, pods) or not node.ready for node in nodes):
         where = labels_text(pods.node_selector)
         yield HEAD_NODE_MISSING.warning(
             "mode",
@@ -211,16 +208,15 @@ def _nodes_command(pods: PodSet, context: str) -> str:
     return shlex.join(("kubectl", "--context", context, "get", "nodes", "-l", selector))
 
 
-def _untolerated_taints(node: JsonObject, pods: PodSet) -> list[JsonObject]:
+def _untolerated_taints(node: Node, pods: PodSet) -> list[Taint]:
     """Return the taints that the pods do not tolerate, without those that Kubernetes sets for a state reported
     elsewhere."""
-    taints = hard_taints(rows(mapping(node, "spec").get("taints")))
-    own = [taint for taint in taints if not str(taint.get("key", "")).startswith("node.kubernetes.io/")]
-    return [taint for taint in own if not tolerates_all(pods.tolerations, (taint,))]
+    taints = [taint for taint in node.spec.taints if not taint.key.startswith("node.kubernetes.io/")]
+    return [taint for taint in taints if not tolerates(pods.tolerations, taint)]
 
 
-def allocatable(node: JsonObject, resource: str) -> Decimal:
-    return quantity(mapping(node, "status", "allocatable").get(resource, 0))
+def allocatable(node: Node, resource: str) -> Decimal:
+    return quantity(node.status.allocatable.get(resource, 0))
 
 
 def _list_amounts(requested: Mapping[str, Decimal]) -> str:
@@ -235,17 +231,12 @@ def _count_slices(count: int, shape: Slice) -> str:
     return f"{count or 'no'} {'slice' if count == 1 else 'slices'} of {shape.tpu_type}"
 
 
-def _node_names(nodes: list[JsonObject]) -> str:
-    names = list(map(_node_name, nodes))
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
-def _node_name(node: JsonObject) -> str:
-    return str(node["metadata"]["name"])
+def _node_names(nodes: list[Node]) -> str:
+    return nodes[0].name if len(nodes) == 1 else f"{nodes[0].name} and {len(nodes) - 1} more"
 
 
 def check_cpu_quota(
-    queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand, *, context: str
+    queue: ClusterQueue, flavors: Mapping[str, ResourceFlavor], demand: Demand, *, context: str
 ) -> Iterator[Problem]:
     """Yield the problems of `check_quota`, with commands that fix them. `context`: the kubeconfig context for those
     commands."""
@@ -263,7 +254,7 @@ def check_cpu_quota(
         yield from check_quota(queue, flavors, demand)
 
 
-def check_cpu_nodes(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Problem]:
+def check_cpu_nodes(nodes: tuple[Node, ...], demand: Demand) -> Iterator[Problem]:
     """Yield a warning if none of `nodes` (those without chips) holds the job; a node pool may grow or be added, so it
     is not an error."""
     for pods in demand.pod_sets:
@@ -274,9 +265,9 @@ def check_cpu_nodes(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[P
 
 
 def _uncovered_cpu_problem(
-    queue: JsonObject, groups: tuple[Group, ...], missing: tuple[str, ...], *, demand: Demand, context: str
+    queue: ClusterQueue, groups: tuple[Group, ...], missing: tuple[str, ...], *, demand: Demand, context: str
 ) -> Problem:
-    name = queue["metadata"]["name"]
+    name = queue.name
     used = {flavor.name for group in groups for flavor in group.flavors}
     flavor = OWN_FLAVOR if FLAVOR in used else FLAVOR
     commands = (_make_flavor(flavor, context), _cover(name, flavor, missing, demand=demand, context=context))
@@ -316,29 +307,28 @@ def _quota_for(name: str, demand: Demand) -> object:
     return XPK_QUOTA[name] if requested <= quantity(XPK_QUOTA[name]) else int(requested)
 
 
-def _on_chips(group: Group, flavors: Mapping[str, JsonObject], demand: Demand) -> str | None:
+def _on_chips(group: Group, flavors: Mapping[str, ResourceFlavor], demand: Demand) -> str | None:
     """Return the flavors' names if every flavor that the job could get means TPU hosts."""
     names = [f.name for pods in demand.pod_sets for f in group.matching_flavors(pods)]
-    of_chips = [name for name in names if TPU_NODE in mapping(flavors.get(name), "spec", "nodeLabels")]
+    of_chips = [name for name in names if name in flavors and TPU_NODE in flavors[name].spec.node_labels]
     return ", ".join(dict.fromkeys(names)) if names and len(of_chips) == len(names) else None
 
 
-def _tpu_flavor(queue: JsonObject, flavors: str) -> Problem:
+def _tpu_flavor(queue: ClusterQueue, flavors: str) -> Problem:
     return error(
         "cpu-on-tpu",
         "queue",
-        f"The ClusterQueue {queue['metadata']['name']} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
+        f"The ClusterQueue {queue.name} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
         "job would occupy a host of a slice, and the slice's chips would be idle.",
         "Use another queue, or ask for a flavor of CPU nodes in it; or use a TPU slice: --on-tpu.",
     )
 
 
-def _no_node(pods: PodSet, requested: Decimal, largest: JsonObject | None) -> Problem:
+def _no_node(pods: PodSet, requested: Decimal, largest: Node | None) -> Problem:
     has = "no node without chips"
     if largest is not None:
-        labels = largest["metadata"].get("labels") or {}
-        machine = labels.get(INSTANCE_TYPE)
-        named = f"{largest['metadata']['name']}{f', {machine}' if machine else ''}"
+        machine = largest.metadata.labels.get(INSTANCE_TYPE)
+        named = f"{largest.name}, {machine}" if machine else largest.name
         has = f"no node with more than {_gib(allocatable(largest, 'memory'))} ({named})"
     return NODE_MEMORY.warning(
         "",

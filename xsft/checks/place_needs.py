@@ -12,13 +12,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from xsft.base.lenient import JsonObject, mapping, object_name, rows, text, texts
+from xsft.base.lenient import JsonObject, object_name
 from xsft.base.names import MODES, ModeName, single_controller
 from xsft.checks.admission import UnreadFact, listed
 from xsft.checks.controllers import CONTROLLERS
 from xsft.checks.node_pools import POOL, WANTED
 from xsft.checks.pathways import check_servers
-from xsft.cluster.supply import supplies
+from xsft.cluster.objects import ClusterQueue, LocalQueue
+from xsft.cluster.supply import Node, supplies
 from xsft.spec.model import DEFAULT_PRIORITY
 from xsft.spec.place import Place
 from xsft.spec.resolve import PathwaysServers
@@ -41,12 +42,12 @@ class PlaceFacts(Struct, frozen=True, kw_only=True):
     absent: Mapping[str, str] = {}
     """`JobSet` or `Kueue` to the message that says it is not installed."""
     namespace: JsonObject | UnreadFact | None
-    queues: tuple[JsonObject, ...] | UnreadFact
+    queues: tuple[LocalQueue, ...] | UnreadFact
     """LocalQueues of the namespace."""
-    cluster_queues: tuple[JsonObject, ...] | UnreadFact
+    cluster_queues: tuple[ClusterQueue, ...] | UnreadFact
     priority_classes: tuple[JsonObject, ...] | UnreadFact
-    tpu_nodes: tuple[JsonObject, ...] | UnreadFact
-    cpu_nodes: tuple[JsonObject, ...] | UnreadFact
+    tpu_nodes: tuple[Node, ...] | UnreadFact
+    cpu_nodes: tuple[Node, ...] | UnreadFact
 
 
 class ModeNeed(Struct, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
 def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
     if isinstance(facts.queues, UnreadFact):
         return _need("queue", MODES, facts.queues)
-    names = tuple(map(object_name, facts.queues))
+    names = tuple(queue.name for queue in facts.queues)
     detail = (
         place.queue if place.queue in names else f"no LocalQueue {place.queue}; known: {', '.join(names) or 'none'}"
     )
@@ -123,7 +124,7 @@ def _make_queue(place: Place, facts: PlaceFacts, names: tuple[str, ...]) -> str:
         "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "LocalQueue",
         "metadata": {"name": place.queue, "namespace": place.namespace},
-        "spec": {"clusterQueue": object_name(cluster_queues[0])},
+        "spec": {"clusterQueue": cluster_queues[0].name},
     }
     return f"echo {shlex.quote(json.dumps(queue))} | {_kubectl(facts, 'create', '-f', '-')}"
 
@@ -150,7 +151,7 @@ def _need_output(name: str, place: Place) -> ModeNeed:
 
 
 def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
-    fitting = [node for node in listed(facts.cpu_nodes) if POOL.items() <= mapping(node, "metadata", "labels").items()]
+    fitting = [node for node in listed(facts.cpu_nodes) if POOL.items() <= node.metadata.labels.items()]
     label = ", ".join(f"{key}={value}" for key, value in POOL.items())
     detail = f"{len(fitting)} nodes for Pathways heads ({label})" if fitting else f"no node with {label}"
     fix = _by_xpk(place, "create-pathways")
@@ -168,12 +169,11 @@ def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
 
 
 def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
-    own = [queue for queue in listed(facts.queues) if object_name(queue) == place.queue]
-    names = {text(mapping(queue, "spec").get("clusterQueue")) for queue in own}
+    names = {queue.spec.cluster_queue for queue in listed(facts.queues) if queue.name == place.queue}
     for queue in listed(facts.cluster_queues):
-        if object_name(queue) in names:
-            for group in rows(mapping(queue, "spec").get("resourceGroups")):
-                yield from texts(group.get("coveredResources"))
+        if queue.name in names:
+            for group in queue.spec.resource_groups:
+                yield from group.covered_resources
 
 
 def _servers(name: str, place: Place) -> Iterator[ModeNeed]:

@@ -17,7 +17,7 @@ from xsft.base.acceptance import LateProblem
 from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem, note
 from xsft.checks.demand import Demand
-from xsft.cluster.supply import NODE_POOL
+from xsft.cluster.supply import NODE_POOL, Node
 
 NODE_SCOPES = LateProblem(id="node-scopes")
 WORKLOAD_IDENTITY_OFF = LateProblem(id="workload-identity-off")
@@ -53,18 +53,18 @@ def google_account(account: JsonObject) -> str | None:
     return text(mapping(account, "metadata", "annotations").get(ANNOTATION))
 
 
-def rights_source(account: JsonObject, nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand) -> str | None:
+def rights_source(account: JsonObject, nodes: Mapping[str, tuple[Node, ...]], demand: Demand) -> str | None:
     """Return the account whose rights to read: the email of the pods' Google service account, or
     `gce://project/zone/machine` of a node, whose account they use; None if neither is known."""
     if demand.host_network or _pools_without_identity(nodes):
-        ids = (str(mapping(node, "spec").get("providerID")) for node in chain.from_iterable(nodes.values()))
+        ids = (node.spec.provider_id for node in chain.from_iterable(nodes.values()))
         return next((found for found in ids if found.startswith("gce://")), None)
     return google_account(account)
 
 
-def _pools_without_identity(nodes: Mapping[str, tuple[JsonObject, ...]]) -> list[str]:
+def _pools_without_identity(nodes: Mapping[str, tuple[Node, ...]]) -> list[str]:
     """Return the node pools without Workload Identity."""
-    labels = [node["metadata"].get("labels") or {} for node in chain.from_iterable(nodes.values())]
+    labels = [node.metadata.labels for node in chain.from_iterable(nodes.values())]
     return sorted({str(found.get(NODE_POOL)) for found in labels if found.get(METADATA_SERVER) != "true"})
 
 
@@ -86,7 +86,7 @@ def is_bound(policy: JsonObject, member: str) -> bool:
 
 def check_identity(
     account: JsonObject,
-    nodes: Mapping[str, tuple[JsonObject, ...]],
+    nodes: Mapping[str, tuple[Node, ...]],
     demand: Demand,
     *,
     context: str,
@@ -95,7 +95,7 @@ def check_identity(
     """Yield the problems of the pods' identity, or a note that names it if its rights were not tested. `account`: the
     ServiceAccount; `nodes`: by pod set. Nodes outside GKE are not checked.
     """
-    labels = [node["metadata"].get("labels") or {} for node in chain.from_iterable(nodes.values())]
+    labels = [node.metadata.labels for node in chain.from_iterable(nodes.values())]
     pools = sorted({str(found[NODE_POOL]) for found in labels if NODE_POOL in found})
     if not demand.buckets or not pools:
         return

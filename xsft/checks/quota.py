@@ -17,9 +17,10 @@ from decimal import Decimal
 from msgspec import Struct
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.lenient import JsonObject, mapping, rows
+from xsft.base.lenient import JsonObject, mapping
 from xsft.base.problems import Problem, error
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
+from xsft.cluster.objects import ClusterQueue, FlavorSpec, ResourceFlavor, ResourceQuota, Taint, Toleration
 
 QUOTA_UNCOVERED = LateProblem(id="quota-uncovered")
 
@@ -32,9 +33,8 @@ class Flavor(Struct, frozen=True, kw_only=True):
     """A flavor of one resource group."""
 
     name: str
-    labels: Mapping[str, str]
-    taints: tuple[JsonObject, ...]
-    tolerations: tuple[JsonObject, ...]
+    spec: FlavorSpec
+    """Empty if its ResourceFlavor could not be read."""
     capacity: Mapping[str, Decimal]
     """Maximum that can ever be used, by resource."""
 
@@ -45,21 +45,27 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def label_keys(self) -> frozenset[str]:
-        return frozenset(key for flavor in self.flavors for key in flavor.labels)
+        return frozenset(key for flavor in self.flavors for key in flavor.spec.node_labels)
 
     def matching_flavors(self, pods: PodSet) -> tuple[Flavor, ...]:
-        return tuple(
-            f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _has_untolerated_taint(f, pods)
-        )
+        """Return the flavors that the pods may get: their selectors agree, and their taints are tolerated."""
+        selector = {key: label for key, label in pods.node_selector.items() if key in self.label_keys}
+        matching = []
+        for flavor in self.flavors:
+            tolerations = (*pods.tolerations, *flavor.spec.tolerations)
+            tolerated = all(tolerates(tolerations, taint) for taint in flavor.spec.node_taints)
+            if tolerated and selector.items() <= flavor.spec.node_labels.items():
+                matching.append(flavor)
+        return tuple(matching)
 
 
-def check_quota(queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand) -> Iterator[Problem]:
+def check_quota(queue: ClusterQueue, flavors: Mapping[str, ResourceFlavor], demand: Demand) -> Iterator[Problem]:
     """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
     checked.
     """
     groups = groups_of(queue, flavors)
     known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
-    name = queue["metadata"]["name"]
+    name = queue.name
     for pods in demand.pod_sets:
         yield from _check_covered_resources(name, groups, pods)
         for group in known:
@@ -128,7 +134,7 @@ def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what:
 
 def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
     selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
-    has = "; ".join(f"{f.name}: {labels_text(f.labels)}" for f in group.flavors)
+    has = "; ".join(f"{f.name}: {labels_text(f.spec.node_labels)}" for f in group.flavors)
     return error(
         "flavor-mismatch",
         "tpu.type" if TPU in group.resources else "queue",
@@ -146,72 +152,34 @@ def _room(flavor: Flavor, resource: str) -> Decimal:
     return flavor.capacity.get(resource, Decimal(0))
 
 
-def _agrees(flavor: Flavor, pods: PodSet, keys: frozenset[str]) -> bool:
-    return all(flavor.labels.get(key) == value for key, value in pods.node_selector.items() if key in keys)
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Return whether pods with these tolerations may run on a node with the taint."""
+    return not taint.excludes or any(toleration.tolerates(taint) for toleration in tolerations)
 
 
-def _has_untolerated_taint(flavor: Flavor, pods: PodSet) -> bool:
-    return not tolerates_all((*pods.tolerations, *flavor.tolerations), hard_taints(flavor.taints))
-
-
-def hard_taints(taints: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
-    """Return the taints that exclude pods, without those that only make a node less preferred."""
-    return tuple(taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute"))
-
-
-def tolerates_all(tolerations: Iterable[JsonObject], taints: Iterable[JsonObject]) -> bool:
-    given = tuple(tolerations)
-    return all(any(_tolerates(toleration, taint) for toleration in given) for taint in taints)
-
-
-def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
-    """Return whether a toleration matches the taint. source:
-    kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
-    effect = toleration.get("effect") in (None, "", taint.get("effect"))
-    if toleration.get("operator") == "Exists":
-        return effect and toleration.get("key") in (None, "", taint.get("key"))
-    return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
-
-
-def groups_of(queue: JsonObject, flavors: Mapping[str, JsonObject]) -> tuple[Group, ...]:
+def groups_of(queue: ClusterQueue, flavors: Mapping[str, ResourceFlavor]) -> tuple[Group, ...]:
     """Return the resource groups of the queue, with the flavors that could be read."""
-    spec = queue.get("spec") or {}
-    in_cohort = bool(spec.get("cohort") or spec.get("cohortName"))  # v1beta1, v1beta2
-    return tuple(
-        Group(
-            resources=tuple(group.get("coveredResources") or ()),
-            flavors=tuple(
-                _flavor(quotas, flavors.get(quotas["name"], {}), in_cohort=in_cohort)
-                for quotas in rows(group.get("flavors"))
-            ),
-        )
-        for group in rows(spec.get("resourceGroups"))
-    )
+    groups = []
+    for group in queue.spec.resource_groups:
+        of_group = []
+        for quotas in group.flavors:
+            spec = flavors[quotas.name].spec if quotas.name in flavors else FlavorSpec()
+            capacity = {resource.name: _capacity(resource, cohort=queue.cohort) for resource in quotas.resources}
+            of_group.append(Flavor(name=quotas.name, spec=spec, capacity=capacity))
+        groups.append(Group(resources=group.covered_resources, flavors=tuple(of_group)))
+    return tuple(groups)
 
 
-def _flavor(quotas: JsonObject, flavor: JsonObject, *, in_cohort: bool) -> Flavor:
-    spec = flavor.get("spec") or {}
-    resources = rows(quotas.get("resources"))
-    return Flavor(
-        name=quotas["name"],
-        labels=spec.get("nodeLabels") or {},
-        taints=rows(spec.get("nodeTaints")),
-        tolerations=rows(spec.get("tolerations")),
-        capacity={str(resource["name"]): _capacity(resource, in_cohort=in_cohort) for resource in resources},
-    )
-
-
-def _capacity(resource: JsonObject, *, in_cohort: bool) -> Decimal:
+def _capacity(resource: ResourceQuota, *, cohort: str | None) -> Decimal:
     """Return the most that the queue can ever use. What a cohort lends is Kueue's arithmetic: it counts as unlimited
     unless the queue itself sets a limit.
     """
-    nominal = quantity(resource.get("nominalQuota") or 0)
-    borrowing = resource.get("borrowingLimit")
-    if not in_cohort:
+    nominal = quantity(resource.nominal_quota)
+    if cohort is None:
         return nominal
-    if borrowing is None:
+    if resource.borrowing_limit is None:
         return UNBOUNDED
-    return nominal + quantity(borrowing)
+    return nominal + quantity(resource.borrowing_limit)
 
 
 def check_namespace_quota(quotas: Iterable[JsonObject], demand: Demand, *, context: str) -> Iterator[Problem]:

@@ -85,8 +85,8 @@ def kubeconfig_files(env: Mapping[str, str], *, home: Path) -> tuple[Path, ...]:
 
 def context_names(files: tuple[Path, ...]) -> tuple[str, ...]:
     """Return the contexts of all files, in order; a file that does not exist has none, as in kubectl."""
-    contexts = (one for file in files for one in rows(load_kubeconfig(file).get("contexts")))
-    return tuple(dict.fromkeys(str(one["name"]) for one in contexts if "name" in one))
+    contexts = (context for file in files for context in rows(load_kubeconfig(file).get("contexts")))
+    return tuple(dict.fromkeys(str(context["name"]) for context in contexts if "name" in context))
 
 
 def load_kubeconfig(file: Path) -> dict[str, Any]:
@@ -150,19 +150,20 @@ def _with_absolute_paths(section: dict[str, Any], folder: Path) -> dict[str, Any
     """Return the section without nulls (Go reads them as no value), with the content of the certificates that it
     names, and other paths absolute. Raises OSError if a certificate cannot be read.
     """
-    found = {
-        key: _with_absolute_paths(value, folder) if isinstance(value, dict) else value
-        for key, value in section.items()
-        if value is not None
+    usable = {
+        key: _with_absolute_paths(setting, folder) if isinstance(setting, dict) else setting
+        for key, setting in section.items()
+        if setting is not None
     }
     for key in CERTIFICATES:
-        if found.get(key) and not found.get(f"{key}-data"):
-            found[f"{key}-data"] = read_bytes(folder / str(found[key]))
-    if found.get("tokenFile"):
-        found["tokenFile"] = str(folder / str(found["tokenFile"]))
-    if "/" in str(found.get("command")):
-        found["command"] = str(folder / str(found["command"]))
-    return found
+        if usable.get(key) and not usable.get(f"{key}-data"):
+            usable[f"{key}-data"] = read_bytes(folder / str(usable[key]))
+    if usable.get("tokenFile"):
+        usable["tokenFile"] = str(folder / str(usable["tokenFile"]))
+    # a command without a slash is searched on PATH, as in kubectl
+    if "/" in str(usable.get("command")):
+        usable["command"] = str(folder / str(usable["command"]))
+    return usable
 
 
 if TYPE_CHECKING:
@@ -220,18 +221,17 @@ def context_access(context: str, *, here: AccessSources) -> Access:
     exist.
     """
     files = kubeconfig_files(here.env, home=here.home)
-    known = context_names(files)
-    if context not in known:
-        fix = "Use one of them (place.context, or --context), or set KUBECONFIG to the file that has it."
-        raise ClusterMissing(_unknown_context(context, known=known, files=files), fix=fix, id="context-unknown")
+    contexts = context_names(files)
+    if context not in contexts:
+        similar = get_close_matches(context, contexts, n=1)
+        hint = f"; did you mean {similar[0]}?" if similar else "."
+        paths = os.pathsep.join(map(str, files))
+        raise ClusterMissing(
+            f"The kubeconfig has no context {context}{hint} Known: {list_names(contexts, 20) or 'none'} ({paths}).",
+            fix="Use one of them (place.context, or --context), or set KUBECONFIG to the file that has it.",
+            id="context-unknown",
+        )
     return Access(kubeconfig=files, context=context, gke=context.startswith("gke_"))
-
-
-def _unknown_context(context: str, *, known: tuple[str, ...], files: tuple[Path, ...]) -> str:
-    near = get_close_matches(context, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    where = os.pathsep.join(map(str, files))
-    return f"The kubeconfig has no context {context}{hint} Known: {list_names(known, 20) or 'none'} ({where})."
 
 
 def _gke_access(project: str, zone: str, cluster: str, *, here: AccessSources) -> Access:
@@ -259,7 +259,12 @@ def _is_fresh(private: Path, here: AccessSources) -> bool:
 
 def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, here: AccessSources) -> None:
     """Run gcloud. It writes to a temporary file, which is then renamed: two submitters never read half a file."""
-    _make_private_folder(private.parent)
+    try:
+        private_folder(private.parent)
+        private.parent.chmod(0o700)
+    except OSError as failed:
+        message = f"{private.parent} cannot be created: {failed.strerror}"
+        raise EnvironmentMissing(message, fix="Set XSFT_STATE_DIR to a writable folder.") from None
     sweep(private.parent)
     argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
     quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
@@ -272,32 +277,18 @@ def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, he
             fresh.chmod(stat.S_IRUSR | stat.S_IWUSR)
             fresh.replace(private)
     except EnvironmentMissing as missing:
-        raise _gcloud_missing(missing, project=project, zone=zone, cluster=cluster) from None
-
-
-def _make_private_folder(folder: Path) -> None:
-    try:
-        private_folder(folder)
-        folder.chmod(0o700)
-    except OSError as failed:
         raise EnvironmentMissing(
-            f"{folder} cannot be created: {failed.strerror}", fix="Set XSFT_STATE_DIR to a writable folder."
+            f"The cluster {cluster} ({project}, {zone}) is in no kubeconfig, and gcloud cannot fetch its address:"
+            f" {missing.clause}.",
+            fix="Install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), or give the place a"
+            " kubeconfig context instead of project, zone and cluster.",
+            id="gcloud-missing",
         ) from None
-
-
-def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, cluster: str) -> EnvironmentMissing:
-    return EnvironmentMissing(
-        f"The cluster {cluster} ({project}, {zone}) is in no kubeconfig, and gcloud cannot fetch its address:"
-        f" {missing.clause}.",
-        fix="Install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), or give the place a kubeconfig"
-        " context instead of project, zone and cluster.",
-        id="gcloud-missing",
-    )
 
 
 def _no_credentials(argv: tuple[str, ...], done: ProcessResult, *, project: str, zone: str, cluster: str) -> XsftError:
     text = redact(done.stderr.strip() or done.stdout.strip())[-600:]
-    by_hand = shlex.join(argv)
+    # gcloud has no stable codes for these: its words are all that tells them apart
     if "currently have an active account" in text or "auth login" in text:
         message = f"gcloud is not logged in: {text}"
         return Unreachable(message, fix=GCLOUD_LOGIN, id="login-expired", again="never")
@@ -308,4 +299,6 @@ def _no_credentials(argv: tuple[str, ...], done: ProcessResult, *, project: str,
     if "PERMISSION_DENIED" in text or "code=403" in text:
         fix = "Ask for roles/container.clusterViewer (and roles/container.developer to submit) on the project."
         return Forbidden(f"gcloud may not read the cluster {cluster}: {text}", fix=fix)
-    return Unreachable(f"gcloud could not get the credentials of the cluster {cluster}: {text}", fix=f"Try: {by_hand}")
+    return Unreachable(
+        f"gcloud could not get the credentials of the cluster {cluster}: {text}", fix=f"Try: {shlex.join(argv)}"
+    )

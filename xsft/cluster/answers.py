@@ -11,7 +11,7 @@ from msgspec.json import Decoder, decode
 from urllib3 import BaseHTTPResponse, exceptions
 
 from xsft.base.errors import Unreachable
-from xsft.base.lenient import JsonObject, mapping, text
+from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.network_words import meaning
 from xsft.base.problems import RetryAdvice
 from xsft.base.secrets import redact
@@ -90,13 +90,12 @@ class Reply(Struct, frozen=True, kw_only=True):
     @property
     def causes(self) -> tuple[tuple[str, str], ...]:
         """Return (field, message) of each cause."""
-        found = self._details.get("causes") or []
-        return tuple((str(c.get("field", "")), redact(str(c.get("message", "")))) for c in found if isinstance(c, dict))
+        causes = rows(self._details.get("causes"))
+        return tuple((str(cause.get("field", "")), redact(str(cause.get("message", "")))) for cause in causes)
 
     @property
     def _details(self) -> dict[str, Any]:
-        details = self.body.get("details") if isinstance(self.body, dict) else None
-        return details if isinstance(details, dict) else {}
+        return mapping(self.body, "details")
 
 
 class LostAnswer(Struct, frozen=True, kw_only=True):
@@ -135,7 +134,9 @@ def reply_of(
         return unusable_answer(unusable, access, host=host)
     except ValueError:
         if start == b"{":  # a cut-off "no such run" could be read as "no such kind"
-            return _cut_off(access)
+            reason = f"The cluster (context {access.context}) sent an incomplete answer: its JSON ends early."
+            # usually by a proxy that gave up, since the server's own answer states its length
+            return LostAnswer(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
         if ok:
             return _not_kubernetes(access, host=host)
         body = PAGE if start == b"<" else content.decode("utf-8", "replace")
@@ -162,14 +163,6 @@ def late_answer(access: Access, *, host: str, sent: bool) -> LostAnswer:
     reason = f"The cluster (context {access.context}, {host}) did not answer in time."
     fix = f"Check the network, the VPN and the server of the context {access.context}, and try again."
     return LostAnswer(reason=reason, sent=sent, fix=fix)
-
-
-def _cut_off(access: Access) -> LostAnswer:
-    """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
-    states its length.
-    """
-    reason = f"The cluster (context {access.context}) sent an incomplete answer: its JSON ends early."
-    return LostAnswer(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
 
 
 def _not_kubernetes(access: Access, *, host: str) -> LostAnswer:
@@ -275,11 +268,7 @@ def _decode_object(content: bytes | Raw, kind: Decoder[T]) -> T | BadObject:
     try:
         return convert(document, kind.type)
     except ValidationError as odd:
-        return BadObject(name=_name_of(document), why=str(odd))
-
-
-def _name_of(document: Any) -> str:
-    name = text(mapping(document, "metadata").get("name"))
-    if name is None:
-        raise UnusableAnswer("holds something that is no object of Kubernetes: it has no name")
-    return name
+        name = text(mapping(document, "metadata").get("name"))
+        if name is None:
+            raise UnusableAnswer("holds something that is no object of Kubernetes: it has no name") from None
+        return BadObject(name=name, why=str(odd))

@@ -103,13 +103,13 @@ class Api:
         """Return all objects of a kind, in one namespace or in all."""
         ask = ApiRequest(verb="list", resource=resource, namespace=namespace)
         query = {"labelSelector": selector} if selector else {}
-        found: tuple[JsonObject, ...] = self._body(self.question(ask, query=query, read=read_list), ask)
-        return found
+        objects: tuple[JsonObject, ...] = self._body(self.question(ask, query=query, read=read_list), ask)
+        return objects
 
-    def typed(self, resource: Resource, kind: Decoder[T], *, name: str, namespace: str) -> T | None:
+    def typed(self, resource: Resource, kind: Decoder[T], *, name: str, namespace: str | None = None) -> T | None:
         """Return the object as its kind, or None if it does not exist. Raises as `explain` does."""
-        found: T | None = self.get(resource, name=name, namespace=namespace, read=partial(read_typed, kind=kind))
-        return found
+        body: T | None = self.get(resource, name=name, namespace=namespace, read=partial(read_typed, kind=kind))
+        return body
 
     def listed(
         self,
@@ -123,8 +123,8 @@ class Api:
         times its 16 MB.
         """
         ask = ApiRequest(verb="list", resource=resource, namespace=namespace)
-        found: ObjectList[T] = self._body(self.question(ask, query=query, read=partial(read_objects, kind=kind)), ask)
-        return found
+        objects: ObjectList[T] = self._body(self.question(ask, query=query, read=partial(read_objects, kind=kind)), ask)
+        return objects
 
     def question(
         self,

@@ -1,24 +1,39 @@
 """A cluster: what xsft reads from it, what it creates there (JobSets, Secrets and servers), and the one thing it
 deletes: a JobSet that the user named, by its UID. Nothing here patches or replaces an object.
+
+The cluster also validates a JobSet, the Jobs that JobSet makes of it, and the first pod of each, without storing any.
+JobSet's admission checks little of a Job, and a Job's checks nothing of what the namespace allows its pods: a missing
+ServiceAccount or a PodSecurity level is found only when pods are created, while the run holds its quota.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xsft.base.amounts import before
-from xsft.base.errors import XsftError
+from xsft.base.errors import SpecError, XsftError
 from xsft.base.lenient import JsonObject, mapping, rows, text
 from xsft.base.problems import Problem
-from xsft.cluster import dry_run
 from xsft.cluster import resources as kinds
 from xsft.cluster.access import AccessSources, access_for, this_machine
+from xsft.cluster.answers import Reply, read_named
 from xsft.cluster.api import METADATA_ONLY, Api, Patience
-from xsft.cluster.errors import ApiRequest, not_installed
+from xsft.cluster.dry_run_problems import (
+    child_jobs,
+    first_pods,
+    jobless,
+    jobs_not_checked,
+    limited_problems,
+    makes_no_job,
+    pods_not_checked,
+    refused_pod,
+)
+from xsft.cluster.errors import ApiRequest, invalid, not_installed
 from xsft.cluster.exactly_once import (
+    DRY_RUN,
     MANAGER,
     CreatedObject,
     DeleteOutcome,
@@ -28,8 +43,11 @@ from xsft.cluster.exactly_once import (
     without_values,
 )
 from xsft.cluster.http import http_for
+from xsft.cluster.objects import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, ClusterQueue, LocalQueue, ResourceFlavor
+from xsft.cluster.pod_fields import POD, Pod
 from xsft.cluster.reads import Reads, Servers
 from xsft.cluster.resources import Resource
+from xsft.cluster.supply import NODE, Node
 from xsft.machine.deadline import Deadline
 from xsft.records.jobset_paths import FIRST_HOSTS, RUN_LABEL, TPU_NODE
 from xsft.records.run_cluster import ClusterAddress
@@ -83,15 +101,56 @@ class Cluster:
         """Return the object as the cluster would store it, after all its webhooks; the manifest itself if the name is
         taken (the cluster has still validated it).
         """
-        return dry_run.stored_jobset(self._api, manifest)
+        reply, ask = self._dry_run(kinds.JOBSETS, manifest)
+        if reply.status == 409:
+            return manifest
+        if not reply.ok:
+            raise self._api.failed(reply, ask)
+        return dict(reply.body)
 
     def dry_run_jobs(self, jobset: JsonObject) -> tuple[Problem, ...]:
         """Return what the cluster will refuse about the Jobs that JobSet creates from this one; empty if nothing."""
-        return dry_run.job_problems(self._api, jobset)
+        problems = list(map(makes_no_job, jobless(jobset)))
+        for job in child_jobs(jobset):
+            reply, ask = self._dry_run(kinds.JOBS, job)
+            if reply.ok or reply.status == 409:
+                continue  # a Job whose name is taken is validated before its name is
+            if reply.status == 403 and not reply.by_admission:
+                problems.append(jobs_not_checked(ask.what, reply.message))
+            else:
+                problems += self._refusal_problems(reply, ask)
+        return tuple(problems)
 
     def dry_run_pods(self, jobset: JsonObject) -> tuple[Problem, ...]:
         """Return what the cluster will refuse or change about the first pod of each of these Jobs; empty if nothing."""
-        return dry_run.pod_problems(self._api, jobset)
+        problems = (problem for pod in first_pods(jobset) for problem in self._pod_problems(pod))
+        return tuple(dict.fromkeys(problems))
+
+    def _pod_problems(self, pod: JsonObject) -> Iterator[Problem]:
+        reply, ask = self._dry_run(kinds.PODS, pod)
+        if reply.ok:
+            yield from limited_problems(sent=pod, stored=reply.body, context=self.context)
+        elif reply.status == 403 and not reply.by_admission:
+            yield pods_not_checked(reply.message)
+        elif reply.status == 403 and (problem := refused_pod(reply.message, pod, context=self.context)):
+            yield problem
+        elif reply.status != 409:
+            yield from self._refusal_problems(reply, ask)
+
+    def _dry_run(self, resource: Resource, body: JsonObject) -> tuple[Reply, ApiRequest]:
+        """Send a dry run. It stores nothing, so it may be repeated like a query."""
+        metadata = body["metadata"]
+        ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
+        query = {**DRY_RUN, "fieldManager": MANAGER}
+        return self._api.question(ask, query=query, body=body, read=read_named), ask
+
+    def _refusal_problems(self, reply: Reply, ask: ApiRequest) -> tuple[Problem, ...]:
+        if reply.status in (400, 422):
+            return tuple(invalid(reply, ask))
+        failed = self._api.failed(reply, ask)
+        if isinstance(failed, SpecError):
+            return failed.problems
+        raise failed
 
     def delete_jobset(self, *, name: str, namespace: str, uid: str) -> DeleteOutcome:
         """Delete the JobSet with that UID, its Jobs and its pods; no other of that name. Raises Unknown if the outcome
@@ -110,17 +169,24 @@ class Cluster:
     def namespace(self, name: str) -> JsonObject | None:
         return self._api.get(kinds.NAMESPACES, name=name)
 
-    def local_queue(self, *, name: str, namespace: str) -> JsonObject | None:
-        return self._api.get(self._kueue("localqueues"), name=name, namespace=namespace)
+    def local_queue(self, *, name: str, namespace: str) -> LocalQueue | None:
+        return self._api.typed(self._kueue("localqueues"), LOCAL_QUEUE, name=name, namespace=namespace)
 
-    def local_queues(self, *, namespace: str) -> tuple[JsonObject, ...]:
-        return self._api.items(self._kueue("localqueues"), namespace=namespace)
+    def local_queues(self, *, namespace: str) -> tuple[LocalQueue, ...]:
+        """Return all of a namespace. Here and below, an object that Kubernetes would not accept is left out."""
+        return self._api.listed(self._kueue("localqueues"), LOCAL_QUEUE, namespace=namespace).objects
 
-    def cluster_queue(self, name: str) -> JsonObject | None:
-        return self._api.get(self._kueue("clusterqueues", namespaced=False), name=name)
+    def cluster_queue(self, name: str) -> ClusterQueue | None:
+        return self._api.typed(self._kueue("clusterqueues", namespaced=False), CLUSTER_QUEUE, name=name)
 
-    def resource_flavor(self, name: str) -> JsonObject | None:
-        return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
+    def cluster_queues(self) -> tuple[ClusterQueue, ...]:
+        return self._api.listed(self._kueue("clusterqueues", namespaced=False), CLUSTER_QUEUE).objects
+
+    def resource_flavor(self, name: str) -> ResourceFlavor | None:
+        return self._api.typed(self._kueue("resourceflavors", namespaced=False), RESOURCE_FLAVOR, name=name)
+
+    def resource_flavors(self) -> tuple[ResourceFlavor, ...]:
+        return self._api.listed(self._kueue("resourceflavors", namespaced=False), RESOURCE_FLAVOR).objects
 
     def admission_check(self, name: str) -> JsonObject | None:
         return self._api.get(self._kueue("admissionchecks", namespaced=False), name=name)
@@ -131,35 +197,29 @@ class Cluster:
     def priority_classes(self) -> tuple[JsonObject, ...]:
         return self._api.items(kinds.PRIORITY_CLASSES)
 
-    def cpu_nodes(self) -> tuple[JsonObject, ...]:
+    def cpu_nodes(self) -> tuple[Node, ...]:
         """Return all nodes that are not TPU hosts. source: GKE's node label cloud.google.com/gke-tpu-accelerator."""
-        return self._api.items(kinds.NODES, selector=f"!{TPU_NODE}")
+        return self.nodes(f"!{TPU_NODE}")
 
-    def tpu_nodes(self) -> tuple[JsonObject, ...]:
+    def tpu_nodes(self) -> tuple[Node, ...]:
         """Return all TPU hosts."""
-        return self._api.items(kinds.NODES, selector=TPU_NODE)
+        return self.nodes(TPU_NODE)
 
-    def nodes(self, *, selector: Mapping[str, str]) -> tuple[JsonObject, ...]:
-        """Return the nodes that have these labels."""
-        return self._api.items(kinds.NODES, selector=",".join(f"{key}={value}" for key, value in selector.items()))
+    def nodes(self, selector: str) -> tuple[Node, ...]:
+        return self._api.listed(kinds.NODES, NODE, query={"labelSelector": selector}).objects
 
-    def first_pods_without_quota(self) -> tuple[JsonObject, ...]:
+    def first_pods_without_quota(self) -> tuple[Pod, ...]:
         """Return the first pod of each Job of every JobSet, less those that Kueue marks as started by it; its JobSet
         tells whether it has a queue. source: kueue@v0.16.2 pkg/constants/constants.go, PodSetLabel.
         """
-        return self._api.items(kinds.PODS, selector=f"{FIRST_HOSTS},!kueue.x-k8s.io/podset")
+        query = {"labelSelector": f"{FIRST_HOSTS},!kueue.x-k8s.io/podset"}
+        return self._api.listed(kinds.PODS, POD, query=query).objects
 
     def service_account(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.SERVICE_ACCOUNTS, name=name, namespace=namespace)
 
     def resource_quotas(self, *, namespace: str) -> tuple[JsonObject, ...]:
         return self._api.items(kinds.RESOURCE_QUOTAS, namespace=namespace)
-
-    def cluster_queues(self) -> tuple[JsonObject, ...]:
-        return self._api.items(self._kueue("clusterqueues", namespaced=False))
-
-    def resource_flavors(self) -> tuple[JsonObject, ...]:
-        return self._api.items(self._kueue("resourceflavors", namespaced=False))
 
     def deployment(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.DEPLOYMENTS, name=name, namespace=namespace)
@@ -184,7 +244,10 @@ class Cluster:
         metadata = self._api.get(kinds.SECRETS, name=name, namespace=namespace, accept=METADATA_ONLY)
         if metadata is None:
             return None
-        keys = _managed_keys(metadata)
+        # source: kubernetes.io/docs/reference/using-api/server-side-apply, "Field management"
+        managers = rows(mapping(metadata, "metadata").get("managedFields"))
+        fields = [field for manager in managers for field in mapping(manager, "fieldsV1", "f:data")]
+        keys = frozenset(field.removeprefix("f:") for field in fields if field.startswith("f:"))
         if keys:
             return keys
         secret = self._api.get(kinds.SECRETS, name=name, namespace=namespace)
@@ -235,18 +298,12 @@ class Cluster:
             raise not_installed(ask.resource, self._api.access)
         if not reply.ok:
             raise self._api.failed(reply, ask)
-        served = [str(v.get("version")) for v in rows(reply.body.get("versions"))]
-        known = [version for version in kinds.KUEUE_VERSIONS if version in served]
-        return known[0] if known else str(mapping(reply.body, "preferredVersion").get("version", "v1beta1"))
+        served = [str(version.get("version")) for version in rows(reply.body.get("versions"))]
+        for version in kinds.KUEUE_VERSIONS:
+            if version in served:
+                return version
+        # a Kueue newer than all that xsft knows: its own choice has the best chance
+        return str(mapping(reply.body, "preferredVersion").get("version", "v1beta1"))
 
     def _kueue(self, plural: str, *, namespaced: bool = True) -> Resource:
         return kinds.kueue(plural, version=self._kueue_version, namespaced=namespaced)
-
-
-def _managed_keys(metadata: JsonObject) -> frozenset[str]:
-    """Return the keys of a Secret's data that have a field manager. source:
-    kubernetes.io/docs/reference/using-api/server-side-apply, "Field management".
-    """
-    managers = rows(mapping(metadata, "metadata").get("managedFields"))
-    fields = [mapping(manager, "fieldsV1", "f:data") for manager in managers]
-    return frozenset(key.removeprefix("f:") for found in fields for key in found if key.startswith("f:"))

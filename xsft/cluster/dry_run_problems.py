@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from xsft.base.acceptance import LateProblem
-from xsft.base.lenient import JsonObject
+from xsft.base.lenient import JsonObject, mapping
 from xsft.base.problems import Problem, error, note
 
 JOBS_NOT_CHECKED = LateProblem(id="jobs-not-checked")
@@ -66,8 +66,8 @@ def refused_pod(message: str, pod: JsonObject, *, context: str) -> Problem | Non
     """
     namespace = str(pod["metadata"]["namespace"])
     kubectl = shlex.join(("kubectl", "--context", context))
-    if found := NO_ACCOUNT.search(message):
-        fix = f"Create it: {kubectl} -n {namespace} create serviceaccount {found['name']}"
+    if match := NO_ACCOUNT.search(message):
+        fix = f"Create it: {kubectl} -n {namespace} create serviceaccount {match['name']}"
         return _error("service-account-missing", message, fix)
     if INSECURE.search(message):
         label = "pod-security.kubernetes.io/enforce=privileged"
@@ -76,8 +76,8 @@ def refused_pod(message: str, pod: JsonObject, *, context: str) -> Problem | Non
     if OUT_OF_RANGE.search(message):
         fix = f"Use another namespace, or have its LimitRange changed: {kubectl} -n {namespace} get limitrange -o yaml"
         return _error("limit-range", message, fix)
-    if found := OVER_QUOTA.search(message):
-        name = found["name"] or found["failed"]
+    if match := OVER_QUOTA.search(message):
+        name = match["name"] or match["failed"]
         fix = f"Ask for more: {kubectl} -n {namespace} describe resourcequota {name}"
         return _error("resource-quota", message, fix)
     return None
@@ -89,8 +89,10 @@ def limited_problems(*, sent: JsonObject, stored: JsonObject, context: str) -> I
     """
     namespace = str(sent["metadata"]["namespace"])
     limits = _limits(sent)
-    for name, held in _limits(stored).items():
-        added = {key: value for key, value in held.items() if key not in limits.get(name, held)}
+    for name, stored_limits in _limits(stored).items():
+        # a container that the cluster itself adds is not the run's
+        sent_limits = limits.get(name, stored_limits)
+        added = {key: amount for key, amount in stored_limits.items() if key not in sent_limits}
         if added:
             listed = ", ".join(f"{key}={value}" for key, value in sorted(added.items()))
             message = f"The namespace {namespace} limits the container {name} to {listed}, which the run does not set."
@@ -102,7 +104,7 @@ def limited_problems(*, sent: JsonObject, stored: JsonObject, context: str) -> I
 def _limits(pod: JsonObject) -> dict[str, Mapping[str, str]]:
     spec = pod["spec"]
     containers = (*(spec.get("initContainers") or ()), *spec["containers"])
-    return {str(one["name"]): (one.get("resources") or {}).get("limits") or {} for one in containers}
+    return {str(c["name"]): mapping(c, "resources", "limits") for c in containers}
 
 
 def _error(id: str, message: str, fix: str) -> Problem:
@@ -111,7 +113,34 @@ def _error(id: str, message: str, fix: str) -> Problem:
 
 def child_jobs(jobset: JsonObject) -> tuple[JsonObject, ...]:
     """Return one Job per replicated job: its last replica, which has the longest name and labels."""
-    return tuple(_child_job(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
+    jobs = []
+    for replicated in jobset["spec"]["replicatedJobs"]:
+        template = replicated["template"]
+        metadata = template.get("metadata") or {}
+        index = max(int(replicated.get("replicas", 1)) - 1, 0)
+        labels = _job_labels(jobset, replicated, index)
+        exclusive: JsonObject = {}
+        # the job's own annotation goes before the JobSet's
+        for marks in (mapping(jobset, "metadata", "annotations"), mapping(metadata, "annotations")):
+            exclusive |= {key: marks[key] for key in (EXCLUSIVE, NODE_SELECTOR_STRATEGY) if key in marks}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                **metadata,
+                "name": _job_name(jobset, replicated, index),
+                "namespace": jobset["metadata"].get("namespace", "default"),
+                **_marked(metadata, labels, exclusive),
+            },
+            "spec": {
+                "completionMode": "Indexed",
+                **template["spec"],
+                "suspend": bool(jobset["spec"].get("suspend", False)),
+                "template": _pod_template(jobset, template["spec"]["template"], labels, exclusive),
+            },
+        }
+        jobs.append(job)
+    return tuple(jobs)
 
 
 def first_pods(jobset: JsonObject) -> tuple[JsonObject, ...]:
@@ -119,7 +148,24 @@ def first_pods(jobset: JsonObject) -> tuple[JsonObject, ...]:
     of its Job. source: kubernetes@v1.35 pkg/controller/job/job_controller.go, jobset@v0.10.1
     pkg/webhooks/pod_admission_webhook.go.
     """
-    return tuple(_first_pod(job) for job in child_jobs(jobset))
+    pods = []
+    for job in child_jobs(jobset):
+        template = job["spec"]["template"]
+        metadata = template["metadata"]
+        name = job["metadata"]["name"]
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-0",
+                "namespace": job["metadata"]["namespace"],
+                "labels": {**metadata["labels"], JOB_NAME: name, COMPLETION_INDEX: "0"},
+                "annotations": {**metadata["annotations"], COMPLETION_INDEX: "0"},
+            },
+            "spec": {**template["spec"], "hostname": f"{name}-0"},
+        }
+        pods.append(pod)
+    return tuple(pods)
 
 
 def jobless(jobset: JsonObject) -> tuple[str, ...]:
@@ -128,47 +174,7 @@ def jobless(jobset: JsonObject) -> tuple[str, ...]:
 
     source: run against jobset@v0.10.1 and Kueue 0.16.
     """
-    return tuple(str(one["name"]) for one in jobset["spec"]["replicatedJobs"] if one.get("replicas", 1) == 0)
-
-
-def _child_job(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
-    template = replicated["template"]
-    index = max(int(replicated.get("replicas", 1)) - 1, 0)
-    labels = _job_labels(jobset, replicated, index)
-    exclusive = _exclusive(jobset, replicated)
-    spec = template["spec"]
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            **template.get("metadata", {}),
-            "name": _job_name(jobset, replicated, index),
-            "namespace": jobset["metadata"].get("namespace", "default"),
-            **_marked(template.get("metadata", {}), labels, exclusive),
-        },
-        "spec": {
-            "completionMode": "Indexed",
-            **spec,
-            "suspend": bool(jobset["spec"].get("suspend", False)),
-            "template": _pod_template(jobset, spec["template"], labels, exclusive),
-        },
-    }
-
-
-def _first_pod(job: JsonObject) -> JsonObject:
-    template, name = job["spec"]["template"], job["metadata"]["name"]
-    metadata = template["metadata"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{name}-0",
-            "namespace": job["metadata"]["namespace"],
-            "labels": {**metadata["labels"], JOB_NAME: name, COMPLETION_INDEX: "0"},
-            "annotations": {**metadata["annotations"], COMPLETION_INDEX: "0"},
-        },
-        "spec": {**template["spec"], "hostname": f"{name}-0"},
-    }
+    return tuple(str(job["name"]) for job in jobset["spec"]["replicatedJobs"] if job.get("replicas", 1) == 0)
 
 
 def _pod_template(jobset: JsonObject, template: JsonObject, labels: JsonObject, exclusive: JsonObject) -> JsonObject:
@@ -210,37 +216,25 @@ def _job_labels(jobset: JsonObject, replicated: JsonObject, index: int) -> JsonO
         f"{PREFIX}/group-replicas": str(in_group),
         f"{PREFIX}/job-group-index": str(before_in_group + index),
     }
-    return {**labels, **_coordinator(jobset)}
+    coordinator = jobset["spec"].get("coordinator")
+    if coordinator:
+        # a label's value has at most 63 characters, which limits the names of Pathways runs
+        pod = f"{coordinator['replicatedJob']}-{coordinator.get('jobIndex', 0)}-{coordinator.get('podIndex', 0)}"
+        labels[f"{PREFIX}/coordinator"] = f"{name}-{pod}.{_subdomain(jobset)}"
+    return labels
 
 
 def _count_jobs(jobset: JsonObject, replicated: JsonObject, *, group: str | None = None) -> tuple[int, int]:
     """Return the number of Jobs before those of `replicated`, and the total; of one group if given."""
-    found = [one for one in jobset["spec"]["replicatedJobs"] if group in (None, _group(one))]
-    counts = [int(one.get("replicas", 1)) for one in found]
-    at = [str(one["name"]) for one in found].index(str(replicated["name"]))
-    return sum(counts[:at]), sum(counts)
+    jobs = [job for job in jobset["spec"]["replicatedJobs"] if group in (None, _group(job))]
+    counts = [int(job.get("replicas", 1)) for job in jobs]
+    position = [str(job["name"]) for job in jobs].index(str(replicated["name"]))
+    return sum(counts[:position]), sum(counts)
 
 
 def _group(replicated: JsonObject) -> str:
     """Return the group; JobSet's webhook defaults to `default`."""
     return str(replicated.get("groupName") or "default")
-
-
-def _coordinator(jobset: JsonObject) -> JsonObject:
-    """Return the coordinator's label. Its value is limited to 63 characters, which limits the names of Pathways
-    runs.
-    """
-    at = jobset["spec"].get("coordinator")
-    if not at:
-        return {}
-    pod = f"{at['replicatedJob']}-{at.get('jobIndex', 0)}-{at.get('podIndex', 0)}"
-    return {f"{PREFIX}/coordinator": f"{jobset['metadata']['name']}-{pod}.{_subdomain(jobset)}"}
-
-
-def _exclusive(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
-    sources = (jobset["metadata"], replicated["template"].get("metadata") or {})
-    found = [source.get("annotations") or {} for source in sources]
-    return {key: one[key] for one in found for key in (EXCLUSIVE, NODE_SELECTOR_STRATEGY) if key in one}
 
 
 def _job_name(jobset: JsonObject, replicated: JsonObject, index: int) -> str:

@@ -94,24 +94,19 @@ def explain(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
     if reply.status == 401:
         return login_expired(reply, access)
     if reply.status == 403:
-        return SpecError((_denied_problem(reply, ask),)) if reply.by_admission else _forbidden(reply, ask, access)
-    if reply.status == 404:
-        return _not_found_error(reply, ask, access)
+        return _denied(reply, ask, access)
+    if reply.not_served:
+        return not_installed(ask.resource, access)
     if reply.status == 409:
         return Refused(
             f"{ask.name} already exists in namespace {ask.namespace}.", fix="Use another name.", id="name-taken"
         )
-    if reply.status in (400, 413, 422):
-        return SpecError(tuple(invalid(reply, ask)))
+    if reply.status in (400, 404, 413, 422):
+        problems = tuple(invalid(reply, ask))
+        if reply.missing_namespace and ask.namespace:
+            problems = (namespace_missing(ask.namespace, access.context),)
+        return SpecError(problems)
     return _of_its_own(reply, ask, access)
-
-
-def _not_found_error(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
-    if reply.not_served:
-        return not_installed(ask.resource, access)
-    if reply.missing_namespace and ask.namespace:
-        return SpecError((namespace_missing(ask.namespace, access.context),))
-    return SpecError(tuple(invalid(reply, ask)))
 
 
 def login_expired(reply: Reply, access: Access) -> Unreachable:
@@ -151,14 +146,14 @@ def invalid(reply: Reply, ask: ApiRequest) -> Iterator[Problem]:
     kind = ask.resource.plural.removesuffix("s")
     what = f"the {kind} {ask.name}" if ask.name else f"to {ask.what}"
     for field, message in reply.causes or (("", reply.message),):
-        at = f"{field}: " if field else ""
-        yield error("manifest-invalid", "", f"The cluster refuses {what}: {at}{message}", fix)
+        path = f"{field}: " if field else ""
+        yield error("manifest-invalid", "", f"The cluster refuses {what}: {path}{message}", fix)
 
 
 def _upgrade(fields: list[str]) -> str:
     """Return the fix for fields that the installed JobSet does not have. Those of a pod are Kubernetes' own."""
-    own = [field.rpartition(".")[2] for field in fields if ".template." not in field]
-    releases = [SINCE[name] for name in own if name in SINCE]
+    of_jobset = [field.rpartition(".")[2] for field in fields if ".template." not in field]
+    releases = [SINCE[name] for name in of_jobset if name in SINCE]
     since = f" {max(releases)} or later" if releases else ""
     return (
         f"The installed JobSet does not support {', '.join(fields)}: upgrade it to JobSet{since} (xpk installs "
@@ -175,7 +170,8 @@ def _of_its_own(reply: Reply, ask: ApiRequest, access: Access) -> Unreachable:
         look = _where_it_runs(reply, access)
         fix = f"Its webhook does not answer. {look}, or ask the cluster's administrator; then try again."
         return Unreachable(message, fix=fix, id="webhook-down")
-    return Unreachable(message, fix=_try_later_text(reply), id="cluster-error")
+    pause = duration_text(reply.retry_after_s) if reply.retry_after_s else "a minute"
+    return Unreachable(message, fix=f"Try again in {pause}; nothing was recorded as done.", id="cluster-error")
 
 
 def _where_it_runs(reply: Reply, access: Access) -> str:
@@ -190,17 +186,14 @@ def _where_it_runs(reply: Reply, access: Access) -> str:
     return f"Check why it is down (`{kubectl} get {what}`, `{kubectl} get pods`)"
 
 
-def _denied_problem(reply: Reply, ask: ApiRequest) -> Problem:
-    return error(
-        "admission-denied",
-        "",
-        f"The cluster refuses to {ask.what}: {reply.message}",
-        "The message is from a rule of the cluster (webhook, quota, policy): change what it mentions, or ask the "
-        "cluster's administrator.",
-    )
-
-
-def _forbidden(reply: Reply, ask: ApiRequest, access: Access) -> Forbidden:
+def _denied(reply: Reply, ask: ApiRequest, access: Access) -> XsftError:
+    if reply.by_admission:
+        message = f"The cluster refuses to {ask.what}: {reply.message}"
+        fix = (
+            "The message is from a rule of the cluster (webhook, quota, policy): change what it mentions, or ask the "
+            "cluster's administrator."
+        )
+        return SpecError((error("admission-denied", "", message, fix),))
     scope = f" -n {ask.namespace}" if ask.resource.namespaced and ask.namespace else ""
     kind = "role" if scope else "clusterrole"
     rule = f"kubectl create {kind} xsft --verb={ask.verb} --resource={ask.resource.full_name}{scope}"
@@ -209,8 +202,3 @@ def _forbidden(reply: Reply, ask: ApiRequest, access: Access) -> Forbidden:
         f"You may not {ask.what} (context {access.context}): {reply.message}",
         fix=f"Ask for {gke}an RBAC rule that allows it ({rule}, and a binding to you).",
     )
-
-
-def _try_later_text(reply: Reply) -> str:
-    wait = duration_text(reply.retry_after_s) if reply.retry_after_s else "a minute"
-    return f"Try again in {wait}; nothing was recorded as done."

@@ -172,29 +172,21 @@ def _of_server(kind: str, name: str, server: RunObject) -> bool:
 
 def named_objects(jobset: JsonObject) -> tuple[tuple[str, str], ...]:
     """Return (kind, name) of each PriorityClass, Secret and LocalQueue that its pods and queue label refer to."""
-    return tuple(dict.fromkeys(pair for pair in _named_objects(jobset) if pair[1]))
-
-
-def _named_objects(jobset: JsonObject) -> Iterator[tuple[str, str]]:
-    yield "LocalQueue", text(mapping(jobset, "metadata", "labels").get(QUEUE_LABEL)) or ""
+    names = [("LocalQueue", text(mapping(jobset, "metadata", "labels").get(QUEUE_LABEL)))]
     for job in rows(mapping(jobset, "spec").get("replicatedJobs")):
         pod = mapping(job, "template", "spec", "template", "spec")
-        yield "PriorityClass", text(pod.get("priorityClassName")) or ""
-        for secret in _required_secrets(pod):
-            yield "Secret", secret
+        names.append(("PriorityClass", text(pod.get("priorityClassName"))))
+        names += (("Secret", secret) for secret in _required_secrets(pod))
+    return tuple(dict.fromkeys((kind, name) for kind, name in names if name))
 
 
-def _required_secrets(pod: JsonObject) -> Iterator[str]:
+def _required_secrets(pod: JsonObject) -> Iterator[str | None]:
     """Yield the Secrets that must exist; optional ones may be missing."""
-    for volume in rows(pod.get("volumes")):
-        yield from _required(mapping(volume, "secret"), "secretName")
-    for pull in rows(pod.get("imagePullSecrets")):
-        yield text(pull.get("name")) or ""
+    references = [(mapping(volume, "secret"), "secretName") for volume in rows(pod.get("volumes"))]
+    references += ((pull, "name") for pull in rows(pod.get("imagePullSecrets")))
     for container in (*rows(pod.get("initContainers")), *rows(pod.get("containers"))):
         for variable in rows(container.get("env")):
-            yield from _required(mapping(variable, "valueFrom", "secretKeyRef"), "name")
-
-
-def _required(reference: JsonObject, key: str) -> Iterator[str]:
-    if reference.get("optional") is not True:
-        yield text(reference.get(key)) or ""
+            references.append((mapping(variable, "valueFrom", "secretKeyRef"), "name"))
+    for reference, key in references:
+        if reference.get("optional") is not True:
+            yield text(reference.get(key))

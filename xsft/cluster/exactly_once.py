@@ -8,7 +8,7 @@ exactly as planned. Only one object can have a name, so even a create that arriv
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -46,22 +46,26 @@ def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) 
     ask = ApiRequest(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
     api = api.for_question()
     retries = api.patience.retries(api.deadline)
-    lost = unanswered = False
+    unclear = unanswered = False
     while True:
         answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager}, read=read_named)
         if isinstance(answer, Reply) and answer.ok:
             return CreatedObject(object=answer.body)
-        found = _object_of_name(api, ask, manager, answer)
-        if found is not None:
-            return found
+        outcome = _object_of_name(api, ask, manager, answer)
+        if outcome is not None:
+            return outcome
         unanswered = unanswered or (isinstance(answer, LostAnswer) and answer.sent)
-        if not _may_be_sent_again(answer) or not retries.again(answer.retry_after_s):
-            failed = _not_created(api, ask, answer)
+        # It may be sent again if it was not executed, or conflicted with an object that is gone by now.
+        if not (answer.passes or _is_conflict(answer)) or not retries.again(answer.retry_after_s):
+            if isinstance(answer, LostAnswer):
+                failed: XsftError = answer.failed(what="Nothing was created.")
+            else:
+                failed = api.failed(answer, ask)
             refused = is_refusal(failed)
-            if (unanswered and (refused or isinstance(failed, Unreachable))) or (lost and refused):
+            if (unanswered and (refused or isinstance(failed, Unreachable))) or (unclear and refused):
                 raise _unknown_outcome(api, ask, answer, failed)
             raise failed
-        lost = lost or (_is_open(answer) and not _is_conflict(answer))
+        unclear = unclear or (_is_open(answer) and not _is_conflict(answer))
 
 
 def is_refusal(failed: XsftError) -> bool:
@@ -85,13 +89,13 @@ def _object_of_name(
     if not _is_open(answer):
         return None
     try:
-        there = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+        stored = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
         raise _unknown_outcome(api, ask, answer, failed) from None
-    if there is None:
+    if stored is None:
         return None
-    ours = any(m.get("manager") == manager for m in there["metadata"].get("managedFields") or ())
-    return CreatedObject(object=there) if ours else ExistingObject(object=there)
+    ours = any(fields.get("manager") == manager for fields in stored["metadata"].get("managedFields") or ())
+    return CreatedObject(object=stored) if ours else ExistingObject(object=stored)
 
 
 def _is_open(answer: Reply | LostAnswer) -> bool:
@@ -101,13 +105,6 @@ def _is_open(answer: Reply | LostAnswer) -> bool:
 
 def _is_conflict(answer: Reply | LostAnswer) -> bool:
     return isinstance(answer, Reply) and answer.status == 409
-
-
-def _may_be_sent_again(answer: Reply | LostAnswer) -> bool:
-    """Return whether the create may be sent again once no object has the name: if it was not executed, or conflicted
-    with an object that is gone by now.
-    """
-    return answer.passes or _is_conflict(answer)
 
 
 def _unknown_outcome(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, failed: XsftError) -> Unknown:
@@ -120,11 +117,6 @@ def _unknown_outcome(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, fail
         " created, or creates it.",
         id="create-unclear",
     )
-
-
-def _not_created(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> XsftError:
-    """Return the error if nothing was created."""
-    return answer.failed(what="Nothing was created.") if isinstance(answer, LostAnswer) else api.failed(answer, ask)
 
 
 def _hide_values(text: str, values: tuple[str, ...]) -> str:
@@ -142,80 +134,63 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
     """Delete the object; its pods are deleted in the background. It is sent again if there is no answer, which the UID
     makes harmless. Raises Unknown if it was sent and neither its answer nor the object could be read, Unreachable if it
     was not deleted.
+
+    source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options
     """
     ask = ApiRequest(verb="delete", resource=resource, namespace=namespace, name=name)
     api = api.for_question()
-    retries, sent = api.patience.retries(api.deadline), False
-    while True:
-        answer = api.once(ask, body=_options(uid))
-        if isinstance(answer, Reply):
-            done = _outcome_of_reply(answer, sent=sent)
-            if done:
-                return done
-            if answer.status == 409:
-                return (
-                    _outcome_by_object(api, ask, answer, uid=uid)
-                    if sent
-                    else _outcome_of_conflict(api, ask, answer, uid=uid)
-                )
-        sent = sent or _may_have_happened(answer)
-        if not answer.passes or not retries.again(answer.retry_after_s):
-            return _outcome_by_object(api, ask, answer, uid=uid) if sent else _raise_error(api, ask, answer)
-
-
-def _options(uid: str) -> dict[str, Any]:
-    """source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options"""
-    return {
+    retries = api.patience.retries(api.deadline)
+    options = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": uid},
         "propagationPolicy": "Background",
     }
+    may_be_deleted = False
+    while True:
+        answer = api.once(ask, body=options)
+        if isinstance(answer, Reply):
+            if answer.ok:
+                return "deleted"
+            if answer.status == 404 and not answer.not_served and not answer.missing_namespace:
+                return "deleted" if may_be_deleted else "gone"
+            if answer.status == 409:
+                return _outcome_by_object(api, ask, answer, uid=uid, may_be_deleted=may_be_deleted)
+            may_be_deleted = may_be_deleted or answer.status >= 500
+        else:
+            may_be_deleted = may_be_deleted or answer.sent
+        if answer.passes and retries.again(answer.retry_after_s):
+            continue
+        if may_be_deleted:
+            return _outcome_by_object(api, ask, answer, uid=uid, may_be_deleted=True)
+        if isinstance(answer, LostAnswer):
+            raise answer.failed(what="Nothing was deleted.")
+        raise api.failed(answer, ask)
 
 
-def _outcome_of_reply(reply: Reply, *, sent: bool) -> DeleteOutcome | None:
-    """Return the outcome that the reply shows, or None. `sent`: an earlier try may have deleted the object, so that it
-    is not found now.
+def _outcome_by_object(
+    api: Api, ask: ApiRequest, answer: Reply | LostAnswer, *, uid: str, may_be_deleted: bool
+) -> DeleteOutcome:
+    """Return the outcome by the object that has the name now. `may_be_deleted`: an earlier try may have deleted the
+    object; else the answer is a conflict: either the UID is another one, or the server could not do it just now.
     """
-    if reply.ok:
-        return "deleted"
-    if reply.status == 404 and not reply.not_served and not reply.missing_namespace:
-        return "deleted" if sent else "gone"
-    return None
-
-
-def _may_have_happened(answer: Reply | LostAnswer) -> bool:
-    return answer.sent if isinstance(answer, LostAnswer) else answer.status >= 500
-
-
-def _outcome_by_object(api: Api, ask: ApiRequest, answer: Reply | LostAnswer, *, uid: str) -> DeleteOutcome:
-    """Return the outcome by the object that has the name now."""
     try:
-        there = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+        stored = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
         raise _unknown_deletion(ask, answer, failed.message) from None
-    if there is None or there["metadata"].get("uid") != uid or there["metadata"].get("deletionTimestamp"):
+    if stored is None:
+        return "deleted" if may_be_deleted else "gone"
+    if stored["metadata"].get("uid") != uid:
+        return "deleted" if may_be_deleted else "other"
+    if not may_be_deleted:
+        raise Unreachable(
+            f"The cluster did not {ask.what}: {answer.reason}",
+            fix="Run the same command again: nothing was deleted.",
+            id="cluster-error",
+        )
+    if stored["metadata"].get("deletionTimestamp"):
         return "deleted"
     raise _unknown_deletion(ask, answer, "it still exists, and the deletion may still be in progress")
-
-
-def _outcome_of_conflict(api: Api, ask: ApiRequest, answer: Reply, *, uid: str) -> DeleteOutcome:
-    """Return the outcome of a conflict: either the UID is another one, or the server could not do it just now. The
-    object shows which.
-    """
-    try:
-        there = api.last_look().get(ask.resource, name=ask.name or "", namespace=ask.namespace)
-    except Unreachable as failed:
-        raise _unknown_deletion(ask, answer, failed.message) from None
-    if there is None:
-        return "gone"
-    if there["metadata"].get("uid") != uid:
-        return "other"
-    raise Unreachable(
-        f"The cluster did not {ask.what}: HTTP 409 {answer.message}",
-        fix="Run the same command again: nothing was deleted.",
-        id="cluster-error",
-    )
 
 
 def _unknown_deletion(ask: ApiRequest, answer: Reply | LostAnswer, why: str) -> Unknown:
@@ -224,9 +199,3 @@ def _unknown_deletion(ask: ApiRequest, answer: Reply | LostAnswer, why: str) -> 
         fix="Run the same command again when the cluster answers: only the object with that UID is deleted.",
         id="delete-unclear",
     )
-
-
-def _raise_error(api: Api, ask: ApiRequest, answer: Reply | LostAnswer) -> DeleteOutcome:
-    if isinstance(answer, LostAnswer):
-        raise answer.failed(what="Nothing was deleted.")
-    raise api.failed(answer, ask)

@@ -245,25 +245,25 @@ class Http:
     ) -> Reply | LostAnswer:
         with ExitStack() as large:
             try:
-                content = _whole_content(response, deadline, large=large)
+                content = _content_of(response, deadline, large=large)
             except UnusableAnswer as unusable:
                 response.close()  # the rest is not read
                 return unusable_answer(unusable, self._access, host=self._server)
             return reply_of(content, response, read=read, access=self._access, host=self._server)
 
 
-def _whole_content(response: urllib3.BaseHTTPResponse, deadline: Deadline, *, large: ExitStack) -> bytes:
+def _content_of(response: urllib3.BaseHTTPResponse, deadline: Deadline, *, large: ExitStack) -> bytes:
     """Return the body. `large`: its owner reads a large answer while no other is read. Raises UnusableAnswer if it is
     too large, or after the deadline, when no thread waits for it.
     """
-    whole = BoundedBytes(MAX_BYTES)
+    content = BoundedBytes(MAX_BYTES)
     for part in response.stream(PART, decode_content=True):
-        if whole.tell() <= LARGE_BYTES < whole.tell() + len(part):
+        if content.tell() <= LARGE_BYTES < content.tell() + len(part):
             large.enter_context(_ONE_LARGE)
         if not deadline.left_s:
             raise UnusableAnswer("came too late")
-        whole.write(part)
-    return whole.getvalue()
+        content.write(part)
+    return content.getvalue()
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
@@ -302,8 +302,10 @@ class ClusterLogin:
     """The login of one context, shared by threads."""
 
     def __init__(self, entry: Entry, *, gke: bool, env: Mapping[str, str]) -> None:
-        self._entry, self._gke, self._env = entry, gke, env
-        self._held: Credentials | None = None
+        self._entry = entry
+        self._gke = gke
+        self._env = env
+        self._credentials: Credentials | None = None
         self._lock = threading.Lock()
 
     def credentials(self) -> Credentials:
@@ -311,11 +313,11 @@ class ClusterLogin:
         credentials.
         """
         with self._lock:
-            held = self._held
-            if held is None or (held.renew_at is not None and clock.epoch() > held.renew_at):
-                held = self._held = self._new()
-                hold_secret((held.authorization or "").partition(" ")[2])
-            return held
+            credentials = self._credentials
+            if credentials is None or (credentials.renew_at is not None and clock.epoch() > credentials.renew_at):
+                credentials = self._credentials = self._new()
+                hold_secret((credentials.authorization or "").partition(" ")[2])
+            return credentials
 
     def _new(self) -> Credentials:
         user = self._entry.user
@@ -349,32 +351,28 @@ class ClusterLogin:
             raise unusable_context(self._entry.context, f"its tokenFile {path} cannot be read: {why}") from None
 
     def _by_program(self, program: LoginProgram) -> Credentials:
-        done = self._run(program)
+        command = program.command
+        if not command or not shutil.which(command, path=self._env.get("PATH")):
+            fix = INSTALL_HINTS.get(command) or _brief(program.install_hint or f"Install {command}, or put it on PATH.")
+            named = command or "a program without a name"
+            message = f"The context {self._entry.context} logs in with {named}, which is not on PATH."
+            raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
+        done = self._run((command, *program.args), program)
         try:
             return _of_program(done)
         except ValueError as failed:
             reason = _brief(done.stderr) or str(failed)
-            raise self._no_credentials(f"The login program {program.command}", reason) from None
+            raise self._no_credentials(f"The login program {command}", reason) from None
 
-    def _argv(self, program: LoginProgram) -> tuple[str, ...]:
-        command = program.command
-        if command and shutil.which(command, path=self._env.get("PATH")):
-            return (command, *program.args)
-        fix = INSTALL_HINTS.get(command) or _brief(program.install_hint or f"Install {command}, or put it on PATH.")
-        named = command or "a program without a name"
-        message = f"The context {self._entry.context} logs in with {named}, which is not on PATH."
-        raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
-
-    def _run(self, program: LoginProgram) -> ProcessResult:
-        argv = self._argv(program)
+    def _run(self, argv: tuple[str, ...], program: LoginProgram) -> ProcessResult:
         terminal = program.interactive_mode != "Never" and has_terminal()
         if program.interactive_mode == "Always" and not terminal:
             raise self._no_credentials(f"The login program {argv[0]}", "it needs a terminal, and there is none")
-        own = {one["name"]: one.get("value", "") for one in program.env if one.get("name")}
+        variables = {pair["name"]: pair.get("value", "") for pair in program.env if pair.get("name")}
         cluster = {"cluster": to_builtins(self._entry.cluster)} if program.provide_cluster_info else {}
         spec = {"interactive": terminal, **cluster}  # source: client-go as of ExecStatus, ExecCredentialSpec
         info = json.dumps({"kind": "ExecCredential", "apiVersion": program.api_version, "spec": spec})
-        env = {**self._env, **own, "KUBERNETES_EXEC_INFO": info}
+        env = {**self._env, **variables, "KUBERNETES_EXEC_INFO": info}
         try:
             if terminal:
                 return at_terminal(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
@@ -415,14 +413,6 @@ def tls_context(*, ca: bytes, verify: bool = True, certificate: bytes = b"", key
     return context
 
 
-def _parse_credential(text: bytes) -> ExecCredential:
-    """Return the credential. Raises ValueError without what the program printed, which may be a part of a token."""
-    try:
-        return _EXEC_CREDENTIAL.decode(text)
-    except DecodeError:
-        raise ValueError("see its output above") from None
-
-
 def _bearer(token: str) -> str:
     """Return the header with the token, without the line end of a YAML block. Raises ValueError if no header can hold
     it.
@@ -437,17 +427,24 @@ def _bearer(token: str) -> str:
 
 def _of_program(done: ProcessResult) -> Credentials:
     """Return the credentials that a login program printed. Raises ValueError if it failed or printed none."""
-    status = parse_bounded(done.stdout.encode(), _parse_credential).status
+    try:
+        status = parse_bounded(done.stdout.encode(), _EXEC_CREDENTIAL.decode).status
+    except DecodeError:  # whose message may quote a part of a token
+        raise ValueError("see its output above") from None
     certificate, key = status.client_certificate_data, status.client_key_data
     if not done.ok or not (status.token or (certificate and key)):
         raise ValueError("see its output above")
-    expires, now = moment(status.expiration_timestamp), clock.epoch()
-    left_s = expires.timestamp() - now if expires else 0.0
+    expires = moment(status.expiration_timestamp)
+    now = clock.epoch()
+    renew_at = None
+    if expires:
+        left_s = expires.timestamp() - now
+        renew_at = now + max(left_s - EARLY_S, left_s / 2)
     return Credentials(
         authorization=_bearer(status.token) if status.token else None,
         certificate=(certificate or "").encode(),
         key=(key or "").encode(),
-        renew_at=now + max(left_s - EARLY_S, left_s / 2) if expires else None,
+        renew_at=renew_at,
     )
 
 

@@ -214,10 +214,10 @@ def _object_of(metadata: ObjectMetadata, conditions: tuple[Condition, ...]) -> R
 
 
 def _mode(labels: Mapping[str, str], jobs: tuple[ReplicatedJobSpec, ...]) -> ModeName | None:
-    labelled = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
     names = {job.name for job in jobs}
-    by_names = (m for m in MODES if {mode_rules(m).replicated_job, mode_rules(m).trainer_job} <= names)
-    return labelled or next(by_names, None)
+    labelled = [mode for mode in MODES if labels.get(MODE_LABEL) == mode]
+    by_names = [m for m in MODES if {mode_rules(m).replicated_job, mode_rules(m).trainer_job} <= names]
+    return next(iter((*labelled, *by_names)), None)
 
 
 def _find_slice_job(jobs: tuple[ReplicatedJobSpec, ...], mode: ModeName | None) -> ReplicatedJobSpec | None:
@@ -254,7 +254,7 @@ def _literal(pattern: re.Pattern[str], command: str) -> str | None:
 
 
 def _replicated(jobset: JobSet) -> tuple[ReplicatedJob, ...]:
-    """Return the replicated jobs in the spec's order; the status lists them in any."""
+    """Return the replicated jobs in the spec's order; the status lists them in any order."""
     counts = {job.name: job for job in jobset.status.replicated_jobs_status}
     jobs = jobset.spec.replicated_jobs
     return tuple(replace(counts.get(job.name, ReplicatedJob(name=job.name)), replicas=job.replicas) for job in jobs)

@@ -9,14 +9,14 @@ apis/kueue/{v1beta1,v1beta2}/workload_types.go, apis/visibility/v1beta2/types.go
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.json import Decoder
 
 from xsft.base.errors import Unreachable
-from xsft.base.lenient import JsonObject, count, mapping, rows, text
+from xsft.base.lenient import JsonObject, count
 
 T = TypeVar("T")
 
@@ -39,8 +39,8 @@ class Condition(Struct, frozen=True, kw_only=True, rename={"at": "lastTransition
 
 def true_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
     """Return the True condition of that type; if there are several, always the same one."""
-    found = (c for c in conditions if c.type == type and c.status == "True")
-    return min(found, key=lambda c: (c.reason, c.at), default=None)
+    matching = (c for c in conditions if c.type == type and c.status == "True")
+    return min(matching, key=lambda c: (c.reason, c.at), default=None)
 
 
 class Owner(KubernetesStruct, frozen=True, kw_only=True):
@@ -127,8 +127,8 @@ class ObjectList(Struct, Generic[T], frozen=True, kw_only=True):
     bad: tuple[BadObject, ...] = ()
 
 
-def typed(json: JsonObject, kind: Decoder[T]) -> T:
-    """Return the object of a dictionary. Raises Unreachable if it has another shape."""
+def typed(json: JsonObject | list[JsonObject], kind: Decoder[T]) -> T:
+    """Return the object of parsed JSON. Raises Unreachable if it has another shape."""
     try:
         return convert(without_nulls(json), kind.type)
     except ValidationError as odd:
@@ -255,29 +255,180 @@ WORKLOAD = Decoder(Workload)
 PENDING_WORKLOAD = Decoder(PendingWorkload)
 
 
-def quotas_of(cluster_queue: JsonObject) -> tuple[Quota, ...]:
-    """Return the total and used quota of each flavor, in the queue's order."""
-    used = {
-        (flavor.get("name"), resource.get("name")): str(resource.get("total", "0"))
-        for flavor in rows(mapping(cluster_queue, "status").get("flavorsUsage"))
-        for resource in rows(flavor.get("resources"))
-    }
-    return tuple(
-        Quota(flavor=name, resource=resource, total=total, used=used.get((name, resource), "0"))
-        for name, resource, total in _nominal(cluster_queue)
-    )
-
-
-def _nominal(cluster_queue: JsonObject) -> Iterator[tuple[str, str, str]]:
-    for group in rows(mapping(cluster_queue, "spec").get("resourceGroups")):
-        for flavor in rows(group.get("flavors")):
-            for resource in rows(flavor.get("resources")):
-                name, kind = text(flavor.get("name")), text(resource.get("name"))
-                if name and kind:
-                    yield name, kind, str(resource.get("nominalQuota", "0"))
-
-
 def queues_of(workloads: Iterable[Workload]) -> tuple[str, ...]:
     """Return the LocalQueues in which they wait, the longest first."""
     names = [workload.spec.queue_name for workload in workloads if workload.spec.queue_name and workload.waits]
     return tuple(sorted(set(names), key=lambda name: (-names.count(name), name)))
+
+
+class ResourceQuota(KubernetesStruct, frozen=True, kw_only=True):
+    """The quota of one resource in a flavor, or its use. Numbers are as Kubernetes writes them: a number or a text."""
+
+    name: str
+    nominal_quota: Any = "0"
+    borrowing_limit: Any = None
+    """How much of the cohort's it may use, too; unlimited if absent."""
+    total: Any = "0"
+    """What is used, in a status."""
+
+
+class FlavorQuotas(KubernetesStruct, frozen=True, kw_only=True):
+    name: str
+    resources: tuple[ResourceQuota, ...] = ()
+
+
+class ResourceGroup(KubernetesStruct, frozen=True, kw_only=True):
+    covered_resources: tuple[str, ...] = ()
+    flavors: tuple[FlavorQuotas, ...] = ()
+
+
+class SelectorTerm(KubernetesStruct, frozen=True, kw_only=True):
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(KubernetesStruct, frozen=True, kw_only=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[SelectorTerm, ...] = ()
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        exact = all(labels.get(key) == value for key, value in self.match_labels.items())
+        return exact and all(_holds(term, labels) for term in self.match_expressions)
+
+
+def _holds(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
+    match term.operator:
+        case "In":
+            return labels.get(term.key) in term.values
+        case "NotIn":
+            return labels.get(term.key) not in term.values
+        case "Exists":
+            return term.key in labels
+        case "DoesNotExist":
+            return term.key not in labels
+        case _:
+            return True
+
+
+class CheckRule(KubernetesStruct, frozen=True, kw_only=True):
+    name: str
+    on_flavors: tuple[str, ...] = ()
+
+
+class ChecksStrategy(KubernetesStruct, frozen=True, kw_only=True):
+    admission_checks: tuple[CheckRule, ...] = ()
+
+
+class QueueSpec(KubernetesStruct, frozen=True, kw_only=True):
+    stop_policy: str = "None"
+
+
+class LocalQueueSpec(QueueSpec, frozen=True, kw_only=True):
+    cluster_queue: str | None = None
+
+
+class LocalQueue(KubernetesObject, frozen=True, kw_only=True):
+    spec: LocalQueueSpec = LocalQueueSpec()
+    status: ConditionsStatus = ConditionsStatus()
+
+
+class ClusterQueueSpec(QueueSpec, frozen=True, kw_only=True):
+    cohort: str = ""
+    cohort_name: str = ""
+    """The same in v1beta2."""
+    queueing_strategy: str = ""
+    namespace_selector: LabelSelector | None = None
+    """None selects nothing, an empty one everything."""
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    admission_checks: tuple[str, ...] = ()
+    """Only in v1beta1."""
+    admission_checks_strategy: ChecksStrategy = ChecksStrategy()
+
+
+class ClusterQueueStatus(ConditionsStatus, frozen=True, kw_only=True):
+    pending_workloads: int = 0
+    flavors_usage: tuple[FlavorQuotas, ...] = ()
+
+
+class ClusterQueue(KubernetesObject, frozen=True, kw_only=True):
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: ClusterQueueStatus = ClusterQueueStatus()
+
+    @property
+    def cohort(self) -> str | None:
+        return self.spec.cohort or self.spec.cohort_name or None
+
+    @property
+    def flavors(self) -> tuple[str, ...]:
+        """Return the names of its ResourceFlavors."""
+        return tuple(dict.fromkeys(flavor.name for group in self.spec.resource_groups for flavor in group.flavors))
+
+    @property
+    def required_checks(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of its AdmissionChecks, with the flavors that each is for; without flavors it is for all."""
+        rules = {rule.name: rule.on_flavors for rule in self.spec.admission_checks_strategy.admission_checks}
+        return {**dict.fromkeys(self.spec.admission_checks, ()), **rules}
+
+    @property
+    def quotas(self) -> tuple[Quota, ...]:
+        """Return the total and used quota of each flavor, in the queue's order."""
+        used = {
+            (flavor.name, resource.name): str(resource.total)
+            for flavor in self.status.flavors_usage
+            for resource in flavor.resources
+        }
+        return tuple(
+            Quota(
+                flavor=flavor.name,
+                resource=resource.name,
+                total=str(resource.nominal_quota),
+                used=used.get((flavor.name, resource.name), "0"),
+            )
+            for group in self.spec.resource_groups
+            for flavor in group.flavors
+            for resource in flavor.resources
+        )
+
+
+class Taint(KubernetesStruct, frozen=True, kw_only=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    @property
+    def excludes(self) -> bool:
+        """Return whether it excludes pods; else it makes a node less preferred."""
+        return self.effect in ("NoSchedule", "NoExecute")
+
+
+class Toleration(KubernetesStruct, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """source: kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
+        if self.effect not in ("", taint.effect):
+            return False
+        if self.operator == "Exists":
+            return self.key in ("", taint.key)
+        return (self.key, self.value) == (taint.key, taint.value)
+
+
+class FlavorSpec(KubernetesStruct, frozen=True, kw_only=True):
+    node_labels: dict[str, str] = {}
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    """Kueue adds them to the pods that get the flavor."""
+
+
+class ResourceFlavor(KubernetesObject, frozen=True, kw_only=True):
+    spec: FlavorSpec = FlavorSpec()
+
+
+LOCAL_QUEUE = Decoder(LocalQueue)
+CLUSTER_QUEUE = Decoder(ClusterQueue)
+RESOURCE_FLAVOR = Decoder(ResourceFlavor)
+TOLERATIONS = Decoder(tuple[Toleration, ...])

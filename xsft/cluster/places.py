@@ -10,9 +10,8 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from xsft.base.errors import SpecError
-from xsft.base.problems import Problem
-from xsft.cluster.places_file import places_file
 from xsft.machine.files import read_places_text
+from xsft.machine.paths import places_file
 from xsft.machine.process import own_environment
 from xsft.spec.base import Section
 from xsft.spec.explain import validate
@@ -33,7 +32,7 @@ def load_places(
 ) -> tuple[dict[str, Place], str | None]:
     """Return the places by name, and their file; empty and None if there is no file.
 
-    The file is the first one in the order of `places_file.places_folders`. Raises SpecError, whose problems name the
+    The file is the first one in the order of `places_folders`. Raises SpecError, whose problems name the
     file, if it is invalid or cannot be read.
     """
     file = places_file(start, env=own_environment() if env is None else env, home=home or Path.home())
@@ -42,8 +41,8 @@ def load_places(
     try:
         return dict(parse_places(read_places_text(file))), str(file)
     except SpecError as wrong:
-        problems = tuple(_in_places(p, file) for p in wrong.problems)
-    raise SpecError(problems)
+        problems = [replace(p, where=p.where.removeprefix(_WRAP)).in_file(str(file)) for p in wrong.problems]
+    raise SpecError(tuple(problems))
 
 
 def parse_places(text: str) -> Mapping[str, Place]:
@@ -57,7 +56,3 @@ def parse_places(text: str) -> Mapping[str, Place]:
         raw={_WRAP + path: raw for path, raw in parsed.raw.items()},
     )
     return validate(PlacesFile, below.data, below).places
-
-
-def _in_places(problem: Problem, file: Path) -> Problem:
-    return replace(problem, where=problem.where.removeprefix(_WRAP)).in_file(str(file))

@@ -22,7 +22,6 @@ from xsft.cluster.jobset_fields import DEPLOYMENT, JOBSET, jobset_of, server_of
 from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, ObjectList, PendingWorkload, Workload
 from xsft.cluster.observation import RunObject
 from xsft.cluster.pod_fields import POD, Pod
-from xsft.cluster.resources import Resource
 from xsft.machine.parallel import start
 from xsft.records.jobset_paths import RUN_LABEL, SERVERS
 from xsft.trainer.progress import LoggedLine, parse_logged_line
@@ -138,19 +137,21 @@ class Servers(Struct, frozen=True):
     def get(self, like: JsonObject) -> JsonObject | None:
         """Return the object of the kind, name and namespace of `like`, or None."""
         metadata = like["metadata"]
-        found: JsonObject | None = self.api.get(_kind(like), name=metadata["name"], namespace=metadata["namespace"])
-        return found
+        stored: JsonObject | None = self.api.get(
+            KINDS[like["kind"]], name=metadata["name"], namespace=metadata["namespace"]
+        )
+        return stored
 
     def dry_run(self, body: JsonObject) -> None:
         """Have the cluster validate the object with all its webhooks; a name that is taken is no error."""
-        ask = ApiRequest(verb="create", resource=_kind(body), namespace=body["metadata"]["namespace"])
+        ask = ApiRequest(verb="create", resource=KINDS[body["kind"]], namespace=body["metadata"]["namespace"])
         reply = self.api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body)
         if not reply.ok and reply.status != 409:
             raise self.api.failed(reply, ask)
 
     def create(self, body: JsonObject, *, mark: str | None = None) -> CreatedObject | ExistingObject:
         """Create the object once, as `Cluster.create_jobset` does."""
-        return create(self.api, _kind(body), body, mark=mark)
+        return create(self.api, KINDS[body["kind"]], body, mark=mark)
 
     def delete(self, *, name: str, namespace: str, uid: str) -> DeleteOutcome:
         """Delete the Deployment with that UID; the Service and the budget go with it. Raises as
@@ -168,10 +169,6 @@ class Servers(Struct, frozen=True):
         return tuple(line.text for line in lines or ())
 
 
-def _kind(body: JsonObject) -> Resource:
-    return KINDS[body["kind"]]
-
-
 class ContainerLogRequest(Struct, frozen=True, kw_only=True):
     namespace: str
     pod: str
@@ -185,34 +182,36 @@ class ContainerLogRequest(Struct, frozen=True, kw_only=True):
 
     def query(self, *, follow: str = "false") -> dict[str, str]:
         options = {"container": self.container, "sinceTime": self.since, "tailLines": self.tail}
-        given = {key: str(value) for key, value in options.items() if value is not None}
-        return {"timestamps": "true", "follow": follow, "previous": str(self.previous).lower(), **given}
+        named = {key: str(option) for key, option in options.items() if option is not None}
+        return {"timestamps": "true", "follow": follow, "previous": str(self.previous).lower(), **named}
 
 
-def read_log(api: Api, wanted: ContainerLogRequest) -> tuple[LoggedLine, ...] | None:
+def read_log(api: Api, log: ContainerLogRequest) -> tuple[LoggedLine, ...] | None:
     """Return the lines so far; None if there is no such pod or its container has not started. Raises Unreachable."""
-    ask = _log_request(wanted)
-    query = {**wanted.query(), **({} if wanted.tail is not None else {"limitBytes": str(MAX_BYTES)})}
+    ask = _log_request(log)
+    query = log.query()
+    if log.tail is None:
+        query["limitBytes"] = str(MAX_BYTES)
     reply = api.question(ask, query=query, accept=ANYTHING, read=bytes)
     if reply.status in (404, NOT_STARTED):
         return None
     if not reply.ok:
         raise api.failed(reply, ask)
-    *lines, torn = reply.body.split(
-        b"\n"
-    )  # split as streams are: a progress bar's carriage returns are part of its line
-    return tuple(parse_logged_line(line.decode("utf-8", "replace")) for line in (*lines, *((torn,) if torn else ())))
+    lines: list[bytes] = reply.body.split(b"\n")  # as streams: a progress bar's carriage returns are in its line
+    if not lines[-1]:
+        lines.pop()
+    return tuple(parse_logged_line(line.decode("utf-8", "replace")) for line in lines)
 
 
 def open_log(
-    api: Api, wanted: ContainerLogRequest, *, read_timeout_s: float, follow: bool = True
+    api: Api, log: ContainerLogRequest, *, read_timeout_s: float, follow: bool = True
 ) -> Stream | LostAnswer | Unreachable | None:
     """Open the log, with one try; without `follow` up to its current end, of any length. Returns Lost without an
     answer, and Unreachable for an error of the cluster, if a retry may help; None if there is no such pod or it has not
     started. Raises Unreachable if a retry cannot help (login, permission).
     """
-    ask = _log_request(wanted)
-    answer = api.opened(ask, query=wanted.query(follow=str(follow).lower()), read_timeout_s=read_timeout_s)
+    ask = _log_request(log)
+    answer = api.opened(ask, query=log.query(follow=str(follow).lower()), read_timeout_s=read_timeout_s)
     if isinstance(answer, Stream):
         return answer
     if isinstance(answer, LostAnswer):
@@ -221,11 +220,11 @@ def open_log(
         raise answer.failed()
     if answer.status in (404, NOT_STARTED):
         return None
-    failed_for_good = api.failed(answer, ask)
-    if isinstance(failed_for_good, Unreachable) and (answer.status == 429 or answer.status >= BUSY_OR_BROKEN):
-        return failed_for_good
-    raise failed_for_good
+    failed = api.failed(answer, ask)
+    if isinstance(failed, Unreachable) and (answer.status == 429 or answer.status >= BUSY_OR_BROKEN):
+        return failed
+    raise failed
 
 
-def _log_request(wanted: ContainerLogRequest) -> ApiRequest:
-    return ApiRequest(verb="get", resource=kinds.POD_LOGS, namespace=wanted.namespace, name=wanted.pod)
+def _log_request(log: ContainerLogRequest) -> ApiRequest:
+    return ApiRequest(verb="get", resource=kinds.POD_LOGS, namespace=log.namespace, name=log.pod)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import UsageError
 from xsft.base.names import placeholder_in
-from xsft.cluster.places_file import places_file
+from xsft.machine.paths import places_file
 from xsft.machine.process import own_environment
 from xsft.records.index import IndexEntry
 from xsft.records.run_cluster import ClusterAddress, address_of
@@ -43,29 +43,27 @@ class RunSource(Struct, frozen=True, kw_only=True):
 
 
 def sources(
-    asked: PlaceQuery, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
+    query: PlaceQuery, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
 ) -> tuple[RunSource, ...]:
     """Return each namespace of each cluster once; a placeholder only if it is named. Raises UsageError for a place that
     is not in places.yaml.
     """
-    if asked.context is not None:
-        return (_source_of(ClusterAddress(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
-    if asked.place is not None:
-        if asked.place not in places:
-            known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-            raise UsageError(f"Place {asked.place} was not found. {known}", fix="Use one of them, or --context NAME.")
-        return (source_at(places[asked.place], asked.namespace),)
-    everywhere = (
-        *(
-            source_at(place, asked.namespace)
-            for place in places.values()
-            if placeholder_in(place.project, place.cluster) is None  # else it is as shipped
-        ),
-        *_submitted_to(entries, asked.namespace),
-    )
-    return tuple(
-        {(one.name, one.namespace): one for one in reversed(everywhere) if names_a_cluster(one.where)}.values()
-    )
+    if query.context is not None:
+        return (_source_of(ClusterAddress(context=query.context), query.namespace or DEFAULT_NAMESPACE),)
+    if query.place is not None:
+        if query.place not in places:
+            known_names = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+            message = f"Place {query.place} was not found. {known_names}"
+            raise UsageError(message, fix="Use one of them, or --context NAME.")
+        return (source_at(places[query.place], query.namespace),)
+    own = [place for place in places.values() if placeholder_in(place.project, place.cluster) is None]
+    everywhere = [source_at(place, query.namespace) for place in own]
+    for entry in entries:
+        if entry.cluster is not None:
+            source = _source_of(entry.cluster, query.namespace or entry.namespace or DEFAULT_NAMESPACE)
+            everywhere.append(replace(source, named=False))
+    # of two sources with one name the first one counts, which is the one of places.yaml
+    return tuple({(s.name, s.namespace): s for s in reversed(everywhere) if names_a_cluster(s.where)}.values())
 
 
 def known_places() -> tuple[Mapping[str, Place], str | None]:
@@ -82,12 +80,6 @@ def source_at(place: Place, namespace: str | None) -> RunSource:
 
 def _source_of(where: ClusterAddress, namespace: str) -> RunSource:
     return RunSource(name=where.name, where=where, namespace=namespace)
-
-
-def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[RunSource]:
-    for entry in entries:
-        if entry.cluster is not None:
-            yield replace(_source_of(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE), named=False)
 
 
 def names_a_cluster(where: ClusterAddress | Place) -> bool:

@@ -7,17 +7,51 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.json import Decoder
 
-from xsft.base.lenient import JsonObject, count, mapping, rows, text
+from xsft.base.lenient import count
 from xsft.catalog.tpu import Slice
 from xsft.cluster.jobset_fields import shape_of
-from xsft.cluster.objects import Resources, Workload
+from xsft.cluster.objects import (
+    ConditionsStatus,
+    KubernetesObject,
+    KubernetesStruct,
+    ResourceFlavor,
+    Taint,
+    Workload,
+    true_condition,
+)
 
 NODE_POOL = "cloud.google.com/gke-nodepool"
 TPU = "google.com/tpu"
+
+
+class NodeSpec(KubernetesStruct, frozen=True, kw_only=True):
+    unschedulable: bool = False
+    """Cordoned."""
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = field(name="providerID", default="")
+    """On Google Cloud `gce://project/zone/machine`."""
+
+
+class NodeStatus(ConditionsStatus, frozen=True, kw_only=True):
+    allocatable: dict[str, Any] = field(default_factory=dict)
+
+
+class Node(KubernetesObject, frozen=True, kw_only=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def ready(self) -> bool:
+        """Return whether its kubelet reports that it takes pods."""
+        return true_condition(self.status.conditions, "Ready") is not None
+
+
+NODE = Decoder(Node)
 
 
 class SliceUser(Struct, frozen=True, kw_only=True):
@@ -61,47 +95,48 @@ class SliceUnit(Struct, frozen=True, kw_only=True):
 
     name: str
     shape: Slice
-    nodes: tuple[JsonObject, ...]
+    nodes: tuple[Node, ...]
 
     @property
     def available(self) -> bool:
-        return len(self.nodes) >= self.shape.hosts and all(map(_schedulable, self.nodes))
+        return len(self.nodes) >= self.shape.hosts and all(
+            node.ready and not node.spec.unschedulable for node in self.nodes
+        )
 
 
 def supplies(
-    nodes: Iterable[JsonObject], workloads: Iterable[Workload], flavors: Mapping[str, JsonObject]
+    nodes: Iterable[Node], workloads: Iterable[Workload], flavors: Mapping[str, ResourceFlavor]
 ) -> tuple[TpuSupply, ...]:
     """Return the supply of each TPU type, the largest slices first. `flavors`: the ResourceFlavors by name."""
-    units, users = tuple(slice_units(nodes)), _users(workloads, flavors)
+    units = tuple(slice_units(nodes))
+    users = _users(workloads, flavors)
     shapes = {unit.shape.tpu_type: unit.shape for unit in units} | {shape.tpu_type: shape for shape in users}
     ordered = sorted(shapes.values(), key=lambda shape: (-shape.chips, shape.tpu_type))
-    return tuple(_supply(shape, units, tuple(users.get(shape, ()))) for shape in ordered)
+    of_types = []
+    for shape in ordered:
+        slices = [unit for unit in units if unit.shape == shape]
+        unavailable = sorted(unit.name for unit in slices if not unit.available)
+        of_type = sorted(users.get(shape, ()), key=lambda user: (user.state, -user.slices, user.namespace, user.jobset))
+        supply = TpuSupply(
+            tpu_type=shape.tpu_type, total=len(slices), unavailable=tuple(unavailable), users=tuple(of_type)
+        )
+        of_types.append(supply)
+    return tuple(of_types)
 
 
-def _supply(shape: Slice, units: tuple[SliceUnit, ...], users: tuple[SliceUser, ...]) -> TpuSupply:
-    mine = [unit for unit in units if unit.shape == shape]
-    return TpuSupply(
-        tpu_type=shape.tpu_type,
-        total=len(mine),
-        unavailable=tuple(sorted(unit.name for unit in mine if not unit.available)),
-        users=tuple(sorted(users, key=lambda user: (user.state, -user.slices, user.namespace, user.jobset))),
-    )
-
-
-def slice_units(nodes: Iterable[JsonObject]) -> Iterator[SliceUnit]:
+def slice_units(nodes: Iterable[Node]) -> Iterator[SliceUnit]:
     """Yield the slices. GKE makes a node pool for each slice of several hosts; a host of one-host slices is a slice."""
-    pools: dict[tuple[str, Slice], list[JsonObject]] = defaultdict(list)
+    pools: dict[tuple[str, Slice], list[Node]] = defaultdict(list)
     for node in nodes:
-        labels = mapping(node, "metadata", "labels")
+        labels = node.metadata.labels
         if shape := shape_of(labels):
-            alone = shape.hosts == 1
-            name = mapping(node, "metadata").get("name") if alone else labels.get(NODE_POOL)
-            pools[text(name) or "?", shape].append(node)
-    for (name, shape), found in pools.items():
-        yield SliceUnit(name=name, shape=shape, nodes=tuple(found))
+            name = node.name if shape.hosts == 1 else labels.get(NODE_POOL) or "?"
+            pools[name, shape].append(node)
+    for (name, shape), hosts in pools.items():
+        yield SliceUnit(name=name, shape=shape, nodes=tuple(hosts))
 
 
-def _users(workloads: Iterable[Workload], flavors: Mapping[str, JsonObject]) -> dict[Slice, list[SliceUser]]:
+def _users(workloads: Iterable[Workload], flavors: Mapping[str, ResourceFlavor]) -> dict[Slice, list[SliceUser]]:
     users: dict[Slice, list[SliceUser]] = defaultdict(list)
     for workload in workloads:
         state: Literal["holds", "waits"] = "waits" if workload.waits else "holds"
@@ -117,13 +152,13 @@ def _users(workloads: Iterable[Workload], flavors: Mapping[str, JsonObject]) -> 
     return users
 
 
-def _held_chips(workload: Workload, flavors: Mapping[str, JsonObject]) -> dict[Slice, int]:
+def _held_chips(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> dict[Slice, int]:
     """Return the chips that Kueue assigned; the flavor's node labels give the type."""
     chips: dict[Slice, int] = defaultdict(int)
     for pod_set in workload.admission.pod_set_assignments:
-        flavor = flavors.get(pod_set.flavors.get(TPU, ""), {})
+        flavor = flavors.get(pod_set.flavors.get(TPU, ""))
         amount = count(pod_set.resource_usage.get(TPU))
-        if (shape := shape_of(mapping(flavor, "spec", "nodeLabels"))) and amount:
+        if flavor and amount and (shape := shape_of(flavor.spec.node_labels)):
             chips[shape] += amount
     return chips
 
@@ -133,21 +168,8 @@ def _wanted_chips(workload: Workload) -> dict[Slice, int]:
     chips: dict[Slice, int] = defaultdict(int)
     for pod_set in workload.spec.pod_sets:
         pod = pod_set.template.spec
-        each = sum(_requested(container.resources) for container in pod.containers)
+        requested = (container.resources for container in pod.containers)
+        each = sum(count(of.requests.get(TPU)) or count(of.limits.get(TPU)) for of in requested)
         if (shape := shape_of(pod.node_selector)) and each:
             chips[shape] += each * pod_set.count
     return chips
-
-
-def _requested(resources: Resources) -> int:
-    return count(resources.requests.get(TPU)) or count(resources.limits.get(TPU))
-
-
-def is_ready(node: JsonObject) -> bool:
-    """Return whether the node's kubelet reports that it takes pods."""
-    conditions = rows(mapping(node, "status").get("conditions"))
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-
-
-def _schedulable(node: JsonObject) -> bool:
-    return is_ready(node) and mapping(node, "spec").get("unschedulable") is not True

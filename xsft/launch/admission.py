@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from requests import RequestException
 
 from xsft.base.errors import Forbidden, SpecError
-from xsft.base.lenient import JsonObject, mapping, object_name, rows
+from xsft.base.lenient import JsonObject, object_name
 from xsft.base.problems import Problem, errors_in
 from xsft.checks.admission import ClusterFacts, UnreadFact, admission_problems, listed, read_nodes
-from xsft.checks.controllers import CONTROLLERS, KUEUE_CONFIG, ready_timeout_s, required_checks
+from xsft.checks.controllers import CONTROLLERS, KUEUE_CONFIG, ready_timeout_s
 from xsft.checks.demand import Demand, demand_of
 from xsft.checks.pod_identity import PodRights, is_bound, member_of, rights_source
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.jobset_fields import parse_jobset
-from xsft.cluster.objects import typed
-from xsft.cluster.pod_fields import POD
+from xsft.cluster.objects import ClusterQueue, LocalQueue, ObjectMetadata
+from xsft.cluster.supply import Node
 from xsft.machine.google_login import SCOPE, google_credentials, google_session
 from xsft.machine.parallel import all_answers, start
 from xsft.machine.paths import may_log_in
@@ -91,11 +91,13 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         "local_queue": local_queue.result,
         "known_queues": lambda: _known_queues(cluster, namespace) if local_queue.result() is None else (),
         "cluster_queue": queue.result,
-        "flavors": lambda: _readable(_each(cluster.resource_flavor, _flavor_names(queue.result()))),
-        "admission_checks": lambda: _readable(_each(cluster.admission_check, required_checks(queue.result()))),
+        "flavors": lambda: _readable(_each(cluster.resource_flavor, _if_read(queue.result()).flavors)),
+        "admission_checks": lambda: _readable(_each(cluster.admission_check, _if_read(queue.result()).required_checks)),
         "priority_classes": classes.result,
         "known_priorities": lambda: (
-            _names(unless_forbidden(cluster.priority_classes)) if None in classes.result().values() else ()
+            tuple(map(object_name, listed(unless_forbidden(cluster.priority_classes))))
+            if None in classes.result().values()
+            else ()
         ),
         "secrets": lambda: _each(
             lambda name: cluster.secret_keys(name=name, namespace=namespace), [need.name for need in demand.secrets]
@@ -118,44 +120,51 @@ def _each(look: Callable[[str], T], names: Iterable[str]) -> dict[str, T | Unrea
     return {name: unless_forbidden(look, name) for name in names}
 
 
-def _readable(objects: Mapping[str, JsonObject | UnreadFact | None]) -> dict[str, JsonObject]:
+def _readable(objects: Mapping[str, T | UnreadFact | None]) -> dict[str, T]:
     """Return the objects that exist and may be read."""
-    return {name: json for name, json in objects.items() if isinstance(json, dict)}
+    return {name: found for name, found in objects.items() if found is not None and not isinstance(found, UnreadFact)}
 
 
 def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
-    return _names(unless_forbidden(cluster.local_queues, namespace=namespace))
+    return tuple(queue.name for queue in listed(unless_forbidden(cluster.local_queues, namespace=namespace)))
 
 
-def _cluster_queue(cluster: Cluster, queue: JsonObject | UnreadFact | None) -> JsonObject | UnreadFact | None:
+def _cluster_queue(cluster: Cluster, queue: LocalQueue | UnreadFact | None) -> ClusterQueue | UnreadFact | None:
     if queue is None or isinstance(queue, UnreadFact):
         return queue
-    name = str(mapping(queue, "spec").get("clusterQueue"))
-    return unless_forbidden(cluster.cluster_queue, name)
+    return unless_forbidden(cluster.cluster_queue, str(queue.spec.cluster_queue))
+
+
+def _if_read(queue: ClusterQueue | UnreadFact | None) -> ClusterQueue:
+    """Return the queue; an empty one if there is none, or it could not be read."""
+    return queue if isinstance(queue, ClusterQueue) else ClusterQueue(metadata=ObjectMetadata(name=""))
 
 
 def _selected_nodes(
-    cluster: Cluster, demand: Demand, queue: JsonObject | UnreadFact | None
-) -> dict[str, tuple[JsonObject, ...] | UnreadFact]:
+    cluster: Cluster, demand: Demand, queue: ClusterQueue | UnreadFact | None
+) -> dict[str, tuple[Node, ...] | UnreadFact]:
     """Return the nodes of each pod set; of none if an admission check of the queue adds nodes before a run starts.
     source: Kueue's ProvisioningRequest admission check.
     """
-    if required_checks(queue):
+    if _if_read(queue).required_checks:
         return {}
-    return {pods.name: unless_forbidden(cluster.nodes, selector=pods.node_selector) for pods in demand.pod_sets}
+    selectors = {pods.name: pods.node_selector.items() for pods in demand.pod_sets}
+    return {
+        name: unless_forbidden(cluster.nodes, ",".join(f"{key}={label}" for key, label in selector))
+        for name, selector in selectors.items()
+    }
 
 
 def _occupied_nodes(
-    cluster: Cluster, selected: Mapping[str, tuple[JsonObject, ...] | UnreadFact]
+    cluster: Cluster, selected: Mapping[str, tuple[Node, ...] | UnreadFact]
 ) -> dict[str, str] | UnreadFact:
     """Return the JobSets without a queue that run on these nodes; without those that may not be read."""
-    names = {str(node["metadata"]["name"]) for nodes in selected.values() if isinstance(nodes, tuple) for node in nodes}
+    names = {node.name for nodes in selected.values() if isinstance(nodes, tuple) for node in nodes}
     pods = unless_forbidden(cluster.first_pods_without_quota) if names else ()
     if isinstance(pods, UnreadFact):
         return pods
     running: dict[str, tuple[str, str]] = {}
-    for json in pods:
-        pod = typed(json, POD)
+    for pod in pods:
         if pod.spec.node_name in names and pod.status.phase == "Running":
             running[str(pod.spec.node_name)] = (pod.namespace, pod.jobset)
     without_queue = {owner for owner in set(running.values()) if _has_no_queue(cluster, *owner)}
@@ -185,15 +194,6 @@ def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
 
 def _account(cluster: Cluster, demand: Demand) -> JsonObject | UnreadFact | None:
     return unless_forbidden(cluster.service_account, name=demand.service_account, namespace=demand.namespace)
-
-
-def _flavor_names(queue: JsonObject | UnreadFact | None) -> Iterable[str]:
-    groups = rows(mapping(queue, "spec").get("resourceGroups"))
-    return dict.fromkeys(str(flavor["name"]) for group in groups for flavor in rows(group.get("flavors")))
-
-
-def _names(objects: tuple[JsonObject, ...] | UnreadFact) -> tuple[str, ...]:
-    return tuple(map(object_name, listed(objects)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ LOGIN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPL
 DMI_PRODUCT = Path("/sys/class/dmi/id/product_name")
 """Contains `Google Compute Engine` on such machines; source: google-auth auth/compute_engine/_metadata.py."""
 GIT_TIMEOUT_S = 10.0
+PLACES = "places.yaml"
 _OID = "# branch.oid "
 
 
@@ -50,6 +51,22 @@ def state_dir(env: Mapping[str, str], *, home: Path) -> Path:
 def own_cache() -> Path:
     """Return the cache folder of the user who runs this process."""
     return cache_dir(own_environment(), home=Path.home())
+
+
+def places_file(start: Path, *, env: Mapping[str, str], home: Path) -> Path | None:
+    """Return the first places.yaml in the order of `places_folders`, or None. One that cannot be read counts, such as a
+    link that leads nowhere: its reader reports it.
+    """
+    files = (folder / PLACES for folder in places_folders(start, env=env, home=home))
+    return next((file for file in files if os.path.lexists(file)), None)
+
+
+def places_folders(start: Path, *, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """Return the folders in which places.yaml is searched: `start`, the workload's folder; its parents, nearest first;
+    then the user's configuration, `$XDG_CONFIG_HOME/xsft`.
+    """
+    user = _user_folder(env, override="", xdg="XDG_CONFIG_HOME", default=home / ".config")
+    return (start, *start.parents, user)
 
 
 def _user_folder(env: Mapping[str, str], *, override: str, xdg: str, default: Path) -> Path:

@@ -17,14 +17,13 @@ from xsft.base.problems import Problem, error
 from xsft.catalog.datasets import dataset
 from xsft.checks.facts import Facts
 from xsft.cluster.places import load_places
-from xsft.cluster.places_file import places_folders
 from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.data.read_rows import ReadRows, read_rows
 from xsft.data.tokenizer import read_tokenizer, tokenizer_problem
 from xsft.image.lock_file import image_facts
 from xsft.machine.files import STDIN, ContentKind, read_content
 from xsft.machine.parallel import start
-from xsft.machine.paths import git_commit, hub_cache, own_cache
+from xsft.machine.paths import git_commit, hub_cache, own_cache, places_folders
 from xsft.machine.process import own_environment
 from xsft.planning.hub_reader import HubReader
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names, with_tries

@@ -8,19 +8,19 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.base.amounts import seconds_between
 from xsft.base.errors import Unreachable, XsftError
-from xsft.base.lenient import JsonObject, mapping, rows, text
+from xsft.base.lenient import JsonObject
 from xsft.base.problems import Problem
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.evidence import AttemptEnd, Event, Evidence, Log, Neighbour, is_about, named_objects
-from xsft.cluster.objects import Condition, Workload, quotas_of
+from xsft.cluster.objects import ClusterQueue, LocalQueue, Workload
 from xsft.cluster.observation import LogTail, Observation, RunObject, Status
 from xsft.cluster.pod_fields import Container, Pod
 from xsft.cluster.reads import ContainerLogRequest, read_log
@@ -82,8 +82,8 @@ def read_evidence(
         events=_result_by(events, until),
         node_events=_of_its_nodes(_result_by(node_events, until), seen),
         logs=_result_by(logs, until),
-        quotas=None if queue is None else quotas_of(queue),
-        cluster_queue=None if queue is None else _active_condition(queue),
+        quotas=None if queue is None else queue.quotas,
+        cluster_queue=None if queue is None else next((c for c in queue.status.conditions if c.type == "Active"), None),
         holders=None if held is None else asked.holders(held, queue),
         ahead=_runs_ahead(seen),
         preemptor=asked.preemptor(held or ()),
@@ -109,7 +109,7 @@ def _with_pods(seen: Observation, pods: StartedCall[tuple[Pod, ...]], timeout_s:
         return replace(seen, unread=(*seen.unread, unread_of("pods", failed)))
 
 
-def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> JsonObject | None:
+def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> LocalQueue | None:
     return cluster.local_queue(name=name, namespace=namespace) if name else None
 
 
@@ -148,11 +148,6 @@ def _holder(workload: Workload) -> Neighbour:
     return Neighbour(name=workload.owner.name or workload.uid, priority=workload.spec.priority, holds=workload.holds)
 
 
-def _active_condition(queue: Any) -> Condition | None:
-    conditions = rows(mapping(queue, "status").get("conditions"))
-    return next((convert(row, Condition) for row in conditions if row.get("type") == "Active"), None)
-
-
 class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     """The queries about one run. Each raises XsftError, or returns None if it does not apply."""
 
@@ -160,7 +155,7 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     jobset: RunObject
     workload: Workload | None
     status: Status
-    local_queue: StartedCall[JsonObject | None]
+    local_queue: StartedCall[LocalQueue | None]
 
     def events(self) -> tuple[Event, ...]:
         """Return the namespace's warnings about the run, and all events of the JobSet itself."""
@@ -180,11 +175,11 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         found = self.cluster.reads.events(namespace="default", fields="involvedObject.kind=Node,type=Warning")
         return tuple(one for one in found if (seconds_between(self.jobset.created_at, one.at) or 0.0) >= 0)
 
-    def cluster_queue(self) -> Any | None:
+    def cluster_queue(self) -> ClusterQueue | None:
         """Return the ClusterQueue that the run's LocalQueue points to, or in which the run holds quota."""
         name = self.workload.cluster_queue if self.workload else None
-        if name is None:
-            name = text(mapping(self.local_queue.result(), "spec").get("clusterQueue"))
+        if name is None and (local_queue := self.local_queue.result()):
+            name = local_queue.spec.cluster_queue
         return self.cluster.cluster_queue(name) if name else None
 
     def holdings(self) -> tuple[Workload, ...] | None:
@@ -199,11 +194,11 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
             listed = self.cluster.reads.workloads(namespace=self.jobset.namespace)
         return tuple(workload for workload in listed.objects if workload.cluster_queue is not None)
 
-    def holders(self, held: Sequence[Workload], queue: Any | None) -> tuple[Neighbour, ...]:
+    def holders(self, held: Sequence[Workload], queue: ClusterQueue | None) -> tuple[Neighbour, ...]:
         """Return the workloads that hold accelerators in the queue. Those that hold none do not block the run."""
-        name = text(mapping(queue, "metadata").get("name"))
-        there = [workload for workload in held if name in (None, workload.cluster_queue) and workload.holds]
-        return tuple(map(_holder, sorted(there, key=lambda one: (-(one.spec.priority or 0), one.owner.name))))
+        name = queue.name if queue else None
+        holders = [workload for workload in held if name in (None, workload.cluster_queue) and workload.holds]
+        return tuple(map(_holder, sorted(holders, key=lambda one: (-(one.spec.priority or 0), one.owner.name))))
 
     def preemptor(self, held: Sequence[Workload]) -> str | None:
         """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a

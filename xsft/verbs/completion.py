@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xsft.base.errors import XsftError
-from xsft.cluster.places_file import places_file
 from xsft.machine.files import read_workload_text
-from xsft.machine.paths import state_dir
+from xsft.machine.paths import places_file, state_dir
 from xsft.machine.process import own_environment
 from xsft.records.index import read_index
 from xsft.verbs.cli import parser

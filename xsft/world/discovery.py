@@ -194,7 +194,7 @@ def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
     return ClusterView(
         context=cluster.context,
         namespace_exists=found["namespace"] is not None,
-        queues=tuple(map(object_name, items["queues"])),
+        queues=tuple(queue.name for queue in items["queues"]),
         priority_classes=tuple(
             name for name in map(object_name, items["priority_classes"]) if not name.startswith("system-")
         ),

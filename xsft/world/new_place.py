@@ -14,8 +14,8 @@ from xsft.base.names import list_names
 from xsft.base.problems import Problem, errors_in
 from xsft.base.reporting import Reporter
 from xsft.cluster.places import load_places, parse_places
-from xsft.cluster.places_file import FILE, places_file
 from xsft.machine.files import write_atomic
+from xsft.machine.paths import PLACES, places_file
 from xsft.machine.process import own_environment
 from xsft.machine.regular import read_text
 from xsft.spec.place import DEFAULT_QUEUE
@@ -75,7 +75,7 @@ def add_place(request: PlaceRequest, *, ask: ChooseOption | None, listener: Repo
     Raises UsageError if no cluster is named and none or several are found, SpecError for an invalid place or
     places.yaml, Refused if the name is taken.
     """
-    file = places_file(Path.cwd(), env=own_environment(), home=Path.home()) or Path(FILE)
+    file = places_file(Path.cwd(), env=own_environment(), home=Path.home()) or Path(PLACES)
     text = _text_of_places(file)
     _refuse_existing(request.name, text, replace=request.replace, file=file)
     new = _PlaceFinder(request=request, ask=ask, listener=listener).find(file)

@@ -7,11 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.base.lenient import JsonObject, mapping, object_name, text
 from xsft.checks.admission import UnreadFact
 from xsft.checks.controllers import CONTROLLERS, Controller, version_of
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.objects import Quota, quotas_of
+from xsft.cluster.objects import Quota
 from xsft.cluster.supply import TPU, TpuSupply, supplies
 from xsft.launch.admission import unless_forbidden
 from xsft.machine.parallel import StartedCall, start
@@ -58,21 +57,20 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
         unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
     workloads = found.pop("workloads")
     items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
-    flavors = {str(mapping(flavor, "metadata").get("name")): flavor for flavor in items["flavors"]}
+    flavors = {flavor.name: flavor for flavor in items["flavors"]}
     return PlaceView(
         context=cluster.context,
         versions=versions.result(),
         slices=supplies(items["nodes"], () if isinstance(workloads, UnreadFact) else workloads.objects, flavors),
-        queues=tuple(_queue_quota(queue) for queue in items["queues"]),
+        queues=tuple(
+            QueueQuota(
+                queue=queue.name,
+                cohort=queue.cohort,
+                quotas=tuple(quota for quota in queue.quotas if quota.resource == TPU),
+            )
+            for queue in items["queues"]
+        ),
         unread=unread,
-    )
-
-
-def _queue_quota(json: JsonObject) -> QueueQuota:
-    return QueueQuota(
-        queue=object_name(json),
-        cohort=text(mapping(json, "spec").get("cohort")) or text(mapping(json, "spec").get("cohortName")),
-        quotas=tuple(quota for quota in quotas_of(json) if quota.resource == TPU),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.answers import FORBIDDEN, TRIES, Answers
 from xsft.base.errors import Unreachable
-from xsft.cluster.dry_run import job_problems, pod_problems, stored_jobset
+from xsft.cluster.cluster import Cluster
 
 WORKER = {"name": "worker", "image": "i", "resources": {"limits": {"google.com/tpu": "4"}}}
 HELPER = {"name": "helper", "image": "i"}
@@ -38,13 +38,13 @@ def refused(message: str) -> tuple[int, dict[str, Any]]:
 
 def test_a_dry_run_is_strict_and_stores_nothing() -> None:
     answers = Answers((201, STORED), TAKEN, FORBIDDEN)
-    assert stored_jobset(answers.api, JOBSET) == STORED
+    assert Cluster(answers.api).dry_run_jobset(JOBSET) == STORED
     assert answers.sent == [("POST", JOBSET)]
     path = urlsplit(answers.paths[0])
     assert (path.path, parse_qs(path.query)) == ("/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets", EXACT)
-    assert stored_jobset(answers.api, JOBSET) == JOBSET
+    assert Cluster(answers.api).dry_run_jobset(JOBSET) == JOBSET
     with pytest.raises(Unreachable, match=r"You may not create jobsets\.jobset\.x-k8s\.io a in the namespace team"):
-        stored_jobset(answers.api, JOBSET)
+        Cluster(answers.api).dry_run_jobset(JOBSET)
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def test_a_dry_run_is_strict_and_stores_nothing() -> None:
     ],
 )
 def test_job_problems_maps_each_response_to_its_problem(answer: Any, expected: list[str]) -> None:
-    assert [problem.id for problem in job_problems(Answers(answer).api, JOBSET)] == expected
+    assert [problem.id for problem in Cluster(Answers(answer).api).dry_run_jobs(JOBSET)] == expected
 
 
 def test_a_replicated_job_without_replicas_is_invalid() -> None:
     none = {**JOBSET, "spec": {"replicatedJobs": [{"name": "w", "replicas": 0, "template": TEMPLATE}]}}
-    (problem,) = job_problems(Answers((201, STORED)).api, none)
+    (problem,) = Cluster(Answers((201, STORED)).api).dry_run_jobs(none)
     assert problem.id == "manifest-invalid"
     assert "The replicated job w has 0 replicas" in problem.message
 
 
 def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
     with pytest.raises(Unreachable):
-        job_problems(Answers(*[(500, {"message": "etcd"})] * TRIES).api, JOBSET)
+        Cluster(Answers(*[(500, {"message": "etcd"})] * TRIES).api).dry_run_jobs(JOBSET)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_cluster_that_does_not_answer_is_unreachable() -> None:
     ],
 )
 def test_a_refused_pod_names_the_rule_and_the_command(message: str, id: str, fix: str) -> None:
-    (problem,) = pod_problems(Answers(denied(f'pods "a" is forbidden: {message}')).api, JOBSET)
+    (problem,) = Cluster(Answers(denied(f'pods "a" is forbidden: {message}')).api).dry_run_pods(JOBSET)
     assert (problem.id, problem.severity) == (id, "error")
     assert message.partition(" ")[0] in problem.message
     assert fix in problem.fix
@@ -102,14 +102,14 @@ def test_a_refused_pod_names_the_rule_and_the_command(message: str, id: str, fix
 
 @pytest.mark.parametrize(("answer", "expected"), [(TAKEN, []), (FORBIDDEN, ["pods-not-checked"])])
 def test_a_taken_pod_name_is_no_problem_and_a_forbidden_dry_run_is_unread(answer: Any, expected: list[str]) -> None:
-    problems = pod_problems(Answers(answer).api, JOBSET)
+    problems = Cluster(Answers(answer).api).dry_run_pods(JOBSET)
     assert [(problem.id, problem.kind) for problem in problems] == [(one, "unread") for one in expected]
 
 
 def test_limits_that_the_namespace_adds_are_reported() -> None:
     helper = {**HELPER, "resources": {"limits": {"memory": "1Gi", "cpu": "2"}}}
     stored = {**STORED, "spec": {"containers": [WORKER, {"name": "sidecar"}], "initContainers": [helper]}}
-    (problem,) = pod_problems(Answers((201, stored)).api, JOBSET)
+    (problem,) = Cluster(Answers((201, stored)).api).dry_run_pods(JOBSET)
     assert (problem.id, problem.where) == ("limit-range-default", "namespace")
     assert "limits the container helper to cpu=2, memory=1Gi, which the run does not set" in problem.message
     assert "kubectl --context lab -n team get limitrange -o yaml" in problem.fix
