@@ -38,16 +38,21 @@ def accept_problems(
     A name that no check raises, or that cannot be accepted, becomes a warning. `late`: the ids of the problems that may
     be found later; called only for a name that no check raises.
     """
-    found = tuple(problems)
-    raised = {p.id for p in found}
-    refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not p.can_be_accepted}
+    reported = tuple(problems)
+    raised = {p.id for p in reported}
+    refused = {p.id: p for p in reported if p.id in reasons and p.severity != "note" and not p.can_be_accepted}
     unused = tuple(unused_acceptance_problem(name) for name in reasons if name not in raised and name not in late())
-    return (*accept_late(found, reasons), *map(_not_accepted, refused.values()), *unused)
+    return (*accept_late(reported, reasons), *map(_not_accepted, refused.values()), *unused)
 
 
 def accept_late(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return the problems as `accept_problems` does, for those found later: no entry of `checks:` is called unused."""
-    return tuple(_note_with_reason(p, reasons[p.id]) if p.id in reasons and p.can_be_accepted else p for p in problems)
+    return tuple(
+        replace(p, severity="note", message=f"{p.message} (accepted: {reasons[p.id]})")
+        if p.id in reasons and p.can_be_accepted
+        else p
+        for p in problems
+    )
 
 
 def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -55,16 +60,10 @@ def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(replace(p, severity="error") if p.blocks_submission else p for p in problems)
 
 
-def _note_with_reason(problem: Problem, reason: str) -> Problem:
-    return replace(problem, severity="note", message=f"{problem.message} (accepted: {reason})")
-
-
 def _not_accepted(problem: Problem) -> Problem:
-    why = (
-        "a thing that the run needs does not exist yet"
-        if problem.kind in ("absent", "unmade")
-        else "it is none of the errors that can be (docs/checks.md)"
-    )
+    why = "it is none of the errors that can be (docs/checks.md)"
+    if problem.kind in ("absent", "unmade"):
+        why = "a thing that the run needs does not exist yet"
     message = f"{problem.id} cannot be accepted: {why}."
     return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
 

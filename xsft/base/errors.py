@@ -69,12 +69,6 @@ class XsftError(Exception):
         return (problem, *self._beside)
 
 
-def _problems_text(problems: tuple[Problem, ...]) -> str:
-    """Return one problem as a sentence, several as a list."""
-    lines = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
-    return lines[0] if len(lines) == 1 else "\n- ".join((f"{len(lines)} problems:", *lines))
-
-
 class UsageError(XsftError):
     exit_status = 2
     id = "usage"
@@ -86,7 +80,10 @@ class SpecError(UsageError):
     id = "spec"
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__(_problems_text(problems))
+        lines = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
+        if len(lines) != 1:  # several as a list
+            lines = ["\n- ".join((f"{len(lines)} problems:", *lines))]
+        super().__init__(lines[0])
         self._problems = problems
 
     @property

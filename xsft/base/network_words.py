@@ -63,8 +63,8 @@ def meaning(message: str) -> str:
 
 def keeps_secrets(url: str) -> bool:
     """Return whether a login may be sent to this address: over TLS, or to this machine."""
-    there = urlsplit(url)
-    return there.scheme == "https" or is_loopback(there.hostname or "")
+    address = urlsplit(url)
+    return address.scheme == "https" or is_loopback(address.hostname or "")
 
 
 def is_loopback(name: str) -> bool:

@@ -42,11 +42,13 @@ MISSING: Final = MissingValue()
 
 def find_pointer(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | MissingValue]:
     """Return the JSON pointer and the value there; the pointer is approximate if there is no value."""
-    pointer, value = "", document
+    pointer = ""
+    value = document
     for depth, key in enumerate(path):
         position = _position(value, key)
         if position is None:
-            return pointer + _rest(path[depth:]), MISSING
+            missing = "".join(f"/{escape_token(_label(key))}" for key in path[depth:])
+            return pointer + missing, MISSING
         pointer += "/" + escape_token(str(position))
         value = value[position]
     return pointer, value
@@ -79,7 +81,8 @@ def remove(document: JsonValue, path: Pointer) -> JsonValue:
     """Return a copy without the value at `path`; a missing value is no error."""
     if find_pointer(document, path)[1] is MISSING:
         return document
-    parent_path, last = path[:-1], path[-1]
+    parent_path = path[:-1]
+    last = path[-1]
     parent: JsonValue = find_pointer(document, parent_path)[1]
     position = _position(parent, last)
     if isinstance(parent, Mapping):
@@ -108,10 +111,6 @@ def _position(value: JsonValue, key: PointerKey) -> str | int | None:
             return next((i for i, v in enumerate(value) if isinstance(v, Mapping) and v.get("name") == name), None)
         case Item(text=text):
             return value.index(text) if isinstance(value, list) and text in value else None
-
-
-def _rest(path: Pointer) -> str:
-    return "".join("/" + escape_token(_label(key)) for key in path)
 
 
 def _label(key: PointerKey) -> str:

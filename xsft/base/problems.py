@@ -89,7 +89,7 @@ class Problem:
         """Return the problem of this file. A check does not know the file, so its fix writes `xsft run FILE`; here that
         becomes a command to copy."""
         named = shlex.quote(file) if file not in ("", "-") else "FILE"
-        return replace(self, file=file, fix=_COMMAND_OF_FILE.sub(lambda found: f"{found[1]}{named}", self.fix))
+        return replace(self, file=file, fix=_COMMAND_OF_FILE.sub(lambda match: f"{match[1]}{named}", self.fix))
 
     def is_in(self, keys: Iterable[str]) -> bool:
         """Return whether the problem is at one of these keys or below it: `namespace` is not below `name`."""

@@ -135,8 +135,7 @@ def find_secrets(text: str, shapes: Shapes) -> Iterator[SecretSpan]:
     """Yield the spans of secrets of those shapes in the text; they may overlap."""
     # each word of the text once: a document of a thousand runs repeats its own, and 180 shapes are looked for in it
     small = " ".join(set(text.lower().split()))
-    near = [shape for word, shape in shapes if word in small]
-    for shape in dict.fromkeys(near):
+    for shape in dict.fromkeys([shape for word, shape in shapes if word in small]):
         yield from _places(text, shape)
 
 
@@ -145,17 +144,14 @@ def _by_word(shapes: tuple[Shape, ...]) -> Shapes:
 
 
 def _places(text: str, shape: Shape) -> Iterator[SecretSpan]:
-    known = 0
+    hidden_to = 0
     for match in _compile_pattern(shape.pattern).finditer(text):
         start, end = match.span(1 if match.lastindex else 0)
-        if start >= known and (not shape.entropy or _entropy(text[start:end]) >= shape.entropy):
-            known = end if shape in ENVELOPES else _end_of_token(text, end)
-            yield SecretSpan(start, known)
-
-
-def _end_of_token(text: str, end: int) -> int:
-    tail = _TAIL.match(text, end)
-    return tail.end() if tail else end
+        if start >= hidden_to and (not shape.entropy or _entropy(text[start:end]) >= shape.entropy):
+            hidden_to = end
+            if shape not in ENVELOPES and (tail := _TAIL.match(text, end)):
+                hidden_to = tail.end()
+            yield SecretSpan(start, hidden_to)
 
 
 @cache
@@ -305,7 +301,8 @@ def redact(text: str) -> str:
 def _hide(text: str) -> str:
     for value in sorted(_HELD, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    shown, after = [], 0
+    shown = []
+    after = 0
     for start, end in sorted(_secret_spans(text)):
         if start >= after:
             shown.append(text[after:start])

@@ -51,31 +51,28 @@ class RequiredArrays(Struct, frozen=True, kw_only=True):
 
 
 def required(
-    name: str, given: Mapping[str, object], *, layout: ArrayLayout, release: str = releases.DEFAULT
+    name: str, keys: Mapping[str, object], *, layout: ArrayLayout, release: str = releases.DEFAULT
 ) -> RequiredArrays | None:
-    """Return the arrays of the model `name` with the MaxText keys `given`; None if no array is certain."""
-    size = sizes(name, given, release=release)
+    """Return the arrays of the model `name` with these MaxText `keys`; None if no array is certain."""
+    size = sizes(name, keys, release=release)
     if size is None:
         return None
-    block = decoder_block(name, given)
-    embedding = {EMBEDDING: (size["vocab_size"], size["base_emb_dim"])}
-    decoder = None if is_rebuilt(name, given, release=release) else _decoder(block, size, layout)
+    block = decoder_block(name, keys)
+    arrays: Arrays = {EMBEDDING: (size["vocab_size"], size["base_emb_dim"])}
+    decoder = None if is_rebuilt(name, keys, release=release) else _decoder(block, size, layout)
     if decoder is None or not at_least(release, NAMED_SINCE.get(block, "0.2.0")):
-        return RequiredArrays(arrays=embedding, complete=False)
-    return RequiredArrays(arrays={**embedding, **with_prefix("decoder", {**_ends(size), **decoder})}, complete=True)
+        return RequiredArrays(arrays=arrays, complete=False)
+    arrays["decoder.decoder_norm.scale"] = (size["base_emb_dim"],)
+    if not size["logits_via_embedding"]:
+        arrays["decoder.logits_dense.kernel"] = (size["base_emb_dim"], size["vocab_size"])
+    return RequiredArrays(arrays={**arrays, **with_prefix("decoder", decoder)}, complete=True)
 
 
-def exact_parameters(name: str, given: Mapping[str, object], *, release: str = releases.DEFAULT) -> int | None:
+def exact_parameters(name: str, keys: Mapping[str, object], *, release: str = releases.DEFAULT) -> int | None:
     """Return the number of parameters in the model's arrays; None if not all are known."""
     is_known = name == "default" or name in names()
-    arrays = required(name, given, layout=ArrayLayout(), release=release) if is_known else None
+    arrays = required(name, keys, layout=ArrayLayout(), release=release) if is_known else None
     return sum(map(math.prod, arrays.arrays.values())) if arrays and arrays.complete else None
-
-
-def _ends(s: Sizes) -> Arrays:
-    """Return the arrays outside the layers: embedding, final norm and output."""
-    logits = {} if s["logits_via_embedding"] else {"logits_dense.kernel": (s["base_emb_dim"], s["vocab_size"])}
-    return {"decoder_norm.scale": (s["base_emb_dim"],), **logits}
 
 
 _ALIKE: Mapping[str, Callable[[Sizes], Arrays]] = MappingProxyType(
@@ -95,15 +92,18 @@ _ALIKE: Mapping[str, Callable[[Sizes], Arrays]] = MappingProxyType(
 
 def _decoder(block: str, s: Sizes, layout: ArrayLayout) -> Arrays | None:
     """Return the arrays of all layers; None for a decoder whose arrays are not computed here."""
-    count, cycle = s["base_num_decoder_layers"], s["inhomogeneous_layer_cycle_interval"]
+    count = s["base_num_decoder_layers"]
+    cycle = s["inhomogeneous_layer_cycle_interval"]
     if not 0 < count <= MAX_LAYERS or cycle < 1 or count % cycle:
         return None
     if block in _ALIKE:
         return _same_arrays_of_layers("layers", count, _ALIKE[block](s), layout)
     if block == "deepseek":
         dense = s["first_num_dense_layers"]
-        first = _same_arrays_of_layers("dense_layers", dense, layers.deepseek_dense(s), layout)
-        return {**first, **_same_arrays_of_layers("moe_layers", count - dense, layers.deepseek_experts(s), layout)}
+        return {
+            **_same_arrays_of_layers("dense_layers", dense, layers.deepseek_dense(s), layout),
+            **_same_arrays_of_layers("moe_layers", count - dense, layers.deepseek_experts(s), layout),
+        }
     kinds = _kinds(block, s, cycle)
     return _blocks(block, kinds, count, layout) if kinds else None
 
@@ -160,26 +160,17 @@ def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: Ar
     """Return blocks of equal layers, stacked, followed by one layer that differs."""
     blocks, layers_left = divmod(count, len(kinds))
     inner = _stack_layers(kinds[0], len(kinds) - 1, layout)
-    remainder = (
-        with_prefix("layers_remainder.local_layers", _stack_layers(kinds[0], layers_left, layout))
-        if layers_left
-        else {}
-    )
-    return {
-        **with_prefix(f"{name}.local_layers", _stack_layers(inner, blocks, layout)),
-        **with_prefix(f"{name}.global_layer", _stack_layers(kinds[-1], blocks, layout)),
-        **remainder,
-    }
+    arrays = with_prefix(f"{name}.local_layers", _stack_layers(inner, blocks, layout))
+    arrays |= with_prefix(f"{name}.global_layer", _stack_layers(kinds[-1], blocks, layout))
+    if layers_left:
+        arrays |= with_prefix("layers_remainder.local_layers", _stack_layers(kinds[0], layers_left, layout))
+    return arrays
 
 
 def _stack_layers(layer: Arrays, count: int, layout: ArrayLayout) -> Arrays:
-    return {name: _with_axis(shape, count, _stacking_axis(name, layout)) for name, shape in layer.items()}
-
-
-def _with_axis(shape: ArrayShape, count: int, axis: int) -> ArrayShape:
-    return (*shape[:axis], count, *shape[axis:])
-
-
-def _stacking_axis(name: str, layout: ArrayLayout) -> int:
-    """Return the stacking axis. The bias of a router is not a parameter in MaxText, and is always stacked on axis 0."""
-    return 0 if name.endswith("MoeBlock_0.gate.bias") else layout.axis
+    stacked: Arrays = {}
+    for name, shape in layer.items():
+        # The bias of a router is no parameter in MaxText, and is always stacked on axis 0.
+        axis = 0 if name.endswith("MoeBlock_0.gate.bias") else layout.axis
+        stacked[name] = (*shape[:axis], count, *shape[axis:])
+    return stacked

@@ -43,7 +43,8 @@ class CpuType(Struct, frozen=True, kw_only=True):
     @property
     def pod_memory(self) -> int:
         """Bytes available to pods on one node."""
-        unreserved, reserved = self.memory_gib, 0.0
+        unreserved = self.memory_gib
+        reserved = 0.0
         for gib, share in RESERVED_MEMORY:
             reserved += min(unreserved, gib) * share
             unreserved -= min(unreserved, gib)

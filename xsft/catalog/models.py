@@ -121,21 +121,28 @@ def _earlier_pins() -> Mapping[str, Mapping[str, Mapping[str, object]]]:
 
 def context_length(name: str) -> int | None:
     """Return the number of positions that the model was trained for; None if unknown."""
-    pinned = pins(name).get("max_position_embeddings") or pins(name).get("trainable_position_size")
-    prefixes = [prefix for prefix in toml("models.toml")["context"] if name.startswith(prefix)]
-    return int(str(pinned)) if pinned else toml("models.toml")["context"][max(prefixes, key=len)] if prefixes else None
+    if pinned := pins(name).get("max_position_embeddings") or pins(name).get("trainable_position_size"):
+        return int(str(pinned))
+    lengths: dict[str, int] = toml("models.toml")["context"]
+    prefixes = [prefix for prefix in lengths if name.startswith(prefix)]
+    return lengths[max(prefixes, key=len)] if prefixes else None
 
 
 def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:
     pinned = pins(name)
     experts = _int(pinned, "num_experts", default=0)
+    # Gemma 2's configuration counts pairs of a local and a global layer.
+    layers_per_block = 2 if pinned.get("decoder_block") == "gemma2" else 1
+    # source: maxtext@0.2.5 maxtext/configs/types.py:4278 and :5058; two vision models set it in their own yml.
+    unscanned = name in ("gemma4-e2b", "gemma4-e4b") or pinned.get("scan_layers") is False
+    unscanned = unscanned or bool(pinned.get("deepstack_visual_indexes_for_vit"))
     params = row.get("params_b")
     return CatalogModel(
         name=name,
         params_b=_float(params),
         active_b=_float(row.get("active_b", params)),
         emb=_int(pinned, "base_emb_dim", default=2048),
-        layers=_int(pinned, "base_num_decoder_layers", default=16) * _layers_per_block(pinned),
+        layers=_int(pinned, "base_num_decoder_layers", default=16) * layers_per_block,
         q_heads=_int(pinned, "base_num_query_heads", default=16),
         kv_heads=_int(pinned, "base_num_kv_heads", default=16),
         experts=experts,
@@ -146,23 +153,10 @@ def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[s
         hf_id=_str(row.get("hf_id")),
         tokenizer_family=_str(row.get("family")),
         built_in=bool(pinned),
-        unscanned=_unscanned(name, pinned),
+        unscanned=unscanned,
         lora_verified=name.startswith(LORA_VERIFIED),
         lora_module_path=lora_paths[str(row["lora"])] if "lora" in row else "",
     )
-
-
-def _unscanned(name: str, pinned: Mapping[str, object]) -> bool:
-    """Return whether scan_layers must be False. source: maxtext@0.2.5 maxtext/configs/types.py:4278 and :5058; two
-    vision models set it in their own yml.
-    """
-    by_name = name in ("gemma4-e2b", "gemma4-e4b")
-    return by_name or bool(pinned.get("deepstack_visual_indexes_for_vit")) or pinned.get("scan_layers") is False
-
-
-def _layers_per_block(pinned: Mapping[str, object]) -> int:
-    """Return the layers per block. Gemma 2's configuration counts pairs of a local and a global layer."""
-    return 2 if pinned.get("decoder_block") == "gemma2" else 1
 
 
 def _int(pinned: Mapping[str, object], key: str, *, default: int) -> int:

@@ -115,10 +115,9 @@ convert({}, dict[str, Defect])  # here, in the main thread: two threads that fir
 
 def defects(version: str) -> tuple[Defect, ...]:
     """Return the known defects that this release has."""
-    known = convert(toml("release_defects.toml"), dict[str, Defect]).values()
     return tuple(
         defect
-        for defect in known
+        for defect in convert(toml("release_defects.toml"), dict[str, Defect]).values()
         if at_least(version, defect.since) and not (defect.fixed and at_least(version, defect.fixed))
     )
 
@@ -155,8 +154,14 @@ def key_hint(key: str, *, version: str = DEFAULT) -> str:
         return "It is a key of MaxText's RL trainer; the SFT trainer refuses it."
     having = releases_with(key)
     if having:
-        return f"The SFT trainer has it only in MaxText {_span(having)}, not in {version}."
-    close = get_close_matches(key, _all_keys(version), n=3, cutoff=0.6)
+        order = versions()
+        span = ", ".join(having)
+        if len(having) > 1 and order[order.index(having[0]) : order.index(having[-1]) + 1] == having:
+            span = f"{having[0]} to {having[-1]}"
+        return f"The SFT trainer has it only in MaxText {span}, not in {version}."
+    children = (f"{parent}.{child}" for parent, names in release(version).nested.items() for child in names)
+    known_keys = sorted(keys(version) - set(release(version).nested)) + sorted(children)
+    close = get_close_matches(key, known_keys, n=3, cutoff=0.6)
     return f"Did you mean {', '.join(close)}?" if close else f"MaxText {version} has no such key; remove it."
 
 
@@ -172,17 +177,6 @@ def releases_with(key: str) -> tuple[str, ...]:
     """Return the releases whose SFT trainer takes the top-level `key`, oldest first."""
     mask = _masks("release_keys.txt").get(key, (0, 0))[0]
     return tuple(version for version in versions() if mask & _bit(version))
-
-
-def _all_keys(version: str) -> list[str]:
-    nested = (f"{parent}.{child}" for parent, children in release(version).nested.items() for child in children)
-    return sorted(keys(version) - set(release(version).nested)) + sorted(nested)
-
-
-def _span(having: tuple[str, ...]) -> str:
-    order = versions()
-    gapless = order[order.index(having[0]) : order.index(having[-1]) + 1] == having
-    return f"{having[0]} to {having[-1]}" if gapless and len(having) > 1 else ", ".join(having)
 
 
 @cache

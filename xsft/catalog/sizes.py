@@ -117,25 +117,25 @@ def _axis_size(value: object) -> int:
         return 1
 
 
-def sizes(name: str, given: Mapping[str, object], *, release: str = DEFAULT) -> Sizes | None:
-    """Return `DEFAULTS` updated by the model's own configuration in the release, then by the keys `given`; None if a
+def sizes(name: str, keys: Mapping[str, object], *, release: str = DEFAULT) -> Sizes | None:
+    """Return `DEFAULTS` updated by the model's own configuration in the release, then by these `keys`; None if a
     value is not an integer, or a scale changes all sizes."""
-    if "global_parameter_scale" in given:
+    if "global_parameter_scale" in keys:
         return None
     pinned = pins(name, version=release)
-    numbers = {key: _as_integer(given.get(key, pinned.get(key, default))) for key, default in DEFAULTS.items()}
+    numbers = {key: _as_integer(keys.get(key, pinned.get(key, default))) for key, default in DEFAULTS.items()}
     certain = {key: value for key, value in numbers.items() if value is not None}
     return certain if len(certain) == len(numbers) else None
 
 
-def decoder_block(name: str, given: Mapping[str, object]) -> str:
-    return str(given.get("decoder_block", pins(name).get("decoder_block", "llama2")))
+def decoder_block(name: str, keys: Mapping[str, object]) -> str:
+    return str(keys.get("decoder_block", pins(name).get("decoder_block", "llama2")))
 
 
-def is_rebuilt(name: str, given: Mapping[str, object], *, release: str) -> bool:
+def is_rebuilt(name: str, keys: Mapping[str, object], *, release: str) -> bool:
     """Return whether the model has arrays that do not follow from its sizes and kind of decoder."""
     defaults = {**OTHER_KEYS, **pins(name, version=release)}
-    is_changed = any(key in given and str(given[key]).lower() != str(defaults[key]).lower() for key in OTHER_KEYS)
+    is_changed = any(key in keys and str(keys[key]).lower() != str(defaults[key]).lower() for key in OTHER_KEYS)
     return is_changed or defaults["mhc_expansion_rate"] != 1
 
 

@@ -41,8 +41,8 @@ def tokenizer_fits(*, family: str | None, repo: str) -> bool | None:
     """Return False if the tokenizer is of another family than the model (`Model.tokenizer_family`), so that every token
     differs; None if unknown.
     """
-    given = tokenizer_family(repo)
-    return None if given is None or family is None else given == family
+    other_family = tokenizer_family(repo)
+    return None if other_family is None or family is None else other_family == family
 
 
 def has_chat_template(repo: str) -> bool | None:

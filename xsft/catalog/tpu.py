@@ -109,14 +109,19 @@ def parse_tpu_type(text: str) -> Slice:
     `v5e-8`, Google Cloud's name, is xpk's `v5litepod-8`. Raises ValueError, with the nearest types, for a type that xpk
     would refuse.
     """
-    text = _in_xpks_words(text)
+    first, dash, size = text.partition("-")
+    for generation in generations().values():
+        if generation.accepted == first:  # Google Cloud's name: the line for xpk has xpk's
+            text = f"{generation.name}{dash}{size}"
     name, size = _split_name(text)
-    generation = generations().get(name)
-    if generation is None:
+    if name not in generations():
         raise ValueError(_unknown_generation(text))
+    generation = generations()[name]
     topology = _topology(generation, size)
     if topology is None:
-        raise ValueError(_unknown_shape(generation, text))
+        cores = " (the number counts TensorCores, 2 per chip)" if generation.cores_per_chip == 2 else ""
+        nearest = _nearest(generation, size)
+        raise ValueError(f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {nearest}.")
     return _slice(generation, topology=topology, xpk_type=text)
 
 
@@ -142,12 +147,6 @@ def slice_on(machine_type: str, topology: str | None) -> Slice | None:
         _topology(generation, topology) if topology else _topology_of_count(generation, int(chips.removesuffix("t")))
     )
     return _slice(generation, topology=shape, xpk_type=f"{generation.name}-{shape}") if shape else None
-
-
-def _in_xpks_words(text: str) -> str:
-    first, dash, size = text.partition("-")
-    meant = next((generation.name for generation in generations().values() if generation.accepted == first), first)
-    return f"{meant}{dash}{size}"
 
 
 def _split_name(text: str) -> tuple[str, str]:
@@ -281,12 +280,6 @@ def _if_known(generation: Generation, size: str, meant: str) -> str:
     return f"{generation.name}-…, and nearest to {meant!r} are {_nearest(generation, size)}."
 
 
-def _unknown_shape(generation: Generation, text: str) -> str:
-    size = _split_name(text)[1]
-    cores = " (the number counts TensorCores, 2 per chip)" if generation.cores_per_chip == 2 else ""
-    return f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {_nearest(generation, size)}."
-
-
 def _nearest(generation: Generation, size: str) -> str:
     """Return two or three names near a wrong size, preferring the same shape in xpk's notation."""
     axes = [int(number) for number in re.findall("[0-9]{1,6}", size)]
@@ -294,6 +287,8 @@ def _nearest(generation: Generation, size: str) -> str:
         written = "x".join(str(axis) for axis in sorted(axes))
         if _topology(generation, written) is not None:
             return f"{generation.name}-{written}"
-    wanted = prod(axes) if len(axes) > 1 else (axes[0] // generation.cores_per_chip if axes else 0)
-    counts = sorted(_chip_counts(generation), key=lambda chips: (abs(chips - wanted), chips))[: 2 if axes else 3]
+    target = prod(axes) if axes else 0
+    if len(axes) == 1:  # a counting name
+        target //= generation.cores_per_chip
+    counts = sorted(_chip_counts(generation), key=lambda chips: (abs(chips - target), chips))[: 2 if axes else 3]
     return ", ".join(f"{generation.name}-{chips * generation.cores_per_chip}" for chips in counts)

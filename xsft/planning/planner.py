@@ -13,11 +13,10 @@ from xsft.checks.facts import Facts
 from xsft.checks.step_time import run_time
 from xsft.checks.subjects import check_run, late_ids
 from xsft.launcher.audit import AuditRow, Expectation, audit, audit_problems, expectations
-from xsft.launcher.cpu_patch import cpu_changes, cpu_expectations
 from xsft.launcher.cpujob import CpuJob
+from xsft.launcher.job_patch import cpu_changes, cpu_expectations, slice_changes, slice_job_expectations
 from xsft.launcher.launcher import Job, Rendering, launcher_of
 from xsft.launcher.patch import Change, apply
-from xsft.launcher.slice_patch import slice_changes, slice_job_expectations
 from xsft.launcher.slicejob import SliceJob
 from xsft.planning.steps import AnyJob, Intent, JobPlan, Plan
 from xsft.spec.digest import spec_digest

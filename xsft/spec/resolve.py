@@ -207,7 +207,7 @@ def resolve(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Run, tuple[Prob
         template=template,
         conversion=conversion,
         converted=converted,
-        next_try=next_attempt(converted, taken=facts.tries.taken if facts.tries else ()) if converted else None,
+        next_try=next_attempt(converted, existing=facts.tries.taken if facts.tries else ()) if converted else None,
         paths=facts.paths,
         evaluation_program=facts.image.evaluate if facts.image and spec.image.name else None,
     )

@@ -114,7 +114,7 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
         """Write nothing."""
 
     def work(self, plan: EvaluationPlan, attempt: StartedJob) -> JobEnd:
-        directory = Path(next_attempt(plan.directory, taken=tuple(map(str, _attempts_of(plan)))))
+        directory = Path(next_attempt(plan.directory, existing=tuple(map(str, _attempts_of(plan)))))
         private_folder(directory)
         measured = measure(
             program_job(plan), machine=attempt.machine, log=attempt.log, online=self.online, progress=self.progress

@@ -177,7 +177,7 @@ def _with_attempts(
     tried = _tried_folders(first, storage)
     records = {path: _export_record(path, storage) for path in tried}
     whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
-    directory = whole or next_attempt(first, taken=tried)
+    directory = whole or next_attempt(first, existing=tried)
     return replace(
         _plan(trained, inputs, output=output, first=first, directory=directory, folder=folder),
         weights_bytes=size,

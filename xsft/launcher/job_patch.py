@@ -1,7 +1,8 @@
-"""The JobSet of a CPU job: the changes to xpk's manifest, and the expected content of the final one. Pure.
+"""The JobSets of jobs, on a CPU node and on slices: the changes to xpk's manifest, and the expected content of the
+final one. Pure.
 
-Unchanged from xpk: `hostNetwork`, so that the pod uses the node's account for the bucket, as the trainer does; and the
-affinity that excludes the nodes of the cluster's own services. source: `xpk workload create
+Unchanged from xpk on a CPU node: `hostNetwork`, so that the pod uses the node's account for the bucket, as the trainer
+does; and the affinity that excludes the nodes of the cluster's own services. source: `xpk workload create
 --device-type=n2-standard-64-1`, xpk@1.16.0, as tests/golden/*.convert.yaml show it.
 """
 
@@ -32,6 +33,7 @@ from xsft.launcher.patch import (
     setting_changes,
 )
 from xsft.launcher.pod_settings import PodSetting, protection, shared_settings
+from xsft.launcher.slicejob import SliceJob
 from xsft.records.jobset_paths import (
     DIGEST_ANNOTATION,
     FAIL_JOBSET_RULE,
@@ -58,6 +60,11 @@ GROUP = 1000
 EXCLUSIVE: Pointer = ("metadata", "annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology")
 NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn", "values": ["default-pool"]}
 """Node selector term that xpk sets; source: xpk@1.16.0 core/scheduling.py get_cpu_affinity."""
+FAIL_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
+"""JobSet's rule: a second failure, or an exceeded time limit, is not restarted. source: k8s.io/api batch/v1
+JobReasonDeadlineExceeded; jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go onJobFailureReasons."""
+DEADLINE: Pointer = ("activeDeadlineSeconds",)
+RULES: Pointer = ("spec", "failurePolicy", "rules")
 
 
 def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
@@ -67,7 +74,7 @@ def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     if job.on_tpu:  # it takes the slice whole: Kueue counts all its chips, and no memory
         nodes = chain(_scratch(job, paths), capacity_changes(job.run, paths))
     return (
-        *job_identity(job, paths),
+        *_job_identity(job, paths),
         *nodes,
         *setting_changes(_job_settings(job, paths)),
         *pull_secret_changes(job.run, paths),
@@ -77,7 +84,7 @@ def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
 def cpu_expectations(job: CpuJob) -> Iterator[Expectation]:
     """Yield what the job's manifest must hold."""
     paths = places(job.run.mode.value)
-    yield from expected_identity(job, paths)
+    yield from _expected_identity(job, paths)
     yield from process_expectations(job.run, paths, argv=job.process, command=job.command, env=job.env)
     volume = (*paths.trainer_pod, "volumes", NamedEntry(SCRATCH_VOLUME))
     mount = (*paths.trainer, "volumeMounts", NamedEntry(SCRATCH_VOLUME), "mountPath")
@@ -86,6 +93,41 @@ def cpu_expectations(job: CpuJob) -> Iterator[Expectation]:
     yield from (slice_expectations(job.run, paths) if job.on_tpu else _expected_node(job, paths))
     yield from _expected_policies(job, paths)
     yield from setting_expectations(_job_settings(job, paths))
+    yield from pull_secret_expectations(job.run, paths)
+
+
+def slice_changes(job: SliceJob) -> tuple[Change, ...]:
+    """Return the changes to the manifest for what xpk cannot express."""
+    run = job.run
+    paths = places(run.mode.value)
+    limit = "xpk has no time limit for a workload"
+    return (
+        *_job_identity(job, paths),
+        *setting_changes(shared_settings(run, paths)),
+        *pull_secret_changes(run, paths),
+        *capacity_changes(run, paths),
+        Change(path=(*paths.trainer_job, *DEADLINE), value=job.limit_s, why=limit),
+        Change(path=RULES, value=[FAIL_RULE], why=limit),
+    )
+
+
+def slice_job_expectations(job: SliceJob) -> Iterator[Expectation]:
+    """Yield what the job's manifest must hold."""
+    paths = places(job.run.mode.value)
+    spec = job.run.spec
+    yield from _expected_identity(job, paths)
+    yield from process_expectations(job.run, paths, argv=job.argv, command=job.command, env=job.env)
+    yield from slice_expectations(job.run, paths)
+    # It starts again from its beginning after a preemption.
+    yield Expectation(field="restarts.max", path=("spec", "failurePolicy", "maxRestarts"), value=spec.restarts.max)
+    yield Expectation(field="restarts.on_exit_codes", path=RULES, value=[FAIL_RULE])
+    failure = pod_failure_policy(spec.restarts.on_exit_codes)
+    yield Expectation(field="restarts.on_exit_codes", path=(*paths.trainer_job, "podFailurePolicy"), value=failure)
+    yield Expectation(field="stages.evaluate.limit_s", path=(*paths.trainer_job, *DEADLINE), value=job.limit_s)
+    ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
+    yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
+    yield Expectation(field="priority", path=(*paths.trainer_pod, "priorityClassName"), value=spec.priority)
+    yield from setting_expectations(shared_settings(job.run, paths))
     yield from pull_secret_expectations(job.run, paths)
 
 
@@ -108,7 +150,7 @@ def _annotations(job: Job) -> dict[str, str]:
     }
 
 
-def job_identity(job: Job, paths: JobSetPaths) -> Iterator[Change]:
+def _job_identity(job: Job, paths: JobSetPaths) -> Iterator[Change]:
     """Return the changes that identify a run that does not train."""
     return identity_changes(job.run, paths, labels=_job_labels(job), annotations=_annotations(job), whose="job")
 
@@ -165,7 +207,7 @@ def _volume(job: CpuJob) -> JsonValue:
     return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
 
 
-def expected_identity(job: Job, paths: JobSetPaths) -> Iterator[Expectation]:
+def _expected_identity(job: Job, paths: JobSetPaths) -> Iterator[Expectation]:
     """Yield what identifies a run that does not train."""
     labels: Pointer = ("metadata", "labels")
     run = job.run
