@@ -18,8 +18,7 @@ from tests import data_guide
 from tests.documents import read_document
 from tests.fakes.gcs import Bucket, serving
 from tests.pipeline import Pipeline
-from xsft.data.examples import pieces
-from xsft.data.passes import DataPass
+from xsft.data.passes import DataPass, pieces
 from xsft.data.pipeline import read_passes
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.data_sample import pipeline_host

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.findings import Role, Summary, findings, summarize
-from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, ReadSettings
+from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, ReadSettings, TokenSequence, Vocabulary
 
 LIMIT = 16
 

@@ -34,10 +34,9 @@ from xsft.checks.controllers import check_managed
 from xsft.checks.facts import Facts
 from xsft.checks.image import maxtext_differs
 from xsft.checks.pod_identity import PodRights
-from xsft.data.examples import TokenSequence, Vocabulary
 from xsft.data.facts import DataFacts, HubDataFacts, TokenizerFacts
 from xsft.data.findings import findings, summarize
-from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, reading_of
+from xsft.data.passes import GivenMessage, GivenRow, InspectionResult, PassRead, TokenSequence, Vocabulary, reading_of
 from xsft.data.read_rows import read_rows
 from xsft.data.tokenizer import tokenizer_problem
 from xsft.launch.admission import examine

@@ -172,7 +172,7 @@ def test_new_key_keeps_the_digest_of_files_that_do_not_use_it() -> None:
     neutral = {**NEUTRAL, "train.new_with_one": False}
 
     def written(section: Section) -> dict[str, Any]:
-        return stated_values(section, leave_out=(), neutral=neutral, at="train.")
+        return stated_values(section, leave_out=(), neutral=neutral, prefix="train.")
 
     assert written(LaterTrain(**train)) == written(Train(**train))
     assert written(LaterTrain(**train, new_with_one=True)) == {**written(Train(**train)), "new_with_one": True}

@@ -11,8 +11,7 @@ import pytest
 from tests.data.test_findings_summary import summary
 from xsft.base.errors import Refused, Unreachable, UsageError
 from xsft.data import passes
-from xsft.data.examples import TokenSequence, Vocabulary
-from xsft.data.passes import PassAnswers, PassRead
+from xsft.data.passes import PassAnswers, PassRead, TokenSequence, Vocabulary
 from xsft.data.pipeline import parse_answers
 from xsft.data.refusals import data_refused
 from xsft.launch.examples import ExamplePick, pick_examples, refuse_picture

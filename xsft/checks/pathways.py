@@ -9,7 +9,8 @@ from xsft.checks.facts import Facts
 from xsft.image.reference import is_pinned, tag_of
 from xsft.launcher.encoding import pathways_args_problem
 from xsft.spec.base import Keys
-from xsft.spec.resolve import PathwaysServers, Run
+from xsft.spec.place import PathwaysImages
+from xsft.spec.resolve import Run
 
 TEMPLATE_ARGS = frozenset(
     {
@@ -37,7 +38,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         yield error("pathways-section-unused", "pathways", message, "Set mode: pathways, or remove the section.")
 
 
-def check_servers(servers: PathwaysServers) -> Iterator[Problem]:
+def check_servers(servers: PathwaysImages) -> Iterator[Problem]:
     """Yield the problems of the images and the scratch bucket."""
     images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image}
     missing = [name for name, ref in images.items() if ref is None]

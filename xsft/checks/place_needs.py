@@ -22,7 +22,6 @@ from xsft.cluster.objects import ClusterQueue, LocalQueue
 from xsft.cluster.supply import Node, supplies
 from xsft.spec.model import DEFAULT_PRIORITY
 from xsft.spec.place import Place
-from xsft.spec.resolve import PathwaysServers
 
 XpkVerb = Literal["create", "create-pathways", "adapt"]
 """Verbs of `xpk cluster` that add what a cluster lacks."""
@@ -178,10 +177,7 @@ def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
 
 def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
     section = place.pathways
-    servers = PathwaysServers(
-        proxy_image=section.proxy_image, server_image=section.server_image, scratch=section.scratch
-    )
-    problems = tuple(check_servers(servers))
+    problems = tuple(check_servers(section))
     for problem in problems:
         fix = f"{problem.fix} (place {name} of places.yaml)"
         yield _need(problem.id, WITH_HEAD, None, detail=problem.message, fix=fix)

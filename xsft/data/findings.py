@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from xsft.base.problems import Problem, error, warning
 from xsft.data.answers import check_answers
-from xsft.data.examples import TokenSequence, Vocabulary
-from xsft.data.passes import GivenRow, InspectionResult, PassRead, ReadSettings, Split
+from xsft.data.passes import GivenRow, InspectionResult, PassRead, ReadSettings, Split, TokenSequence, Vocabulary
 from xsft.data.refusals import check_refused_rows
 from xsft.workers.row_shape import ROLES
 

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
 from xsft.base.lenient import ShowLine
-from xsft.data.examples import Vocabulary
-from xsft.data.passes import SPLITS, DataPass, PassAnswers, PassRead, Split
+from xsft.data.passes import SPLITS, DataPass, PassAnswers, PassRead, Split, Vocabulary
 from xsft.data.refusals import MOST_WORDS, data_refused
 from xsft.data.row_files import FetchedRows, fetch_rows, files_content
 from xsft.environments.ask import Interpreter, ProgramFailed, ask

@@ -17,9 +17,8 @@ from xsft.base.targets import DEFAULT_TRAINER
 from xsft.base.terminal_text import safe_text
 from xsft.catalog import releases
 from xsft.checks.facts import Facts
-from xsft.importing.cluster import Tree, cluster_fields, lost_flags, mode_of, name_fields, put_field
+from xsft.importing.cluster import Tree, cluster_fields, lost_flags, mode_of, name_fields, put_field, read_flags
 from xsft.importing.environment import ReadEnvFile, flag_environment, workload_environment
-from xsft.importing.flags import read_flags
 from xsft.importing.keys import read_pairs, removed_keys, say_differences, token_secret, trainer_fields, with_defaults
 from xsft.importing.markdown import shell_lines
 from xsft.importing.notes import Notes, PasteDifference

@@ -13,7 +13,7 @@ import yaml
 
 from xsft.base.names import ModeName
 from xsft.base.problems import error
-from xsft.importing.flags import Flags
+from xsft.importing.cluster import Flags
 from xsft.importing.notes import Notes
 from xsft.launcher.encoding import kubernetes_expand
 from xsft.spec.modes import mode_rules

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from xsft.base.errors import SpecError
 from xsft.catalog.tpu import slice_of, slice_on
-from xsft.importing.flags import FlagParser, unknown_flag
+from xsft.importing.cluster import FlagParser, unknown_flag
 from xsft.importing.notes import Notes
 from xsft.spec.refused import REFUSALS
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 from xsft.base.errors import UsageError
 from xsft.base.problems import Problem
 from xsft.base.reporting import Reporter
-from xsft.data.examples import TokenSequence, Vocabulary
-from xsft.data.passes import SAMPLE, PassAnswers, Split
+from xsft.data.passes import SAMPLE, PassAnswers, Split, TokenSequence, Vocabulary
 from xsft.launch.data_sample import DataInspection, refused_examples
 from xsft.launch.training_data import inspect_data, show_data
 from xsft.machine.files import refuse_unless_free, write_atomic

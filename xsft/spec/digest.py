@@ -97,16 +97,17 @@ def canonical(run: Run) -> str:
 
 
 def stated_values(
-    section: Section, *, leave_out: Collection[str], neutral: JsonMapping, at: str = ""
+    section: Section, *, leave_out: Collection[str], neutral: JsonMapping, prefix: str = ""
 ) -> dict[str, Any]:
     """Return the values of a section by name, without neutral ones and without the paths in `leave_out`."""
     stated: dict[str, Any] = {}
     for name, field in type(section).model_fields.items():
-        path, value = f"{at}{name}", getattr(section, name)
+        path = f"{prefix}{name}"
+        value = getattr(section, name)
         if path in leave_out or value in (None, [], {}):
             continue
         if hasattr(type(value), "model_fields"):
-            value = stated_values(value, leave_out=leave_out, neutral=neutral, at=f"{path}.")
+            value = stated_values(value, leave_out=leave_out, neutral=neutral, prefix=f"{path}.")
             left_out = not value and field.default is not None  # an optional section that is empty was still given
         else:
             left_out = path in neutral and value == neutral[path]
@@ -132,9 +133,7 @@ def _pathways_part(run: Run) -> dict[str, Any]:
     stated = stated_values(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
     if not run.mode.single_controller:
         return stated
-    servers = run.servers
-    images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image, "scratch": servers.scratch}
-    return {**stated, **{name: value for name, value in images.items() if value is not None}}
+    return {**stated, **run.servers.model_dump(exclude_none=True)}
 
 
 WHERE = ("project", "zone", "cluster", "context")

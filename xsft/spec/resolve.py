@@ -47,14 +47,6 @@ class Mode(Struct, frozen=True, kw_only=True):
         return single_controller(self.value)
 
 
-class PathwaysServers(Struct, frozen=True, kw_only=True):
-    """Pathways' images and scratch bucket: the workload's, else the place's."""
-
-    proxy_image: str | None
-    server_image: str | None
-    scratch: str | None
-
-
 class Run(Struct, frozen=True, kw_only=True):
     """A workload with every possible decision made. `None` if the workload lacks the value; a problem says so."""
 
@@ -166,11 +158,11 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.slice.devices * self.num_slices
 
     @property
-    def servers(self) -> PathwaysServers:
-        """Return the servers of a run in Pathways mode; they are unused in McJAX."""
+    def servers(self) -> PathwaysImages:
+        """Return the servers of a run in Pathways mode, the workload's, else the place's; they are unused in McJAX."""
         stated = self.spec.pathways or Pathways()
         default = self.place.pathways if self.place else PathwaysImages()
-        return PathwaysServers(
+        return PathwaysImages(
             proxy_image=stated.proxy_image or default.proxy_image,
             server_image=stated.server_image or default.server_image,
             scratch=stated.scratch or default.scratch,

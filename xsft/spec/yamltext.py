@@ -72,10 +72,10 @@ def parse_yaml(text: str) -> ParsedYaml:
     return ParsedYaml(data=value, lines=contents.lines, raw=contents.raw)
 
 
-def parse_value(text: str, at: str) -> ParsedValue:
-    """Return one value in YAML's flow form, e.g. `[question, answer]`; `at` is its key path. Raises SpecError."""
+def parse_value(text: str, where: str) -> ParsedValue:
+    """Return one value in YAML's flow form, e.g. `[question, answer]`; `where` is its key path. Raises SpecError."""
     contents = _YamlContents()
-    value, _ = _parse_document(text, at, contents)
+    value, _ = _parse_document(text, where, contents)
     if contents.problems:
         raise SpecError(tuple(contents.problems))
     return ParsedValue(value=value, raw=contents.raw)
@@ -100,24 +100,24 @@ class _YamlContents(Struct):
         raise SpecError(tuple(self.problems))
 
 
-def _parse_document(text: str, at: str, contents: _YamlContents) -> tuple[object, bool]:
+def _parse_document(text: str, where: str, contents: _YamlContents) -> tuple[object, bool]:
     """Return the value, and whether the text was empty."""
     if problem := before_parsing(text):
         raise SpecError((problem,))
     try:
-        return _first_document(text, at, contents)
+        return _first_document(text, where, contents)
     except yaml.YAMLError as broken:
         problems = (*contents.problems, explain_syntax(broken, text))
     raise SpecError(problems)  # outside the handler: as the context, libyaml's error may quote the file
 
 
-def _first_document(text: str, at: str, contents: _YamlContents) -> tuple[object, bool]:
+def _first_document(text: str, where: str, contents: _YamlContents) -> tuple[object, bool]:
     events: Iterator[Any] = yaml.parse(text, Loader=SAFE_LOADER)
     next(events)  # stream start
     if not isinstance(next(events), yaml.DocumentStartEvent):
         return None, True
     root = next(events)
-    value = _node(events, root, at=at, depth=0, contents=contents)
+    value = _node(events, root, where=where, depth=0, contents=contents)
     end = next(events).end_mark
     if second_document(text[end.index :]):
         contents.refuse("yaml-documents", "", end, "a second document starts here", "Keep one workload per file.")
@@ -135,66 +135,66 @@ def _not_a_mapping(value: object, *, is_empty: bool) -> tuple[Problem, ...]:
     return (error("yaml-not-mapping", "", message, fix),)
 
 
-def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, contents: _YamlContents) -> object:
-    _refuse_extras(event, at, contents)
+def _node(events: Iterator[Any], event: Any, *, where: str, depth: int, contents: _YamlContents) -> object:
+    _refuse_extras(event, where, contents)
     if isinstance(event, yaml.AliasEvent):
         return None
     if isinstance(event, yaml.ScalarEvent):
-        return _scalar(event, at, contents)
+        return _scalar(event, where, contents)
     if depth >= MAX_DEPTH:
         fix = "Flatten it; no workload needs this."
-        contents.stop("yaml-too-deep", at, event.start_mark, f"nested deeper than {MAX_DEPTH} levels", fix)
+        contents.stop("yaml-too-deep", where, event.start_mark, f"nested deeper than {MAX_DEPTH} levels", fix)
     if isinstance(event, yaml.SequenceStartEvent):
         elements: list[object] = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            path = path_below(at, len(elements))
+            path = path_below(where, len(elements))
             contents.lines[path] = event.start_mark.line + 1
-            elements.append(_node(events, event, at=path, depth=depth + 1, contents=contents))
+            elements.append(_node(events, event, where=path, depth=depth + 1, contents=contents))
         return elements
-    return _read_mapping(events, at=at, depth=depth, contents=contents)
+    return _read_mapping(events, where=where, depth=depth, contents=contents)
 
 
-def _refuse_extras(event: Any, at: str, contents: _YamlContents) -> None:
+def _refuse_extras(event: Any, where: str, contents: _YamlContents) -> None:
     if event.anchor is not None:
         what = "an alias (*name)" if isinstance(event, yaml.AliasEvent) else "an anchor (&name)"
         fix = "Write the value out; quote it if it is text that starts with * or &."
-        contents.refuse("yaml-alias", at, event.start_mark, f"{what} is not accepted", fix)
+        contents.refuse("yaml-alias", where, event.start_mark, f"{what} is not accepted", fix)
     if getattr(event, "tag", None) is not None:
         fix = "Remove the tag (!name); quote the value if it is text."
         message = "a tag is not accepted: the text of a value decides its type"
-        contents.refuse("yaml-tag", at, event.start_mark, message, fix)
+        contents.refuse("yaml-tag", where, event.start_mark, message, fix)
 
 
-def _scalar(event: Any, at: str, contents: _YamlContents) -> object:
+def _scalar(event: Any, where: str, contents: _YamlContents) -> object:
     text: str = event.value
     if "\0" in text:
         fix = "Remove it: no command line or environment variable can carry it."
-        contents.refuse("yaml-character", at, event.start_mark, "the value contains a NUL character", fix)
+        contents.refuse("yaml-character", where, event.start_mark, "the value contains a NUL character", fix)
     if event.style:  # quoted, or a block scalar: always text
         return text
     value = resolve_plain(text)
     if isinstance(value, Surprise):
-        contents.refuse("yaml-surprise", at, event.start_mark, value.message, value.fix)
+        contents.refuse("yaml-surprise", where, event.start_mark, value.message, value.fix)
         return None
     if not isinstance(value, str):
-        contents.raw[at] = text
+        contents.raw[where] = text
     return value
 
 
-def _read_mapping(events: Iterator[Any], *, at: str, depth: int, contents: _YamlContents) -> dict[str, object]:
+def _read_mapping(events: Iterator[Any], *, where: str, depth: int, contents: _YamlContents) -> dict[str, object]:
     data: dict[str, object] = {}
     lines: dict[str, int] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
-        key = _parse_key(event, at=at, contents=contents)
-        path = at if key is None else path_below(at, key)
+        key = _parse_key(event, where=where, contents=contents)
+        path = where if key is None else path_below(where, key)
         if len(path) > MAX_KEY_PATH:
             message = f"key path over {MAX_KEY_PATH} characters"
-            contents.stop("yaml-key", at, event.start_mark, message, "Shorten the key.")
+            contents.stop("yaml-key", where, event.start_mark, message, "Shorten the key.")
         line = event.start_mark.line + 1
         is_new = key is not None and key not in data
         if is_new:
             contents.lines[path] = line
-        value = _node(events, next(events), at=path, depth=depth + 1, contents=contents)
+        value = _node(events, next(events), where=path, depth=depth + 1, contents=contents)
         if key is None:
             continue
         if not is_new:
@@ -205,24 +205,26 @@ def _read_mapping(events: Iterator[Any], *, at: str, depth: int, contents: _Yaml
     return data
 
 
-def _parse_key(event: Any, *, at: str, contents: _YamlContents) -> str | None:
+def _parse_key(event: Any, *, where: str, contents: _YamlContents) -> str | None:
     """Return the key; None if it is refused (its value is still read, for its own problems)."""
     if not isinstance(event, yaml.ScalarEvent):
         fix = "Write a plain word as the key; quote a value that starts with { or ?."
-        contents.stop("yaml-key", at, event.start_mark, "a key must be text", fix)
-    _refuse_extras(event, at, contents)
+        contents.stop("yaml-key", where, event.start_mark, "a key must be text", fix)
+    _refuse_extras(event, where, contents)
     text: str = event.value
     is_plain = not event.style
     if is_plain and text == "<<":
-        contents.refuse("yaml-merge", at, event.start_mark, "merge keys (<<) are not accepted", "Write the keys out.")
+        contents.refuse(
+            "yaml-merge", where, event.start_mark, "merge keys (<<) are not accepted", "Write the keys out."
+        )
         return None
     if is_plain and not isinstance(resolve_plain(text), str):
         what = f"key {quote_unless_secret(text)} is not text" if text else "a key is missing before the colon"
         fix = f"Quote it: '{shown_text(text)}'." if text else "Write the key."
-        contents.refuse("yaml-key", at, event.start_mark, what, fix)
+        contents.refuse("yaml-key", where, event.start_mark, what, fix)
         return None
     if "\0" in text:
-        contents.refuse("yaml-character", at, event.start_mark, "the key contains a NUL character", "Remove it.")
+        contents.refuse("yaml-character", where, event.start_mark, "the key contains a NUL character", "Remove it.")
         return None
     return text
 
@@ -270,9 +272,9 @@ def explain_syntax(broken: yaml.YAMLError, text: str) -> Problem:
     return error("yaml-syntax", "", message, next((fix for word, fix in _FIXES if word in problem), _FIX))
 
 
-def second_document(rest: str) -> bool:
+def second_document(text: str) -> bool:
     """Return whether anything but comments follows the end of the document."""
-    lines = (line.strip() for line in rest.splitlines())
+    lines = (line.strip() for line in text.splitlines())
     return any(line and not line.startswith(("#", "...")) for line in lines)
 
 

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from xsft.data.examples import Piece, TokenKind, TokenSequence, Vocabulary, pieces, spans
 from xsft.data.findings import Lengths, Role
-from xsft.data.passes import ReadSettings, Split
+from xsft.data.passes import Piece, ReadSettings, Split, TokenKind, TokenSequence, Vocabulary, pieces, spans
 from xsft.data.preparation import PrepareOptions, Shard
 from xsft.importing.text import workload_yaml
 from xsft.launch import training_data

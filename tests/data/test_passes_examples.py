@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.data.examples import TokenSequence, Vocabulary, pieces, spans
+from xsft.data.passes import TokenSequence, Vocabulary, pieces, spans
 
 
 def sequence(trained: list[bool], *, last: int | None = None) -> TokenSequence:
