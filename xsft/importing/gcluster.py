@@ -72,6 +72,9 @@ _SHORT = {"image": ("-i",), "command": ("-e",), "name": ("-n",), "queue": ("-q",
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
+SUBMIT = "gcluster job submit"
+
+
 def is_submission(argv: tuple[str, ...]) -> bool:
     return argv[1:3] == ("job", "submit") and PurePosixPath(argv[0]).name == "gcluster"
 
@@ -85,8 +88,19 @@ def translate(
     arguments: Sequence[str], saved: Mapping[str, str], notes: Notes
 ) -> tuple[str, tuple[str, ...], Mapping[str, str]]:
     """Return xpk's verb, xpk's arguments, and the workload fields for which xpk has no flag. Raises SpecError."""
-    notes.differ("gcluster job submit", now="target: xpk", why="xsft creates the JobSet through xpk, not gcluster")
-    flags = {**saved, **_read_submission(arguments)}
+    notes.differ(SUBMIT, now="target: xpk", why="xsft creates the JobSet through xpk, not gcluster")
+    parser = FlagParser(prog="gcluster", add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    names = ("pathways", *XPK_FLAGS, *FIELDS, *DROPPED)
+    for name in names:
+        if name in _SWITCHES:
+            parser.add_argument(f"--{name}", dest=name, nargs="?", const="true")
+        else:
+            parser.add_argument(*_SHORT.get(name, ()), f"--{name}", dest=name)
+    namespace, unknown = parser.parse_known_args(list(arguments))
+    if unknown:
+        options = tuple(f"--{name}" for name in names)
+        raise SpecError(tuple(unknown_flag(SUBMIT, options, word) for word in unknown[:10]))
+    flags: dict[str, str] = {**saved, **vars(namespace)}
     for flag, default in DEFAULTS.items():
         if flag not in flags:
             notes.differ(f"--{flag}", now=default, why="gcluster's default, made explicit")
@@ -98,21 +112,6 @@ def translate(
     verb = "create" if flags.get("pathways", "false") == "false" else "create-pathways"
     xpk = tuple(f"--{XPK_FLAGS[flag]}={text}" for flag, text in flags.items() if flag in XPK_FLAGS and text)
     return verb, xpk, {field: flags[flag] for flag, field in FIELDS.items() if flag in flags}
-
-
-def _read_submission(arguments: Sequence[str]) -> dict[str, str]:
-    parser = FlagParser(prog="gcluster", add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    names = ("pathways", *XPK_FLAGS, *FIELDS, *DROPPED)
-    for name in names:
-        if name in _SWITCHES:
-            parser.add_argument(f"--{name}", dest=name, nargs="?", const="true")
-        else:
-            parser.add_argument(*_SHORT.get(name, ()), f"--{name}", dest=name)
-    namespace, unknown = parser.parse_known_args(list(arguments))
-    if unknown:
-        flags = tuple(f"--{name}" for name in names)
-        raise SpecError(tuple(unknown_flag("gcluster job submit", flags, word) for word in unknown[:10]))
-    return vars(namespace)
 
 
 def _tpu_type(flags: Mapping[str, str], notes: Notes) -> str:

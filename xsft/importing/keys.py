@@ -110,7 +110,14 @@ def trainer_fields(pasted: Mapping[str, Value], *, mode: ModeName, tail: bool, e
             continue
         if (tail and index > last) or not _put_key(tree, key, value, has_eval=has_eval, has_lora=has_lora, exact=exact):
             overrides[key] = value
-    _remove_rendered(tree)
+    # What xsft renders anyway is left out.
+    data, evaluation, dcn = tree.get("data", {}), tree.get("eval", {}), tree.get("parallelism", {}).get("dcn", {})
+    if "eval_columns" in data and data["eval_columns"] == data.get("columns"):
+        del data["eval_columns"]
+    if evaluation.get("steps") == -1:
+        del evaluation["steps"]
+    if len(dcn) > 1 and next(iter(dcn.items())) == ("data", 1):
+        del dcn["data"]
     if overrides:
         tree["overrides"] = {"maxtext": overrides}
     return tree
@@ -176,17 +183,6 @@ def _fits(section: str, field: str, value: Value) -> bool:
     except ValidationError as refused:
         return not any(e["loc"][:1] == (field,) for e in refused.errors())
     return True
-
-
-def _remove_rendered(tree: Tree) -> None:
-    """Remove what xsft renders anyway."""
-    data, evaluation, dcn = tree.get("data", {}), tree.get("eval", {}), tree.get("parallelism", {}).get("dcn", {})
-    if "eval_columns" in data and data["eval_columns"] == data.get("columns"):
-        del data["eval_columns"]
-    if evaluation.get("steps") == -1:
-        del evaluation["steps"]
-    if len(dcn) > 1 and next(iter(dcn.items())) == ("data", 1):
-        del dcn["data"]
 
 
 def say_differences(pasted: Mapping[str, Value], run: Run, notes: Notes) -> None:

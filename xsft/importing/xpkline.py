@@ -13,12 +13,12 @@ from msgspec import Struct
 from xsft.base.errors import SpecError
 from xsft.base.problems import Problem, error
 from xsft.importing import gcluster
+from xsft.importing.gcluster import SUBMIT
 from xsft.importing.notes import Notes
 from xsft.importing.shell import SimpleCommand
 from xsft.importing.trainer import head, modules, purpose, starts_trainer
 
 VERBS = ("create", "create-pathways")
-SUBMIT = "gcluster job submit"
 MAX_NAMED = 50
 """Limit on other commands of a paste that are listed."""
 UNSAID = {

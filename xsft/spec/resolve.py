@@ -177,7 +177,9 @@ def resolve(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Run, tuple[Prob
     run_name, name_problems = _run_name(spec, facts)
     release, release_problems = _find_release(spec)
     template, template_problems = _template(spec, facts)
-    output = _absolute_here(spec, facts, spec.output or _default_output(spec, place))
+    output = spec.output or (place.output if place else None)
+    if spec.on_this_machine:
+        output = _absolute_here(spec, facts, spec.output or LOCAL_OUTPUT)
     conversion = _conversion_inputs(spec, facts, release)
     converted = _converted_checkpoint(spec, facts, conversion, output)
     run = Run(
@@ -323,12 +325,6 @@ def _run_name(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[str, tuple[Pr
                 "Run inside the checkout, or use run_name_suffix: date.",
             )
             return spec.name, (problem,)
-
-
-def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
-    if spec.on_this_machine:
-        return LOCAL_OUTPUT
-    return place.output if place else None
 
 
 def _absolute_here(spec: WorkloadSpec, facts: ResolutionFacts, path: str | None) -> str | None:

@@ -64,14 +64,23 @@ def saved_arrays(
     """Return every array of the tree from `_METADATA`, `_sharding` and `array_metadatas/process_0`, without the state
     of random generators.
     """
-    pieces = {**array_shapes(array_metadata), **shapes(metadata)}
+    pieces = array_shapes(array_metadata)
     cuts = shardings(sharding)
     arrays: list[SavedArray] = []
     for entry in _entries(metadata):
         key = _array_key(entry)
-        if "rngs" in key or not _is_array(entry):
+        holder = entry.get("value_metadata")
+        # Others are None, empty nodes and strings; Orbax skips those with `skip_deserialize`, which have no value.
+        if (
+            "rngs" in key
+            or not isinstance(holder, dict)
+            or holder.get("skip_deserialize")
+            or holder.get("value_type", "jax.Array") not in ("jax.Array", "np.ndarray")
+        ):
             continue
-        piece = pieces.get(key)
+        piece = _shape(holder)
+        if piece is None:  # an older Orbax wrote the shapes into another file, or not at all
+            piece = pieces.get(key)
         cut = cuts.get(key)
         if piece is None or cut is None:
             arrays.append(SavedArray(path=key, piece=piece))
@@ -106,19 +115,18 @@ _V2 = {
 }
 
 
-def shapes(metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
-    """Return the shapes in `_METADATA`; empty for an older Orbax, which did not write them."""
-    keyed_shapes = ((_array_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
-    return {key: shape for key, shape in keyed_shapes if shape is not None}
-
-
 def array_shapes(array_metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
     """Return the shapes in `array_metadatas/process_0`."""
-    listed = array_metadata.get("array_metadatas")
-    holders = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    items = (item for holder in holders if isinstance(item := holder.get("array_metadata"), dict))
-    named = ((str(item.get("param_name", "")), _shape(item)) for item in items)
-    return {tuple(name.split(".")): shape for name, shape in named if shape is not None}
+    shapes: dict[ArrayName, tuple[int, ...]] = {}
+    holders = array_metadata.get("array_metadatas")
+    for holder in holders if isinstance(holders, list) else ():
+        match holder:
+            case {"array_metadata": {"param_name": name, **described}}:
+                if (shape := _shape(described)) is not None:
+                    shapes[tuple(str(name).split("."))] = shape
+            case _:
+                continue
+    return shapes
 
 
 class ArraySharding(Struct, frozen=True, kw_only=True):
@@ -234,18 +242,6 @@ def _stack(key: ArrayName) -> str | None:
     inside = key[key.index("decoder") + 1 :]
     pairs = zip(inside, (*inside[1:], ""), strict=True)
     return next((part for part, below in pairs if part in STACKS and not below.isdigit()), None)
-
-
-def _is_array(entry: Mapping[str, Any]) -> bool:
-    """Return whether the entry is an array, not None, an empty node or a string. Orbax skips entries with
-    `skip_deserialize`: they have no value.
-    """
-    holder = entry.get("value_metadata")
-    return (
-        isinstance(holder, dict)
-        and not holder.get("skip_deserialize")
-        and holder.get("value_type", "jax.Array") in ("jax.Array", "np.ndarray")
-    )
 
 
 def _entries(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:

@@ -211,7 +211,11 @@ def mismatch(saved: Mapping[str, SavedArray], required_arrays: RequiredArrays) -
     resized = tuple(
         ResizedArray(name=name, saved=saved[name], wanted=shape)
         for name, shape in required_arrays.arrays.items()
-        if name in saved and not _can_load(saved[name], shape)
+        if name in saved
+        and not (
+            # MaxText transposes a matrix of the reverse shape; a router's bias was transposed until 0.2.4.
+            may_be(saved[name], shape) or (len(shape) == 2 and may_be(saved[name], shape[::-1]))
+        )
     )
     missing = tuple(name for name in required_arrays.arrays if name not in saved)
     extra = tuple(name for name in saved if name not in required_arrays.arrays and name.rpartition(".")[2] in _LEAVES)
@@ -221,13 +225,6 @@ def mismatch(saved: Mapping[str, SavedArray], required_arrays: RequiredArrays) -
     if not (resized or missing or extra):
         return None
     return ArrayMismatch(resized=resized, missing=missing, extra=extra, of=len(required_arrays.arrays))
-
-
-def _can_load(array: SavedArray, shape: ArrayShape) -> bool:
-    """Return whether MaxText loads the array: it transposes a matrix of the reverse shape; a router's bias was
-    transposed until 0.2.4.
-    """
-    return may_be(array, shape) or (len(shape) == 2 and may_be(array, shape[::-1]))
 
 
 def may_be(array: SavedArray, shape: ArrayShape) -> bool:

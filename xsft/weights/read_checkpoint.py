@@ -87,7 +87,13 @@ def _with_layers(checkpoint: CheckpointFacts, read: ReadArrays, storage: Storage
     recorded = recorded_scan(step)
     scan = infer_scan_layers([array.path for array in read.arrays]) if recorded is None else recorded
     axis = infer_scan_axis(read.arrays) if scan else None
-    torn = _incomplete_reason(checkpoint, read, storage) or no_commit(folder, step, storage, item=checkpoint.path)
+    names = storage.names(checkpoint.path) if checkpoint.use_ocdbt else storage.folders_with(checkpoint.path, OWN)
+    torn = (
+        interrupted(checkpoint.path)
+        or missing_arrays(read.arrays, names, ocdbt=checkpoint.use_ocdbt)
+        or read.lost
+        or no_commit(folder, step, storage, item=checkpoint.path)
+    )
     return replace(
         checkpoint,
         status="torn" if torn else checkpoint.status,
@@ -98,13 +104,6 @@ def _with_layers(checkpoint: CheckpointFacts, read: ReadArrays, storage: Storage
         arrays=read.arrays,
         dtypes_detail=read.detail,
     )
-
-
-def _incomplete_reason(checkpoint: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
-    """Return why the checkpoint is incomplete, or None."""
-    reason = interrupted(checkpoint.path)
-    names = storage.names(checkpoint.path) if checkpoint.use_ocdbt else storage.folders_with(checkpoint.path, OWN)
-    return reason or missing_arrays(read.arrays, names, ocdbt=checkpoint.use_ocdbt) or read.lost
 
 
 def _has_manifest(path: str, storage: Storage) -> bool:
@@ -132,6 +131,7 @@ _UP = 3
 TO_CONVERT = ": these are Hugging Face weights; set model.hf and run `xsft checkpoint convert FILE`"
 _NEWEST = 3
 """Maximum number of steps searched for a complete one."""
+_HUGGING_FACE = (".safetensors", ".safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 def absent_checkpoint(path: str, storage: Storage) -> CheckpointFacts:
@@ -146,15 +146,24 @@ def absent_checkpoint(path: str, storage: Storage) -> CheckpointFacts:
     if inside is None and (cut_off := _interrupted_below(path, names, storage)):
         return CheckpointFacts(path=path, status="torn", detail=f"{cut_off}, and no other save is beside it")
     checkpoint = inside or _checkpoint_around(path, storage)
-    holds = _list_contents(names) if names else ("it is a file" if storage.read(path, limit=1) is not None else "")
-    weights = checkpoint is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
-    hint = f"; there is a checkpoint at {checkpoint}" if checkpoint else TO_CONVERT if weights else ""
-    if holds:
-        detail = f"{holds} without {METADATA}{hint}"
-        return CheckpointFacts(
-            path=path, status="not-a-checkpoint", detail=detail, near=checkpoint, is_hugging_face=weights
-        )
-    return CheckpointFacts(path=path, status="missing", detail=f"not found{hint}", near=checkpoint)
+    hint = f"; there is a checkpoint at {checkpoint}" if checkpoint else ""
+    if not names and storage.read(path, limit=1) is None:
+        return CheckpointFacts(path=path, status="missing", detail=f"not found{hint}", near=checkpoint)
+    contents = f"it contains {', '.join(names[:5])}" if names else "it is a file"
+    if len(names) > 5:
+        contents = f"{contents} and {len(names) - 5} more"
+    # A folder of weights, a repository in the hub's cache, or a file of weights.
+    is_repository = {"blobs/", "snapshots/"} <= set(names)
+    weights = is_repository or any(name.endswith(_HUGGING_FACE) for name in names or (path.rpartition("/")[2],))
+    if checkpoint is None and weights:
+        hint = TO_CONVERT
+    return CheckpointFacts(
+        path=path,
+        status="not-a-checkpoint",
+        detail=f"{contents} without {METADATA}{hint}",
+        near=checkpoint,
+        is_hugging_face=checkpoint is None and weights,
+    )
 
 
 def step_folder(path: str) -> str:
@@ -226,16 +235,3 @@ def _newest_steps(names: tuple[str, ...]) -> list[str]:
     """Return the folders of the newest steps, the newest first."""
     steps = (name for name in names if name.endswith("/") and name[:-1].isascii() and name[:-1].isdecimal())
     return sorted(steps, key=lambda name: int(name[:-1]), reverse=True)[:_NEWEST]
-
-
-def _is_hugging_face(names: tuple[str, ...]) -> bool:
-    """Return whether it is a folder of weights, or a repository in the hub's cache."""
-    return {"blobs/", "snapshots/"} <= set(names) or any(name.endswith(_HUGGING_FACE) for name in names)
-
-
-_HUGGING_FACE = (".safetensors", ".safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-
-
-def _list_contents(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:5])
-    return f"it contains {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
