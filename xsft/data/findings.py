@@ -69,8 +69,8 @@ def _check_targets(summary: Summary, reading: ReadSettings) -> Iterator[Problem]
 def _check_truncated_examples(sample: PassRead, summary: Summary, reading: ReadSettings) -> Iterator[Problem]:
     if summary.truncated <= MANY_CUT:
         return
-    where, fix = "train.max_target_length", "Raise train.max_target_length"
-    look = f"{fix}, or look at them: `xsft data show FILE --truncated`."
+    where = "train.max_target_length"
+    look = f"Raise {where}, or look at them: `xsft data show FILE --truncated`."
     row, longest = max(enumerate(sample.given), key=lambda numbered: numbered[1].length)
     example = f"the longest, row {row}, has {longest.length:,}"
     if summary.truncated == 1:
@@ -161,7 +161,9 @@ def _check_order(rows: Sequence[GivenRow]) -> Iterator[Problem]:
         return
     lengths = [row.length for row in rows]
     answers = [answer for row in rows for answer, _trained in row.answers]
-    labels, runs = len(set(answers)), sum(1 for _run in groupby(answers))
+    labels = len(set(answers))
+    runs = sum(1 for _run in groupby(answers))
+    # Few different lengths are in order by chance; rows sorted by their answer have each answer in one run.
     if len(set(lengths)) > MOST_LABELS and (_is_rising(lengths) or _is_rising(lengths[::-1])):
         order = "length"
     elif 1 < labels <= MOST_LABELS and labels == runs:

@@ -114,7 +114,7 @@ def files_content(pattern: str, *, say: ShowLine = lambda _line: None) -> str:
         paths = matching_files(path)
         files = [local_file(file) for file in paths]
         total = sum(file.size for file in files)
-        if total > MAX_BYTES:
+        if total > MAX_BYTES:  # not the same as in a bucket, but known in no time
             stamps = [(str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns) for file in paths]
             return hashlib.sha256(repr(stamps).encode()).hexdigest()
         progress = ByteProgress(say, total=total)
@@ -168,7 +168,7 @@ def fetch_rows(pattern: str, folder: Path, *, split: Split, rows: int) -> Fetche
         target = folder / f"{len(fetched):05d}-{PurePosixPath(file.path).name}"
         if file.size <= remaining:
             target.write_bytes(file.stored(0, file.size))
-        elif fetched:
+        elif fetched:  # whole files are a sample already
             break
         else:
             footed.extend(_fetch_beginning(file, target))

@@ -165,6 +165,7 @@ def _read_tokenizer_config(folder: Path, vocabulary: _TokenizerJson) -> _Tokeniz
     config = _TokenizerConfig()
     if file.exists() or not (folder / "tokenizer.json").exists():
         config = _CONFIG.decode(file.read_bytes())
+    # A configuration with added_tokens_decoder is newer than this file, and transformers then ignores the file.
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
         special_tokens = _CONFIG.decode(more.read_bytes())

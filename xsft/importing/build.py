@@ -212,7 +212,8 @@ def _say_release(version: str, notes: Notes) -> None:
 
 
 def _say_config(pasted: _PastedLine, version: str, notes: Notes) -> None:
-    config, release = pasted.trainer.config, releases.release(version)
+    config = pasted.trainer.config
+    release = releases.release(version)
     if config is None or config == release.sft_config:
         return
     if config.endswith("/sft.yml") or config == "sft.yml":

@@ -257,7 +257,7 @@ def _say_dropped(flags: Flags, notes: Notes, ignored: Mapping[str, str]) -> None
     for flag, value in flags.items():
         text = value if isinstance(value, str) else None
         refusal = REFUSALS.get(flag.replace("-", "_"))
-        if refusal and value not in ("", "0", []):
+        if refusal and value not in ("", "0", []):  # so written, the feature is off
             notes.differ(f"--{flag}", given=text, why=f"refused ({refusal.id}): {refusal.reason}")
         elif flag in DROPPED and value:
             notes.differ(f"--{flag}", given=text, why=DROPPED[flag])

@@ -45,6 +45,7 @@ def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict
     """Return the variables that xpk sets in the container, as YAML and Kubernetes parse them."""
     env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
     for name, value in (*_pairs_of_file(flags, notes, read_file), *_pairs_of_options(flags.get("env", []), notes)):
+        # Popped, so that the variable stands where its last value does.
         if env.pop(name, None) is not None:
             notes.differ(name, why="it is given twice; the last one wins, as in xpk")
         env[name] = _value_in_container(name, value, env, notes)
@@ -130,6 +131,7 @@ def _pairs_of_file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterab
         notes.problems.append(error("import-env", "env", message, "Write them under env in the workload."))
         return
     for variable, value in _PAIR.findall(text.replace("\r\n", "\n")):
+        # A line without `=` takes the value from the environment of the one who runs xpk.
         inherited = re.search(rf"^{variable}$", text, re.MULTILINE) is not None and value == ""
         yield variable, notes.holes.mark("variable", variable) if inherited else value
 

@@ -108,6 +108,7 @@ def translate(
     for flag, text in flags.items():
         if flag in DROPPED and text != "false":
             notes.differ(f"--{flag}", given=text, why=DROPPED[flag])
+    # xpk takes seconds, gcluster durations of Go.
     flags |= {flag: _seconds(flags[flag]) for flag in ("gke-ttl-after-finished", "grace-period") if flag in flags}
     verb = "create" if flags.get("pathways", "false") == "false" else "create-pathways"
     xpk = tuple(f"--{XPK_FLAGS[flag]}={text}" for flag, text in flags.items() if flag in XPK_FLAGS and text)

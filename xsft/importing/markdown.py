@@ -34,6 +34,7 @@ def shell_lines(text: str) -> str:
 
     All other lines become empty, so that line numbers stay those of the page.
     """
+    # Each form of a page is brought to text with commands, which one reader reads.
     text = _MAGIC.sub(_without_magic, _code_of_notebook(config_command(text) or text))
     lines = text.split("\n")
     if not any(map(_FENCE.match, lines)):
@@ -56,6 +57,7 @@ def config_command(text: str) -> str:
     if not (keys.pop("use_sft", False) is True or base.endswith("sft.yml")):
         message = "This MaxText configuration does not set use_sft: true, so it is no SFT."
         raise SpecError((error("import-trainer", "", message, "xsft trains SFT and LoRA: derive it from sft.yml."),))
+    # A section of LoRA that is switched off changes nothing, and need not become overrides.
     lora = keys.get("lora")
     if isinstance(lora, dict) and not lora.get("enable_lora"):
         del keys["lora"]

@@ -125,6 +125,7 @@ class Shell:
             self._declare(words[1:])
             return
         argv = [field for word in words for field in fields_of(tuple(self._without_braces(word)))]
+        # Of quiet commands only this one matters here.
         if argv[:1] == ["unset"]:
             for name in argv[1:]:
                 self.variables.pop(name, None)
@@ -136,6 +137,7 @@ class Shell:
         if script is None or depth >= MAX_SHELLS:
             yield replace(command, argv=tuple(unwrapped or argv), env=env)
             return
+        # What the inner shell sets is gone with it; its expansions count against the same limit.
         inner = Shell({**self.variables, **dict(env)}, self.holes)
         inner.expanded = self.expanded
         started_inside = inner.run(script, depth=depth + 1)
@@ -206,10 +208,14 @@ class _Reader:
     def commands(self) -> Iterator[tuple[list[Word], SimpleCommand]]:
         """Yield the words of each command, and the command without them."""
         before = ""
-        line, counted, number = 1, 0, 0
+        line = 1
+        counted = 0
+        number = 0
         while self.at < len(self.text):
             self._match(_BLANKS)
-            line, counted = line + self.text.count("\n", counted, self.at), self.at
+            # Counted from the last command on: a paste has up to 10,000 of them.
+            line += self.text.count("\n", counted, self.at)
+            counted = self.at
             words, redirected = self._read_words()
             operator = self._match(_OPERATOR)
             after = operator[0] if operator else ""
@@ -234,6 +240,7 @@ class _Reader:
         words: list[Word] = []
         redirected = False
         while self.at < len(self.text):
+            # Words end at blanks, so that `#` here begins a comment, and `a#b` is a word.
             if self._match(_BLANKS) or self._match(_COMMENT):
                 continue
             if redirection := self._match(_REDIRECTION):
@@ -251,6 +258,7 @@ class _Reader:
             self._skip_balanced("(", ")")
             return
         self._match(_BLANKS)
+        # The target is not imported, so that its holes need no value.
         self.skipping += 1
         target = joined_text(self._word())
         self.skipping -= 1
@@ -270,6 +278,7 @@ class _Reader:
 
     def _word(self) -> Word:
         pieces = self._pieces(_PLAIN, ends=" \t\n;&|()<>", kind="plain")
+        # An array, `NAME=(a b)`, is unknown as a whole.
         if self.text.startswith("(", self.at) and pieces and pieces[-1].text.endswith("="):
             start = self.at
             self._skip_balanced("(", ")")

@@ -65,6 +65,7 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
         message = f"--command starts {heads}; none is a trainer that xsft knows."
         fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
         raise SpecError((error("import-trainer", "", message, fix),))
+    # A preparation may start Python before the trainer does.
     index = next((i for i in started if starts_trainer(commands[i].argv)), started[0])
     module, arguments = _module(commands[index].argv) or ("", ())
     if module not in modules():

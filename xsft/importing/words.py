@@ -66,7 +66,8 @@ def plain_text(word: Word) -> str:
 
 def without_wrappers(argv: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the command without `exec`, `nohup`, `timeout 10m`, … before it, and what `env` and `sudo` assign."""
-    unwrapped, env = list(argv), []
+    unwrapped = list(argv)
+    env: list[tuple[str, str]] = []
     while len(unwrapped) > 1 and PurePosixPath(unwrapped[0]).name in _WRAPPERS:
         wrapper = PurePosixPath(unwrapped.pop(0)).name
         while unwrapped and (

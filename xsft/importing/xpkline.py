@@ -62,7 +62,7 @@ def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int 
     if not every:
         raise SpecError((_no_line_problem(commands, notes),))
     chosen = [(command, xpk) for command, xpk in every if line in (None, command.line)]
-    if len(chosen) > 1:
+    if len(chosen) > 1:  # pages show conversions and RL beside the SFT: the only line that trains is meant
         chosen = [(command, xpk) for command, xpk in chosen if xpk.trains] or chosen
     if len(chosen) != 1:
         raise SpecError((_not_one(every, line),))
@@ -81,6 +81,7 @@ def find_xpk_line(commands: Sequence[SimpleCommand], notes: Notes, *, line: int 
 def _line_around(command: SimpleCommand, notes: Notes) -> XpkLine:
     """Return the xpk line that runs a trainer's command, with holes for what the command does not say."""
     pathways = ("JAX_PLATFORMS", "proxy") in command.env or "enable_single_controller=True" in command.argv
+    # Quoted, because bash reads the words once more inside of --command.
     words = [f"{name}={shlex.quote(text)}" for name, text in command.env]
     words += [shlex.quote(word) for word in command.argv]
     unknown = [f"--{flag}={notes.holes.mark('variable', name)}" for flag, name in UNSAID.items()]

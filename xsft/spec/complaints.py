@@ -192,7 +192,7 @@ def _unknown_key(complaint: Complaint, where: str) -> Problem:
     similar = _meant_keys(key, keys, complaint.model)
     section = key_path(complaint.path[:-1]) or "the workload"
     fix = f"Did you mean {_join_with_or(similar)}?" if similar else "Remove the key."
-    if key.isupper() and "env" in keys:
+    if key.isupper() and "env" in keys:  # a variable's name beside the section for variables
         fix = f"Write it under {key_path((*complaint.path[:-1], 'env'))}."
     return error("unknown-key", where, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
 
@@ -217,6 +217,7 @@ def _not_an_option(complaint: Complaint, where: str, written: str | None) -> Pro
     options = _allowed_values(complaint)
     value = complaint.error["input"]
     given_text = _shown_value(value, where, written)
+    # The text of a number or a boolean may be an option that lacks only its quotes.
     if written is not None and written in options:
         message = f"given {given_text}, which YAML reads as a number"
         return error("yaml-surprise", where, message, f'Quote it: "{written}".')

@@ -78,6 +78,7 @@ def explain_validation(
 def _groups(complaints: Sequence[Complaint], *, level: int) -> list[tuple[Complaint, ...]]:
     """Return the complaints, grouped by problem: those of a union are one if no member got further than the type."""
     groups: dict[tuple[object, ...], list[Complaint]] = {}
+    # The complaints of one union have one key; the others have their own number.
     for index, complaint in enumerate(complaints):
         if len(complaint.unions) > level:
             groups.setdefault((*complaint.path[: complaint.unions[level][0]], "union"), []).append(complaint)
@@ -112,6 +113,7 @@ def _of_union(group: Sequence[Complaint], level: int) -> list[tuple[Complaint, .
 def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
     """Return the problem with the line of the key, or of the section that lacks it."""
     path = problem.where
+    # `--set` and a place give keys that stand on no line: the section's line is the nearest.
     while path and path not in parsed.lines:
         path = path.rpartition(".")[0]
     return replace(problem, message=f"{problem.message} (line {parsed.lines[path]})") if path else problem

@@ -76,10 +76,10 @@ def located_paths(
     folder. Of two outputs, the one with this run's results is meant."""
     located: dict[str, str] = {}
     for where, path in relative_paths(spec).items():
-        wanted = [path]
-        if where == OUTPUT:
-            wanted.insert(0, f"{path}/{run_name}")
-        tries = product(wanted, folders)
+        names = [path]
+        if where == OUTPUT:  # a folder with results of this run comes before one that only exists
+            names.insert(0, f"{path}/{run_name}")
+        tries = product(names, folders)
         folder = next((folder for name, folder in tries if exists(posixpath.join(folder, name))), folders[0])
         located[path] = in_folder(folder, path)
     return located

@@ -283,15 +283,17 @@ def _find_release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
     try:
         return releases.release(spec.image.maxtext), ()
     except ValueError as e:
+        # The default stands in, so that the other checks can still say what they know.
         problem = error("release-unknown", "image.maxtext", str(e), "Set the MaxText release of the image.")
         return releases.release(releases.DEFAULT), (problem,)
 
 
 def _template(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Template | None, tuple[Problem, ...]]:
-    name, file = spec.data.chat_template, facts.template
+    name = spec.data.chat_template
+    file = facts.template
     if name is None:
         return None, ()
-    if file is None:
+    if file is None:  # the Python API takes a workload without a file, too
         problem = error("chat-template-file", WHERE, f"{name!r} was not read.", "Load the workload from its file.")
     elif file.problem is not None:
         problem = file.problem
@@ -337,7 +339,8 @@ def _absolute_here(spec: WorkloadSpec, facts: ResolutionFacts, path: str | None)
 
 def _conversion_inputs(spec: WorkloadSpec, facts: ResolutionFacts, release: Release) -> ConversionInputs | None:
     """Return the inputs of the conversion, without OCDBT and zarr3: such a checkpoint is readable in both modes."""
-    hf, overrides = spec.model.hf, spec.overrides.maxtext
+    hf = spec.model.hf
+    overrides = spec.overrides.maxtext
     if hf is None:
         return None
     source_facts = facts.source

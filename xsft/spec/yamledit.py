@@ -50,6 +50,7 @@ def with_values(text: str, values: Mapping[str, YamlScalar]) -> str:
     changed = text.removeprefix(mark)
     for path, value in values.items():
         changed = _with_value(changed, split_path(path), value)
+    # The text is trusted only if it reads as the value set in the parsed data does.
     if not same_value(parse_yaml(changed).data, edited):
         raise Refused(
             "The workload's text cannot take these values without changing other lines.",

@@ -32,7 +32,8 @@ STACKS = frozenset({"layers", "dense_layers", "moe_layers", "scanned_blocks"})
 """Names of scanned layers (maxtext@0.2.5 layers/nnx_decoders.py); unscanned ones are numbered, `layers_0`."""
 _NUMBERED = re.compile(r"(?:dense_|moe_)?layers_\d+")
 
-MAX_RANK, MAX_SIZE = 32, 2**62
+MAX_RANK = 32
+MAX_SIZE = 2**62
 """Limits of TensorStore on an array's rank and size."""
 
 ArrayName = tuple[str, ...]

@@ -75,6 +75,7 @@ def source_job(inputs: ConversionInputs, checkpoint: str, *, seed: int | None, s
         "hardware": "cpu",
         "skip_jax_distributed_system": True,
     }
+    # An unknown size may be a large one.
     is_large = size is None or size >= ALL_BELOW_BYTES
     compared = {
         "argv": ["python3", "-m", "maxtext.checkpoint_conversion.to_huggingface", *map(argument, keys, keys.values())],

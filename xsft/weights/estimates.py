@@ -25,7 +25,8 @@ WIDTH = {"bfloat16": 2, "float32": 4}
 """Bytes of one parameter."""
 PROCESS_BYTES = GIB
 """Bytes of Python, JAX and MaxText without any weights."""
-LAZY, EAGER = 1.2, 2.2
+LAZY = 1.2
+EAGER = 2.2
 """Factors of the saved weights. Eager: the loaded weights are held beside the converted ones."""
 DOWNLOAD = 1.1
 """Factor of the repository: the tokenizer and files in other formats are downloaded too."""

@@ -254,6 +254,7 @@ def model_files_job(plan: ExportPlan, *, folder: str) -> dict[str, Any]:
     inputs = plan.inputs
     keys = words_of(plan.trainer_argv).values
     revision = inputs.tokenizer_revision
+    # The weights' own repository has the tokenizer at the revision of the weights.
     if revision is None and inputs.source and inputs.source.repo == inputs.tokenizer:
         revision = inputs.source.revision
     return {

@@ -179,10 +179,13 @@ def conversion_of(path: str, store: RecordStore) -> Record | None:
         return None
     try:
         names = [name for name in store.objects_at(output).names(output) if name.endswith(SUFFIX)]
-        runs = (store.read_run(output, name.rstrip("/")) for name in names[:MAX_RUNS])
-        return next((record for records in runs for record in reversed(records) if writes(record) == path), None)
-    except XsftError:
+        for name in names[:MAX_RUNS]:
+            for record in reversed(store.read_run(output, name.rstrip("/"))):
+                if writes(record) == path:
+                    return record
+    except XsftError:  # the report does without the writer
         return None
+    return None
 
 
 def writes(record: Record) -> str | None:

@@ -91,6 +91,7 @@ def read_arrays(
     else:
         owns = _read_own_files(path, arrays, storage, sampled=sampled)
         missing = None
+    # Two more files, which are read only where an array's own file does not tell its shape.
     if any(_own_of_array(owns, array).shape is None for array in arrays):
         arrays = _with_pieces(path, metadata, storage)
     owned = ((array, _own_of_array(owns, array)) for array in arrays)
@@ -194,6 +195,7 @@ def small_values(manifest: bytes, names: tuple[str, ...], *, read: ReadRange, ma
         content = read(file, start, end - start)
         if content is None:
             raise DamagedOcdbt(f"{file}, listed in {OCDBT_MANIFEST}, is missing")
+        # The store in memory holds whole files: what was not read yet is zeros.
         content_so_far = contents.setdefault(file, bytearray())
         content_so_far.extend(bytes(max(0, end - len(content_so_far))))
         content_so_far[start : start + len(content)] = content

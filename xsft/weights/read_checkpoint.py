@@ -222,6 +222,7 @@ def _checkpoint_below(path: str, names: tuple[str, ...], storage: Storage, *, de
     for item in ITEMS:
         folder_of_item = f"{path}/{item.rstrip('/')}"
         if item in names and storage.read(f"{folder_of_item}/{METADATA}", limit=1) is not None:
+            # A save that did not end is no offer; an older one beside it may be.
             return None if _uncommitted_reason(path, storage) else folder_of_item
     folders = (*_newest_steps(names), *(name for name in names if name == "checkpoints/"))
     for name in folders if depth < _DOWN else ():

@@ -24,7 +24,9 @@ from xsft.machine.regular import open_regular, read_bytes
 from xsft.spec.facts import SourceFacts
 
 WHERE = "model.hf.repo"
-CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", ".safetensors"
+CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
+WEIGHTS = ".safetensors"
 SINGLE = "model.safetensors"
 """The file that MaxText reads if there is no index. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py,
 LazyHFLoader.
