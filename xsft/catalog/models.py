@@ -101,13 +101,14 @@ def pins(name: str, *, version: str = DEFAULT) -> Mapping[str, object]:
     MaxText refuses another value for such a key unless override_model_config=True. source: maxtext@0.2.5
     maxtext/configs/pyconfig.py validate_no_keys_overridden_twice.
     """
+    # Only the model's own line is parsed: the file has a row for each model.
     lines = catalog_text("model_pins.jsonl")
     start = lines.find(f'{{"model":"{name.replace("-Instruct", "")}",')
     if start < 0:
         return {}
     pinned: dict[str, object] = json.loads(lines[start : lines.index("\n", start)])
     del pinned["model"]
-    changes = _earlier_pins().get(version, {}).get(name, {})
+    changes = _earlier_pins().get(version, {}).get(name, {})  # None: that release does not set the key
     return {key: setting for key, setting in {**pinned, **changes}.items() if setting is not None}
 
 

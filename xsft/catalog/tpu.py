@@ -188,7 +188,7 @@ def _as_tuple(value: Any) -> Any:
 
 def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
     chips = prod(_topology_axes(topology))
-    chips_per_host = 1 if chips == 1 else 4
+    chips_per_host = 1 if chips == 1 else 4  # a single chip has a machine type of its own, -1t
     means_this = _topology_of_count(generation, chips) == topology
     return Slice(
         generation=generation.name,
@@ -233,7 +233,7 @@ def _shapes(generation: Generation, chips: int) -> tuple[str, ...]:
         return tuple(shape for shape in generation.topologies if prod(_topology_axes(shape)) == chips)
     if chips == 1:
         return ("1x1x1",) if generation.single_chip else ()
-    if chips < 64:
+    if chips < 64:  # less than one cube of 4x4x4 chips
         return tuple(shape for shape in SMALL_3D if prod(_topology_axes(shape)) == chips)
     cubes, remainder = divmod(chips, 64)
     return () if remainder or cubes > generation.max_cubes else tuple(_cuboids(cubes, generation))

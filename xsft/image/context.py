@@ -119,12 +119,12 @@ def accept_problems(problems: Iterable[Problem], ids: Sequence[str]) -> tuple[Pr
     """Turn accepted problems into warnings; only those that are disputable may be accepted, not a broken link or a
     secret.
     """
-    return tuple(
-        warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
-        if problem.id in ids and problem.can_be_accepted
-        else problem
-        for problem in problems
-    )
+    judged = []
+    for problem in problems:
+        is_accepted = problem.id in ids and problem.can_be_accepted
+        accepted = warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
+        judged.append(accepted if is_accepted else problem)
+    return tuple(judged)
 
 
 def size_of(files: Iterable[ContextFile]) -> int:

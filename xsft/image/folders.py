@@ -98,17 +98,19 @@ def read_context(folder: Path) -> tuple[ContextFile, ...]:
             fix=f"Move what it installs into {DOCKERFILE}, and remove it.",
             id="image-dockerfile",
         )
-    if f"/{RECORD}" not in _dockerfile_text(folder):
+    if f"/{RECORD}" not in _dockerfile_text(folder):  # without it an image cannot be told from another one
         raise UsageError(
             f"{folder / DOCKERFILE} writes no /{RECORD}, by which xsft knows the image and what it has installed.",
             fix="Add its last step from images/post_training/Dockerfile (README.md there, Interface).",
             id="image-dockerfile",
         )
-    own_rules = f"{DOCKERFILE}.dockerignore"
-    ignored = ignore_matcher(_text_or_empty(folder / own_rules) or _text_or_empty(folder / ".dockerignore"))
-    return _read_tree(
-        folder, prefix="", ignored=lambda path: path != DOCKERFILE and (path == own_rules or ignored(path))
-    )
+    own_rules = f"{DOCKERFILE}.dockerignore"  # of this Dockerfile alone: it takes the place of the other
+    is_excluded = ignore_matcher(_text_or_empty(folder / own_rules) or _text_or_empty(folder / ".dockerignore"))
+
+    def ignored(path: str) -> bool:
+        return path != DOCKERFILE and (path == own_rules or is_excluded(path))
+
+    return _read_tree(folder, prefix="", ignored=ignored)
 
 
 def read_code(folders: Iterable[Path], trees: Mapping[str, Path]) -> tuple[ContextFile, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -167,7 +168,7 @@ def look_at_image(ref: str, *, env: Mapping[str, str] | None = None) -> ImageLoo
             look = replace(look, asked_with="your login")
         elif is_google(reference.host):  # Google's registries answer nothing without one
             return replace(look, why=f"There is no login for {reference.host} here.")
-        return call_within(DEADLINE_S, lambda: _look(repository, reference.identifier or "latest", look))
+        return call_within(DEADLINE_S, partial(_look, repository, reference.identifier or "latest", look))
     except (XsftError, ValueError) as failed:
         return replace(look, why=str(failed))
 

@@ -120,16 +120,16 @@ def push_image(recipe: Recipe, maker: ImageMaker) -> ImageDone:
     """
     assert recipe.repository is not None
     repository = maker.repository(recipe.repository, env=maker.env)
-    locked = _locked(recipe, maker)
+    locked = read_lock_file(maker.images, recipe.image).images.get(recipe.repository)
     maker.say(f"asking {recipe.repository} for {recipe.code.tag}")
     if locked and locked.code == recipe.code.tag and repository.manifest(locked.digest):
         done = ImageDone(code=ImageStep("in-registry"))
         digest = locked.digest
         deps_digest = locked.deps_digest
     else:
-        deps, deps_step = _deps_in_registry(recipe, repository, maker)
+        deps, step = _deps_in_registry(recipe, repository, maker)
         digest, done = _push_code(recipe, repository, deps, maker)
-        done = replace(done, deps=deps_step)
+        done = replace(done, deps=step)
         deps_digest = deps.digest
     state = checkout(maker.images.parent)
     options = recipe.options
@@ -150,10 +150,6 @@ def push_image(recipe: Recipe, maker: ImageMaker) -> ImageDone:
     )
     keep_lock(maker.images, pushed)
     return replace(done, locked=pushed)
-
-
-def _locked(recipe: Recipe, maker: ImageMaker) -> LockedImage | None:
-    return read_lock_file(maker.images, recipe.image).images.get(recipe.repository or "")
 
 
 # The dependencies.
@@ -188,13 +184,11 @@ def _find_deps(recipe: Recipe, repository: RegistryClient, maker: ImageMaker) ->
     """Return the image that the lock names by digest, even if its tag has moved; else the image that has the tag, if
     its content says that it is made from these locked packages.
     """
-    locked = _locked(recipe, maker)
+    locked = read_lock_file(maker.images, recipe.image).images.get(repository.name)
+    image = None
     if locked and locked.deps == recipe.deps.tag and locked.deps_digest:
         image = repository.image(locked.deps_digest)
-        if image:
-            return image
-    image = repository.image(recipe.deps.tag)
-    if image:
+    if image is None and (image := repository.image(recipe.deps.tag)):
         _refuse_other_lock(recipe, repository, image)
     return image
 
