@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
-from typing import cast
+from typing import Any
 
 from msgspec import Struct
 
@@ -129,9 +129,10 @@ def context_length(name: str) -> int | None:
     return lengths[max(prefixes, key=len)] if prefixes else None
 
 
-def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:
-    pinned = pins(name)
-    experts = _int(pinned, "num_experts", default=0)
+def _model_of_row(name: str, *, row: Mapping[str, Any], lora_paths: Mapping[str, str]) -> CatalogModel:
+    """Return the model; defaults are base.yml's. source: maxtext@0.2.5 maxtext/configs/base.yml."""
+    pinned: Mapping[str, Any] = pins(name)
+    experts = pinned.get("num_experts", 0)
     # Gemma 2's configuration counts pairs of a local and a global layer.
     layers_per_block = 2 if pinned.get("decoder_block") == "gemma2" else 1
     # source: maxtext@0.2.5 maxtext/configs/types.py:4278 and :5058; two vision models set it in their own yml.
@@ -142,32 +143,23 @@ def _model_of_row(name: str, *, row: Mapping[str, object], lora_paths: Mapping[s
         name=name,
         params_b=_float(params),
         active_b=_float(row.get("active_b", params)),
-        emb=_int(pinned, "base_emb_dim", default=2048),
-        layers=_int(pinned, "base_num_decoder_layers", default=16) * layers_per_block,
-        q_heads=_int(pinned, "base_num_query_heads", default=16),
-        kv_heads=_int(pinned, "base_num_kv_heads", default=16),
+        emb=pinned.get("base_emb_dim", 2048),
+        layers=pinned.get("base_num_decoder_layers", 16) * layers_per_block,
+        q_heads=pinned.get("base_num_query_heads", 16),
+        kv_heads=pinned.get("base_num_kv_heads", 16),
         experts=experts,
-        experts_per_token=_int(pinned, "num_experts_per_tok", default=1) if experts else 0,
-        moe_dim=_int(pinned, "base_moe_mlp_dim", default=0),
-        vocab=_int(pinned, "vocab_size", default=32_000),
+        experts_per_token=pinned.get("num_experts_per_tok", 1) if experts else 0,
+        moe_dim=pinned.get("base_moe_mlp_dim", 0),
+        vocab=pinned.get("vocab_size", 32_000),
         tied=bool(pinned.get("logits_via_embedding", False)),
-        hf_id=_str(row.get("hf_id")),
-        tokenizer_family=_str(row.get("family")),
+        hf_id=row.get("hf_id"),
+        tokenizer_family=row.get("family"),
         built_in=bool(pinned),
         unscanned=unscanned,
         lora_verified=name.startswith(LORA_VERIFIED),
-        lora_module_path=lora_paths[str(row["lora"])] if "lora" in row else "",
+        lora_module_path=lora_paths[row["lora"]] if "lora" in row else "",
     )
-
-
-def _int(pinned: Mapping[str, object], key: str, *, default: int) -> int:
-    """Return a pinned integer. Defaults are base.yml's; source: maxtext@0.2.5 maxtext/configs/base.yml."""
-    return cast("int", pinned.get(key, default))
 
 
 def _float(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
-
-
-def _str(value: object) -> str | None:
-    return str(value) if value else None
