@@ -16,7 +16,6 @@ from xsft.base.amounts import earliest, seconds_between, with_z
 from xsft.base.names import list_names
 from xsft.base.state_names import ENDED, State
 from xsft.cluster.evidence import Evidence, Neighbour
-from xsft.cluster.objects import Quota
 from xsft.cluster.observation import Status
 from xsft.cluster.pod_fields import Container
 from xsft.runs import clues
@@ -128,7 +127,9 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tu
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
-    for group in _cause_groups(evidence):
+    # all groups but the first and the last are about JobSets
+    serves = evidence.seen.jobset is not None and evidence.seen.jobset.serves
+    for group in (groups()[0], groups()[-1]) if serves else groups():
         direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
         applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
         found = next(
@@ -141,12 +142,6 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tu
         restart_cause = _of_before(cause, evidence, names)
         before = before or restart_cause is not cause
         yield rule, restart_cause
-
-
-def _cause_groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
-    """Return the groups of rules. All but the first and the last are about JobSets, and do not apply to a server."""
-    serves = evidence.seen.jobset is not None and evidence.seen.jobset.serves
-    return (groups()[0], groups()[-1]) if serves else groups()
 
 
 def _begins_anew(evidence: Evidence) -> bool:
@@ -180,17 +175,14 @@ def _crash_loop(first: Cause, evidence: Evidence) -> Cause | None:
     step = evidence.seen.progress.step if evidence.seen.progress else None
     same = 0
     for end in reversed(evidence.earlier):
-        if not signature or end.signature != signature or _got_further(step, end.step):
+        got_further = step is not None and end.step is not None and step > end.step
+        if not signature or end.signature != signature or got_further:
             break
         same += 1
     if not same:
         return None
     message = f"It ended in the same way {same + 1} times without progress. {first.message}"
     return replace(first, id="crash-loop", message=message)
-
-
-def _got_further(step: int | None, before: int | None) -> bool:
-    return step is not None and before is not None and step > before
 
 
 def words(evidence: Evidence) -> dict[str, str]:
@@ -221,7 +213,10 @@ def words(evidence: Evidence) -> dict[str, str]:
         "exit_after": _exit_after(evidence),
         **restart_words(evidence),
         "holders": _listed("Held by", [_neighbour_text(one) for one in evidence.holders or ()]),
-        "quotas": _listed("In use:", [_quota_text(one) for one in evidence.quotas or ()]),
+        "quotas": _listed(
+            "In use:",
+            [f"{quota.used} of {quota.total} {quota.resource} of {quota.flavor}" for quota in evidence.quotas or ()],
+        ),
         "queue": _listed("Ahead of it:", [_neighbour_text(one) for one in evidence.ahead or ()]),
     }
 
@@ -290,7 +285,3 @@ def _neighbour_text(one: Neighbour) -> str:
     facts = [one.holds, f"priority {one.priority}" if one.priority is not None else ""]
     known = ", ".join(fact for fact in facts if fact)
     return f"{one.name} ({known})" if known else one.name
-
-
-def _quota_text(quota: Quota) -> str:
-    return f"{quota.used} of {quota.total} {quota.resource} of {quota.flavor}"

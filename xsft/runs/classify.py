@@ -285,18 +285,17 @@ def _why_not_ready(seen: Observation, jobset: RunObject) -> str:
     lately = jobset.restarts > 0 and _restarted_lately(seen, jobset)
     if not any(job.jobs for job in jobset.jobs):
         return "restarted" if lately else "no-jobs"
-    if true_condition(jobset.conditions, "StartupPolicyInProgress") and not _workers_began(jobset):
-        return "workers-after-head"
+    if true_condition(jobset.conditions, "StartupPolicyInProgress"):
+        workers = [job for job in jobset.jobs if job.name != PATHWAYS_HEAD]
+        # the condition stays until all workers are ready, also while they fail and start again
+        if not any(job.active or job.ready or job.succeeded or job.failed for job in workers):
+            return "workers-after-head"
     if lately:
         return "restarted"
-    return "pods-replaced" if _has_trained(seen) else "pods-not-ready"
-
-
-def _workers_began(jobset: RunObject) -> bool:
-    """Return whether the workers have started. JobSet keeps StartupPolicyInProgress until all workers are ready, also
-    while they fail and start again."""
-    workers = (job for job in jobset.jobs if job.name != PATHWAYS_HEAD)
-    return any(job.active or job.ready or job.succeeded or job.failed for job in workers)
+    progress = seen.progress
+    # only the log is certainly of this start; metrics may be older
+    has_trained = progress is not None and progress.step is not None and progress.source == "log"
+    return "pods-replaced" if has_trained else "pods-not-ready"
 
 
 def _restarted_lately(seen: Observation, jobset: RunObject) -> bool:
@@ -306,12 +305,6 @@ def _restarted_lately(seen: Observation, jobset: RunObject) -> bool:
     before = latest(jobset.created_at, seen.before.at if seen.before else None)
     passed = seconds_between(anew or before, seen.observed_at)
     return passed is not None and passed < RESTART_S
-
-
-def _has_trained(seen: Observation) -> bool:
-    """Return whether the trainer has done a step since the last restart. Only the log is certainly of this start;
-    metrics may be older."""
-    return seen.progress is not None and seen.progress.step is not None and seen.progress.source == "log"
 
 
 def _status_when_up(seen: Observation, jobset: RunObject) -> Status:

@@ -11,7 +11,6 @@ from xsft.base.names import list_names
 from xsft.base.problems import errors_in
 from xsft.cluster.evidence import Event, Evidence, Log
 from xsft.cluster.objects import Condition
-from xsft.cluster.observation import RunObject
 from xsft.runs.cause_rule import BY_SLUG, Clue
 from xsft.runs.pod_reasons import (
     CONTAINER_START,
@@ -349,7 +348,9 @@ def restart(evidence: Evidence) -> Iterator[Clue]:
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return
-    last, before = _last_restart_event(evidence), evidence.seen.before
+    restarts = [event for event in evidence.events or () if event.reason == RESTARTED]
+    last = max(restarts, key=lambda event: event.at, default=None)  # Kubernetes deletes events after an hour
+    before = evidence.seen.before
     lines = tuple(_event_line(one) for one in _jobs(evidence, last))
     if before is not None and before.found:
         yield Clue(text="found", quoted=lines, values={"found": before.found})
@@ -370,10 +371,14 @@ def restart_words(evidence: Evidence) -> dict[str, str]:
     if jobset is None or jobset.restarts <= 0:
         return {"times": "", "before": "", "kept_logs": "", "restarting_exits": ""}
     most = jobset.max_restarts
+    # GKE labels log entries with their pod's labels, dots replaced by underscores; source: GoogleCloudPlatform/
+    # observability-analytics-samples samples/logging/kubernetes/k8s_tpu_jobset_stdout.sql
+    label = 'labels."k8s-pod/jobset_sigs_k8s_io/'
+    query = f'{label}jobset-name"="{jobset.name}" {label}restart-attempt"="{jobset.restarts - 1}"'
     return {
         "times": f"{jobset.restarts} of {most} times" if most else f"{jobset.restarts} times",
         "before": _before(evidence),
-        "kept_logs": _kept_logs(jobset),
+        "kept_logs": f"If GKE keeps its earlier log, read it: gcloud logging read '{query}'",
         "restarting_exits": _RESTARTING if jobset.ours else "",
     }
 
@@ -393,23 +398,6 @@ def _before(evidence: Evidence) -> str:
     step = f", step {before.step}" if before.step is not None else ""
     saved = f", checkpoint {before.saved_step}" if before.saved_step is not None else ""
     return f"When xsft last saw it before that, at {with_z(before.at)}, it was {before.state}{reason}{step}{saved}."
-
-
-def _kept_logs(jobset: RunObject) -> str:
-    """Return the Cloud Logging query for the log of the earlier pods. GKE labels log entries with their pod's labels,
-    dots replaced by underscores.
-
-    source: GoogleCloudPlatform/observability-analytics-samples samples/logging/kubernetes/k8s_tpu_jobset_stdout.sql
-    """
-    of = 'labels."k8s-pod/jobset_sigs_k8s_io/'
-    query = f'{of}jobset-name"="{jobset.name}" {of}restart-attempt"="{jobset.restarts - 1}"'
-    return f"If GKE keeps its earlier log, read it: gcloud logging read '{query}'"
-
-
-def _last_restart_event(evidence: Evidence) -> Event | None:
-    """Return the latest event about a restart. Kubernetes deletes events after an hour."""
-    found = [one for one in evidence.events or () if one.reason == RESTARTED]
-    return max(found, key=lambda one: one.at, default=None)
 
 
 def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:

@@ -66,20 +66,18 @@ def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lin
     curve = LossCurve(run_name=run_name, output=output)
     for source, read in readers.items():
         try:
-            curve = _with_source(curve, source, read())
+            source_curve = read()
         except XsftError as failed:
             curve = replace(curve, problems=(*curve.problems, f"{source}: {failed.clause}"))
+            continue
+        curve = replace(
+            curve,
+            points={**curve.points, **source_curve.points},
+            resumed={**curve.resumed, **source_curve.resumed},
+            spec=source_curve.spec or curve.spec,
+            sources=(*curve.sources, source) if source_curve.points else curve.sources,
+        )
     return curve
-
-
-def _with_source(curve: LossCurve, source: str, found: LossCurve) -> LossCurve:
-    return replace(
-        curve,
-        points={**curve.points, **found.points},
-        resumed={**curve.resumed, **found.resumed},
-        spec=found.spec or curve.spec,
-        sources=(*curve.sources, source) if found.points else curve.sources,
-    )
 
 
 def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> LossCurve:
@@ -159,7 +157,11 @@ def compare_runs(
     no run has a loss.
     """
     if target is not None:
-        _refuse_target(target)
+        if target.suffix not in (".png", ".svg"):
+            raise UsageError(
+                f"{target}: the picture is a PNG or an SVG.", fix=f"Name it {target.with_suffix('.png').name}."
+            )
+        refuse_unless_free(target, instead="without -o it only draws in the terminal")
     with listener.waiting("compare", "reading the losses") as say:
         runs.listen(say)
         curves, doubtful = curves_of(names, runs=runs, read=read)
@@ -167,14 +169,6 @@ def compare_runs(
         points = {one.run_name: one.points for one in curves}
         write_atomic(target, comparison_picture(points, kind="svg" if target.suffix == ".svg" else "png"))
     return RunComparison(curves=curves, problems=(*_losses_unread(curves), *_read_again(curves), *doubtful))
-
-
-def _refuse_target(target: Path) -> None:
-    if target.suffix not in (".png", ".svg"):
-        raise UsageError(
-            f"{target}: the picture is a PNG or an SVG.", fix=f"Name it {target.with_suffix('.png').name}."
-        )
-    refuse_unless_free(target, instead="without -o it only draws in the terminal")
 
 
 def curves_of(

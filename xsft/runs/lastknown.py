@@ -107,22 +107,25 @@ Decoder(LastKnown)  # at import: msgspec@0.22.0 crashes if two threads do this f
 def line_of(known: LastKnown) -> str:
     """Return the line, without what changes quickly."""
     progress = known.progress
-    kept = replace(
+    ends = tuple(
+        replace(condition, message="")
+        for condition in known.jobset.conditions
+        if condition.type in ("Completed", "Failed") and condition.status == "True"
+    )
+    lasting = replace(
         known,
-        jobset=_lasting(known.jobset),
+        jobset=replace(
+            known.jobset,
+            conditions=ends,
+            jobs=(),
+            suspended=False,
+            has_status=True,
+            deleting_at=None,
+            image=None,
+        ),
         progress=progress and replace(progress, phase=None, began_at=None, resumed_order=None),
     )
-    return json.dumps(to_builtins(kept))
-
-
-def _lasting(jobset: RunObject) -> RunObject:
-    """Return the JobSet without what changes quickly; of its conditions its end."""
-    ends = tuple(
-        replace(one, message="")
-        for one in jobset.conditions
-        if one.type in ("Completed", "Failed") and one.status == "True"
-    )
-    return replace(jobset, conditions=ends, jobs=(), suspended=False, has_status=True, deleting_at=None, image=None)
+    return json.dumps(to_builtins(lasting))
 
 
 def read_line(written: str) -> LastKnown | None:
@@ -160,7 +163,11 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         there = _read_states(path)
         fresh = [_with_told(one, there.get(one.jobset.uid)) for one in several]
         uids = {one.jobset.uid for one in fresh}
-        older = [one for uid, one in there.items() if uid not in uids and not _is_outdated(one, now)]
+        older = []
+        for uid, last in there.items():
+            age = seconds_between(last.observed_at, now)
+            if uid not in uids and age is not None and age <= FORGET_AFTER_S:
+                older.append(last)
         _write_states(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
 
 
@@ -241,11 +248,6 @@ def _write_states(path: Path, several: Iterable[LastKnown], *, cluster: str, nam
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
         write_private(path, "".join(f"{line}\n" for line in (first, *map(line_of, ordered))))
-
-
-def _is_outdated(known: LastKnown, now: str) -> bool:
-    age = seconds_between(known.observed_at, now)
-    return age is None or age > FORGET_AFTER_S
 
 
 def _states_path(state: Path, cluster: str, namespace: str) -> Path:

@@ -99,10 +99,8 @@ def _hosts(jobset: RunObject, job: str) -> int:
 
 
 def _extent(slices: list[ProcessRole]) -> str:
-    if not slices:
-        return "none is known"
-    return "; ".join(_of_slice(slices, index) for index in sorted({role.slice_index for role in slices}))
-
-
-def _of_slice(slices: list[ProcessRole], index: int) -> str:
-    return f"slice {index} has hosts 0 to {max(role.host for role in slices if role.slice_index == index)}"
+    last_hosts: dict[int, int] = {}
+    for role in slices:
+        last_hosts[role.slice_index] = max(role.host, last_hosts.get(role.slice_index, 0))
+    texts = [f"slice {index} has hosts 0 to {host}" for index, host in sorted(last_hosts.items())]
+    return "; ".join(texts) or "none is known"

@@ -24,7 +24,6 @@ from xsft.machine.deadline import Retries
 from xsft.machine.filelock import is_held
 from xsft.machine.parallel import start
 from xsft.machine.regular import follow_log, read_log
-from xsft.records.record import Record
 from xsft.runs.compare import LossCurve, read_curve
 from xsft.runs.local_runs import lock_of
 from xsft.runs.log_roles import LogRequest, ProcessRole, chosen_roles
@@ -229,7 +228,12 @@ class RunLogs(Struct, frozen=True, kw_only=True):
         never existed."""
         output = self.runs.output_of(seen)
         records = self.runs.records(seen)
-        _require_attempt(seen, records, request.attempt)
+        numbers = sorted({record.last.number for record in records})
+        if request.attempt is not None and numbers and request.attempt not in numbers:
+            raise UsageError(
+                f"{seen.run_name} has no attempt {request.attempt}. Known attempts: {', '.join(map(str, numbers))}.",
+                fix="Pass one of them to --attempt, or omit it for the newest.",
+            )
         wanted = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
         if not output or not wanted:
             raise Unknown(
@@ -252,11 +256,12 @@ class RunLogs(Struct, frozen=True, kw_only=True):
         names = [
             folder(hit.row) or name if called.count(name) > 1 else name for hit, name in zip(hits, called, strict=True)
         ]
-        return tuple(replace(self._curve(hit.seen), run_name=name) for hit, name in zip(hits, names, strict=True))
-
-    def _curve(self, seen: Observation) -> LossCurve:
         lines = partial(self._printed_texts, request=LogRequest())
-        return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
+        curves = []
+        for hit, name in zip(hits, names, strict=True):
+            curve = read_curve(hit.seen, output=self.runs.output_of(hit.seen), store=self.runs.store, lines=lines)
+            curves.append(replace(curve, run_name=name))
+        return tuple(curves)
 
     def printed(self, seen: Observation, request: LogRequest | None = None) -> Iterator[LogLine]:
         """Yield the lines of the process that prints steps, all of them so far by default; none if the JobSet is
@@ -268,12 +273,3 @@ class RunLogs(Struct, frozen=True, kw_only=True):
 
     def _printed_texts(self, seen: Observation, request: LogRequest) -> Iterator[str]:
         return (line.text for line in self.printed(seen, request))
-
-
-def _require_attempt(seen: Observation, records: Sequence[Record], attempt: int | None) -> None:
-    known = sorted({one.last.number for one in records})
-    if attempt is not None and known and attempt not in known:
-        raise UsageError(
-            f"{seen.run_name} has no attempt {attempt}. Known attempts: {', '.join(map(str, known))}.",
-            fix="Pass one of them to --attempt, or omit it for the newest.",
-        )

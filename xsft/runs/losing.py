@@ -59,7 +59,9 @@ def loss_of(seen: Observation, row: Row, saved: SavedSteps) -> Loss:
         chips = 0
     if not may_lose(seen, row):
         return Loss(step=None, saved_step=None, steps=0, why="", chips=chips, begun=False)
-    latest = _latest(row, saved)
+    # the checkpoints and the trainer's log: either may have been read a moment earlier
+    known_steps = (saved.step, row.progress.saved_step, row.progress.resumed_from)
+    latest = max((step for step in known_steps if step is not None), default=None)
     why = _why_loss_unknown(seen, row, saved, latest)
     steps = None if why else max(0, (row.step or 0) - (latest or 0))
     return Loss(step=row.step, saved_step=latest, steps=steps, why=why, chips=chips)
@@ -93,14 +95,6 @@ def _waits_for_first_pod(seen: Observation) -> bool:
     created = (pod.metadata.creation_timestamp for pod in current(seen) if pod.status.phase == "Pending")
     ages = (seconds_between(since, time) for time in created)
     return any(age is not None and age < FIRST_POD_S for age in ages)
-
-
-def _latest(row: Row, saved: SavedSteps) -> int | None:
-    """Return the latest step by the checkpoints and by the trainer's log: either may have been read a moment
-    earlier.
-    """
-    known = (saved.step, row.progress.saved_step, row.progress.resumed_from)
-    return max((step for step in known if step is not None), default=None)
 
 
 def _why_loss_unknown(seen: Observation, row: Row, saved: SavedSteps, latest: int | None) -> str:

@@ -40,7 +40,7 @@ def _draw_losses(curves: Mapping[str, Mapping[int, float]], *, title: str, kind:
         if any(curves):
             axes.legend()
 
-    return _drawn_picture(draw, kind=kind, whole_steps=True)
+    return draw_figure(draw, kind=kind, whole_steps=True)
 
 
 def lengths_picture(summary: Summary, *, limit: int, title: str) -> bytes:
@@ -57,12 +57,7 @@ def lengths_picture(summary: Summary, *, limit: int, title: str) -> bytes:
         axes.set(title=f"{title}, {which}", xlabel="tokens before the cut", ylabel="examples")
         axes.grid(visible=True, axis="y", alpha=0.3)
 
-    return _drawn_picture(draw, kind="png")
-
-
-def _drawn_picture(draw: Callable[[Any], None], *, kind: PictureFormat, whole_steps: bool = False) -> bytes:
-
-    return draw_figure(draw, kind=kind, whole_steps=whole_steps)
+    return draw_figure(draw, kind="png")
 
 
 def draw_figure(draw: Callable[[Any], None], *, kind: str, whole_steps: bool = False) -> bytes:

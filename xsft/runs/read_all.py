@@ -122,7 +122,10 @@ class Runs(Struct, kw_only=True, eq=False):
             limits=self.limits,
             now=self.now(),
         )
-        read = read_runs(self._connect(), scope=scope, store=self.store, index=index, local=self.local, say=self.say)
+        # namespaces of one cluster share a connection, and so its login
+        clusters = {name: start(partial(self.cluster, name)) for name in {source.name for source in self.sources}}
+        calls = [SourceCall(source=source, cluster=clusters[source.name]) for source in self.sources]
+        read = read_runs(calls, scope=scope, store=self.store, index=index, local=self.local, say=self.say)
         whole = read.whole and not self.unread_places
         return replace(read, problems=(*self.unread_places, *read.problems), whole=whole)
 
@@ -214,11 +217,6 @@ class Runs(Struct, kw_only=True, eq=False):
         seen = [recall(self.store.state, cluster=cluster, namespace=namespace) for cluster, namespace in places]
         last_known = [last.jobset for states in seen for last in states.values()]
         return (*(entry.run_name for entry in entries), *(jobset.run_name for jobset in last_known))
-
-    def _connect(self) -> tuple[SourceCall, ...]:
-        """Connect to every cluster. Its namespaces share a connection, and so its login."""
-        clusters = {name: start(partial(self.cluster, name)) for name in {source.name for source in self.sources}}
-        return tuple(SourceCall(source=source, cluster=clusters[source.name]) for source in self.sources)
 
 
 def forget_runs(names: Sequence[str]) -> None:

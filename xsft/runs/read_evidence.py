@@ -144,10 +144,6 @@ def _runs_ahead(seen: Observation) -> tuple[Neighbour, ...] | None:
     )
 
 
-def _holder(workload: Workload) -> Neighbour:
-    return Neighbour(name=workload.owner.name or workload.uid, priority=workload.spec.priority, holds=workload.holds)
-
-
 class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     """The queries about one run. Each raises XsftError, or returns None if it does not apply."""
 
@@ -198,7 +194,11 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         """Return the workloads that hold accelerators in the queue. Those that hold none do not block the run."""
         name = queue.name if queue else None
         holders = [workload for workload in held if name in (None, workload.cluster_queue) and workload.holds]
-        return tuple(map(_holder, sorted(holders, key=lambda one: (-(one.spec.priority or 0), one.owner.name))))
+        holders.sort(key=lambda workload: (-(workload.spec.priority or 0), workload.owner.name))
+        return tuple(
+            Neighbour(name=workload.owner.name or workload.uid, priority=workload.spec.priority, holds=workload.holds)
+            for workload in holders
+        )
 
     def preemptor(self, held: Sequence[Workload]) -> str | None:
         """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a
@@ -399,11 +399,21 @@ def explain_run(
         now = runs.now()
         status = classify(seen)
         hit = replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
-    _require_its_cluster(hit.seen, hit.row)
-    found = evidence(hit)
-    explanation = explain_state(found)
-    _keep_findings(hit, found, explanation, runs)
-    return RunExplanation(row=hit.row, evidence=found, explanation=explanation)
+    if mute := silent(hit.seen):
+        row = hit.row
+        known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
+        raise Unreachable(
+            f"The cluster of {row.run_name} does not answer: {mute.clause}.{known if hit.seen.last_known else ''}",
+            fix="The state of the run is unknown. Try again later.",
+        )
+    all_evidence = evidence(hit)
+    explanation = explain_state(all_evidence)
+    # what the pods show and `status` does not read stays known after they are gone
+    failure = "" if hit.row.ended else bare_text(found_of(all_evidence, explanation.cause))
+    status = all_evidence.status
+    if failure or (status != hit.status and status.state == "failed"):
+        runs.keep([(replace(all_evidence.seen, found=failure), status)])
+    return RunExplanation(row=hit.row, evidence=all_evidence, explanation=explanation)
 
 
 def _observation_of(hit: FoldedRun, *, name: str, attempt: int | None, recorded: ReadAttempt) -> Observation:
@@ -415,19 +425,3 @@ def _observation_of(hit: FoldedRun, *, name: str, attempt: int | None, recorded:
         fix = "xsft status shows the run's state; Cloud Logging may have its log."
         raise no_attempt(hit, attempt or 0, gone="and no record of it could be read", fix=fix)
     return seen
-
-
-def _keep_findings(hit: FoldedRun, evidence: Evidence, explained: Explanation, runs: RunAccess) -> None:
-    """Record what the pods show and `status` does not read, so that it stays known after they are gone."""
-    found = "" if hit.row.ended else bare_text(found_of(evidence, explained.cause))
-    if found or (evidence.status != hit.status and evidence.status.state == "failed"):
-        runs.keep([(replace(evidence.seen, found=found), evidence.status)])
-
-
-def _require_its_cluster(seen: Observation, row: Row) -> None:
-    if mute := silent(seen):
-        known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
-        raise Unreachable(
-            f"The cluster of {row.run_name} does not answer: {mute.clause}.{known if seen.last_known else ''}",
-            fix="The state of the run is unknown. Try again later.",
-        )

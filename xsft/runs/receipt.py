@@ -208,7 +208,9 @@ def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: in
         return None
     began = _seconds(_given_at(seen, seen.jobset))
     if began is None:
-        return _receipt_of_waiting(seen, waited_s=max(0.0, until - created))
+        waiting: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), "queued": max(0.0, until - created)}
+        notes = ("It holds no chips: Kueue has not admitted it.", *_queue_notes(seen))
+        return Receipt(seconds=waiting, notes=notes)
     again = seen.jobset.restarts > 0
     fold = ReceiptFold(at=began, state="lost" if again else "starting")
     whole = False
@@ -226,14 +228,9 @@ def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: in
     if earlier > 0 and (again or begins_at > first + 1):
         # before the first step that was read, all time counts as compiling, or as lost after a restart
         receipt = _with_earlier_steps(receipt, earlier, out_of="lost" if again else "compiling")
-    notes = _receipt_notes(seen, earlier=max(0, earlier), begins_at=begins_at if begins_at > first + 1 else None)
+    estimates = _receipt_notes(seen, earlier=max(0, earlier), begins_at=begins_at if begins_at > first + 1 else None)
     nothing = () if fold.steps else ("No log line shows a step, so nothing is counted as trained.",)
-    return replace(receipt, notes=(*nothing, *notes, *_queue_notes(seen)))
-
-
-def _receipt_of_waiting(seen: Observation, *, waited_s: float) -> Receipt:
-    seconds: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), "queued": waited_s}
-    return Receipt(seconds=seconds, notes=("It holds no chips: Kueue has not admitted it.", *_queue_notes(seen)))
+    return replace(receipt, notes=(*nothing, *estimates, *_queue_notes(seen)))
 
 
 def _given_at(seen: Observation, jobset: RunObject) -> str | None:

@@ -70,17 +70,17 @@ def record_failed_jobs(
     """Record the end of each failed job, with its reason. An end that cannot be written within the limit is left out:
     no run depends on it, and the next conversion, export or evaluation records it.
     """
+
+    def record_all() -> None:
+        for job, reason in failed:
+            if job.output:
+                record_job_end(
+                    store, output=job.output, run_name=job.run_name, uid=job.uid, outcome="failed", reason=reason
+                )
+
     if failed:
         with suppress(Unreachable):
-            call_within(limit_s, lambda: _record_failed(store, failed))
-
-
-def _record_failed(store: RecordStore, failed: Sequence[tuple[RunObject, str]]) -> None:
-    for job, reason in failed:
-        if job.output:
-            record_job_end(
-                store, output=job.output, run_name=job.run_name, uid=job.uid, outcome="failed", reason=reason
-            )
+            call_within(limit_s, record_all)
 
 
 def record_cancel(store: RecordStore, jobset: RunObject, *, user: str) -> tuple[Problem, ...]:

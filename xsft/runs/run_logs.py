@@ -74,12 +74,20 @@ def found_lines(
     find = partial(_find_run, name, runs, listener)
     hit = _find_when_answered(find, name=name, say=listener.say, pause=pause) if asked.follow else find()
     if hit.row.on_this_machine:
-        _refuse_slices(asked)
+        if asked.slice_index is not None or asked.host is not None or asked.since_s is not None:
+            raise UsageError(
+                "A run on this machine is one process, and its lines have no timestamps.",
+                fix="Omit --slice, --host and --since; --tail N shows the last lines.",
+            )
         return FoundLog(seen=hit.seen, lines=logs.local_lines(hit.seen, asked))
     seen = attempt_of(hit, name=name, attempt=asked.attempt)
     if seen is None or (asked.attempt is not None and seen.jobset is None):
         raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
-    jobset = _jobset(seen)
+    if mute := silent(seen):
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {mute.clause}.", fix="Try again later.")
+    jobset = seen.jobset
+    if jobset is None:
+        raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
     roles = roles_for(jobset, asked)
     lines = _texts(
         logs.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
@@ -121,22 +129,6 @@ def roles_for(jobset: RunObject, request: LogRequest) -> tuple[ProcessRole, ...]
             fix=f"Choose one: --slice N --host N; or raise the limit: --streams {len(roles)}.",
         )
     return roles
-
-
-def _refuse_slices(request: LogRequest) -> None:
-    if request.slice_index is not None or request.host is not None or request.since_s is not None:
-        raise UsageError(
-            "A run on this machine is one process, and its lines have no timestamps.",
-            fix="Omit --slice, --host and --since; --tail N shows the last lines.",
-        )
-
-
-def _jobset(seen: Observation) -> RunObject:
-    if mute := silent(seen):
-        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {mute.clause}.", fix="Try again later.")
-    if seen.jobset is not None:
-        return seen.jobset
-    raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
 
 
 def _texts(lines: Iterator[LogLine], *, jobset: RunObject, prefixed: bool, timestamps: bool) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -53,23 +52,18 @@ def read_receipt(runs: Runs, hit: FoldedRun, *, keep: bool = True) -> Receipt | 
     ]
     gone = sum(one.receipt is None and one.uid not in by_uid for one in read)
     whole = whole_receipt([one for one in read if one.receipt])
-    return replace(whole, notes=(*whole.notes, _gone_note(gone))) if whole and gone else whole
+    if whole is None or not gone:
+        return whole
+    lost = f"Nothing is left of {gone} earlier submission{'s' if gone > 1 else ''}: their time is not counted."
+    return replace(whole, notes=(*whole.notes, lost))
 
 
 def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, output: str | None) -> Attempt:
     """Return the attempt with the receipt of its JobSet, unless its record has one or the JobSet is gone."""
     if attempt.receipt is not None or seen is None:
         return attempt
-    receipt = cluster_receipt(seen, _logged_lines(runs, seen), first=attempt.resumed_from or 0)
+    lines = (LoggedLine(text=line.text, at=line.at) for line in RunLogs(runs=runs).printed(seen))
+    receipt = cluster_receipt(seen, lines, first=attempt.resumed_from or 0)
     if receipt is not None and receipt.steps and ended_at(seen) and output and attempt.uid:
         record_receipt(runs.store, output=output, run_name=seen.run_name, receipt=receipt, uid=attempt.uid)
     return replace(attempt, receipt=receipt)
-
-
-def _gone_note(count: int) -> str:
-    return f"Nothing is left of {count} earlier submission{'s' if count > 1 else ''}: their time is not counted."
-
-
-def _logged_lines(runs: Runs, seen: Observation) -> Iterator[LoggedLine]:
-    for line in RunLogs(runs=runs).printed(seen):
-        yield LoggedLine(text=line.text, at=line.at)

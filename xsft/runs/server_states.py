@@ -56,8 +56,13 @@ def server_state(server: RunObject, pods: Sequence[Pod] | None) -> ServerState:
     crash = next(((pod, one) for pod in pods or () for one in pod.containers if _crashes(one)), None)
     if crash:
         pod, container = crash
+        end = container.last_state.terminated or ContainerEnd()
+        ends = f"ended {container.restart_count} times, last with exit code {end.exit_code}"
         return ServerState(
-            state="failed", status=status, why=_crash_text(container), crashed=(pod.name, container.name)
+            state="failed",
+            status=status,
+            why=f"its container {container.name} {ends}{f' ({end.reason})' if end.reason else ''}",
+            crashed=(pod.name, container.name),
         )
     if _is_late(server):
         over = f"{why}, and the deadline of the Deployment has passed ({DEADLINE})"
@@ -102,12 +107,6 @@ def _is_late(server: RunObject) -> bool:
 def _was_ready(server: RunObject) -> bool:
     progressing = _condition(server.conditions, "Progressing")
     return progressing is not None and progressing.reason == AVAILABLE
-
-
-def _crash_text(one: Container) -> str:
-    end = one.last_state.terminated or ContainerEnd()
-    reason = f" ({end.reason})" if end.reason else ""
-    return f"its container {one.name} ended {one.restart_count} times, last with exit code {end.exit_code}{reason}"
 
 
 def _waiting_text(server: RunObject, pods: Sequence[Pod]) -> str:
