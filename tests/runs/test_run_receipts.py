@@ -36,7 +36,7 @@ def test_a_receipt_counts_an_unrecorded_submission_by_its_jobset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two attempts of the record are gone, one is recorded with its receipt, one has a JobSet alone."""
-    monkeypatch.setattr("xsft.runs.run_receipts._logged_lines", lambda *_: iter(()))
+    monkeypatch.setattr("xsft.runs.run_receipts.RunLogs.printed", lambda *_: iter(()))
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     for number in (1, 2):
         records.finish(begun(records, intent(output, number=number)), replace(CREATED, uid=f"gone-{number}"))

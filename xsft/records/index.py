@@ -86,7 +86,9 @@ def keep_entry(folder: Path, entry: IndexEntry) -> None:
     """Write the entry. An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing if it
     cannot be written.
     """
-    path = folder / _file_name(entry)
+    # runs of one name in two outputs are two runs
+    where = hashlib.sha256(f"{entry.output.rstrip('/')}/{entry.run_name}".encode()).hexdigest()
+    path = folder / f"{entry.run_name[:100]}-{where[:12]}.json"
     with exclusive(folder / ".lock", waiting=lambda: None):
         sweep(folder, older_s=0.0)  # whoever wrote there holds the lock no more
         before = _read_index_entry(path)
@@ -107,12 +109,6 @@ def read_index(folder: Path) -> Index:
         else:
             entries.append(entry)
     return Index(entries=tuple(sorted(entries, key=lambda e: e.updated_at)), problems=tuple(problems))
-
-
-def _file_name(entry: IndexEntry) -> str:
-    """Return the entry's file name. Runs of the same name in two outputs are two runs."""
-    where = hashlib.sha256(f"{entry.output.rstrip('/')}/{entry.run_name}".encode()).hexdigest()
-    return f"{entry.run_name[:100]}-{where[:12]}.json"
 
 
 def _read_index_entry(path: Path) -> IndexEntry | None:

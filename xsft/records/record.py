@@ -236,22 +236,18 @@ def with_facts(attempt: Attempt, said: tuple[AttemptFacts, ...]) -> Attempt:
     over both, then the later time wins, then `completed`: only a complete result proves that.
     """
     for facts in sorted(said, key=lambda f: (_RANK.get(f.outcome, _LAST_RANK), f.at, f.outcome == "completed")):
-        attempt = _with_facts(attempt, facts)
+        values = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back", "receipt")}
+        learnt: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+        if facts.outcome == "created":
+            learnt |= {"created_at": facts.at, "created_by": facts.submitter or None}
+        ended = facts.outcome not in {"submitting", "unknown", "created", "running"}
+        attempt = replace(
+            attempt,
+            outcome=facts.outcome,
+            reason=facts.reason,
+            state_reason=facts.state_reason,
+            problems=tuple(dict.fromkeys((*attempt.problems, *facts.problems))),
+            finished_at=facts.at if ended else None,
+            **learnt,
+        )
     return attempt
-
-
-def _with_facts(attempt: Attempt, facts: AttemptFacts) -> Attempt:
-    kept = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back", "receipt")}
-    learnt: dict[str, Any] = {name: value for name, value in kept.items() if value is not None}
-    if facts.outcome == "created":
-        learnt |= {"created_at": facts.at, "created_by": facts.submitter or None}
-    ended = facts.outcome not in {"submitting", "unknown", "created", "running"}
-    return replace(
-        attempt,
-        outcome=facts.outcome,
-        reason=facts.reason,
-        state_reason=facts.state_reason,
-        problems=tuple(dict.fromkeys((*attempt.problems, *facts.problems))),
-        finished_at=facts.at if ended else None,
-        **learnt,
-    )

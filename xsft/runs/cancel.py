@@ -43,7 +43,11 @@ def cancel_run(
         return CancelResult(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.on_this_machine:
         return _cancel_local(hit.seen, hit.row, runs=runs, agree=agree, waiting=waiting)
-    _require_its_cluster(hit.seen, hit.row)
+    if mute := silent(hit.seen):  # known only from an earlier call: stale facts delete nothing
+        raise Unreachable(
+            f"{hit.row.run_name} may still be running: its cluster {hit.row.cluster} does not answer ({mute.clause}).",
+            fix="Nothing was deleted. Try again when it answers.",
+        )
     jobset = hit.seen.jobset
     if jobset is None:
         what = "Deployment" if hit.row.stage == "serve" else "JobSet"
@@ -61,15 +65,6 @@ def cancel_run(
     now = f"; another {jobset.kind} has its name now, and was not deleted" if done == "other" else ""
     why = "it has just ended" if done == "ended" else f"another client deleted it just now{now}"
     return CancelResult(action="nothing", row=hit.row, jobset=jobset, why=why)
-
-
-def _require_its_cluster(seen: Observation, row: Row) -> None:
-    """Raise Unreachable if the run is known only from an earlier call: stale facts delete nothing."""
-    if mute := silent(seen):
-        raise Unreachable(
-            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({mute.clause}).",
-            fix="Nothing was deleted. Try again when it answers.",
-        )
 
 
 def _cancel_local(

@@ -25,7 +25,7 @@ from xsft.runs.ending import (
 )
 from xsft.runs.pod_reasons import PATHWAYS_HEAD, current, started_at, trouble
 from xsft.runs.rows import worthless
-from xsft.runs.server_states import server_status
+from xsft.runs.server_states import server_state
 from xsft.trainer.progress import Progress
 
 STALL_FACTOR = 10.0
@@ -152,7 +152,7 @@ def classify(seen: Observation) -> Status:
     if silent and seen.last_known is not None:
         return seen.last_known  # its JobSet is also from the earlier read
     if seen.jobset is not None and seen.jobset.serves:
-        return server_status(seen, seen.jobset)
+        return server_state(seen.jobset, seen.pods).status
     if seen.jobset is not None:
         jobset = seen.jobset
         return (

@@ -128,13 +128,11 @@ def status_of_gone(seen: Observation) -> Status:
         return _last_step_saved(seen) or Status(state="unknown", reason="not-found")
     if seen.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
-    return _last_step_saved(seen) or _recorded_end(seen) or _never_seen_to_end(seen.record.outcome)
-
-
-def _never_seen_to_end(outcome: str) -> Status:
-    if outcome == "submitting":
+    if ended := _last_step_saved(seen) or _recorded_end(seen):
+        return ended
+    if seen.record.outcome == "submitting":
         return Status(state="unknown", reason="submitting", evidence=("record",))
-    known = outcome in UNENDED
+    known = seen.record.outcome in UNENDED
     return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
 
 

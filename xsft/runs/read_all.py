@@ -135,7 +135,12 @@ class Runs(Struct, kw_only=True, eq=False):
         self.keep((one.seen, one.status) for one in found.rows)
         if all(named(found.rows, name) for name in self.names):
             return found
-        return replace(found, neighbours=self._known_names())
+        # names of runs that were submitted from this machine, or seen by it
+        names = [entry.run_name for entry in self.store.local_index().entries]
+        for cluster, namespace in {(source.name, source.namespace) for source in self.sources}:
+            states = recall(self.store.state, cluster=cluster, namespace=namespace)
+            names += [last.jobset.run_name for last in states.values()]
+        return replace(found, neighbours=tuple(names))
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
         """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
@@ -209,14 +214,6 @@ class Runs(Struct, kw_only=True, eq=False):
         if step is None and seen.on_cluster and not output.startswith("gs://"):
             return SavedSteps(why=f"{output} is not a bucket; it may be a folder in its pods")
         return SavedSteps(step=step, reached=metrics.step if metrics else None)
-
-    def _known_names(self) -> tuple[str, ...]:
-        """Return the names of the runs that were submitted from this machine, or seen by it."""
-        entries = self.store.local_index().entries
-        places = {(source.name, source.namespace) for source in self.sources}
-        seen = [recall(self.store.state, cluster=cluster, namespace=namespace) for cluster, namespace in places]
-        last_known = [last.jobset for states in seen for last in states.values()]
-        return (*(entry.run_name for entry in entries), *(jobset.run_name for jobset in last_known))
 
 
 def forget_runs(names: Sequence[str]) -> None:

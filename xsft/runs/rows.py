@@ -319,7 +319,11 @@ def worthless(progress: Progress | None, *, asked: int | None) -> Worthless | No
     """Return such a reason; None if nothing shows one. `asked`: requested steps."""
     if progress is None:
         return None
-    least = min(ENOUGH, _all_of_them(progress, asked) or ENOUGH)
+    done = progress.step or 0
+    steps = 0  # of this process, once it has completed its last one; 0 if it resumed from the last checkpoint
+    if progress.data_ended or progress.phase == "ended" or (asked is not None and done >= asked):
+        steps = max(0, done - (progress.resumed_from or 0))
+    least = min(ENOUGH, steps or ENOUGH)
     if progress.no_target_steps >= least:
         return "no-target-tokens"
     return "loss-not-finite" if progress.not_finite_steps >= least else None
@@ -356,11 +360,3 @@ def zero_loss_warning(run_name: str, steps: int) -> Problem:
     message = f"The loss was printed as 0.000 at {steps} steps in a row, although they had target tokens."
     fix = "Check the data: a loss of zero is usual if rows repeat, or contain no answer."
     return warning("loss-zero", run_name, message, fix)
-
-
-def _all_of_them(progress: Progress, asked: int | None) -> int:
-    """Return the steps of this process if it has completed its last step; else 0."""
-    over = progress.data_ended or progress.phase == "ended" or (asked is not None and (progress.step or 0) >= asked)
-    return (
-        max(0, (progress.step or 0) - (progress.resumed_from or 0)) if over else 0
-    )  # 0 if it resumed from the last checkpoint

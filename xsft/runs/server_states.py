@@ -9,7 +9,7 @@ from msgspec import Struct
 from xsft.base.stage import StageState
 from xsft.base.state_names import State
 from xsft.cluster.objects import Condition
-from xsft.cluster.observation import Observation, RunObject, Status
+from xsft.cluster.observation import RunObject, Status
 from xsft.cluster.pod_fields import Container, ContainerEnd, Pod
 from xsft.runs.pod_reasons import IMAGE_PULL, stuck, trouble
 from xsft.spec.serving_inputs import COPIER
@@ -34,10 +34,6 @@ class ServerState(Struct, frozen=True, kw_only=True):
     why: str
     crashed: tuple[str, str] | None = None
     """Names of the pod and the container whose last log lines explain the state."""
-
-
-def server_status(seen: Observation, server: RunObject) -> Status:
-    return server_state(server, seen.pods).status
 
 
 def server_state(server: RunObject, pods: Sequence[Pod] | None) -> ServerState:

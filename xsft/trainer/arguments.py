@@ -52,7 +52,7 @@ def yaml_value(value: Value | Sequence[Value]) -> str:
         case float():
             return _number_text(value)
         case str():
-            return _argument_text(value)
+            return value if _reads_as_itself(value) else _quote_scalar(value)
         case _:
             return "[" + ",".join(_item(v) for v in value) + "]"
 
@@ -64,10 +64,6 @@ def _number_text(value: float) -> str:
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return re.sub(r"e([-+])0+", r"e\1", repr(value)).replace("e+", "e")
-
-
-def _argument_text(value: str) -> str:
-    return value if _reads_as_itself(value) else _quote_scalar(value)
 
 
 def _item(value: Value) -> str:
@@ -127,19 +123,13 @@ def conversion_argv(run: Run) -> tuple[str, ...] | None:
     if run.conversion is None or folder is None or run.output is None:
         return None
     release = run.release
-    config = (release.base_config,) if release.layout == "legacy" else ()
+    legacy = release.layout == "legacy"
+    config = (release.base_config,) if legacy else ()
     inputs = run.conversion
-    keys = _conversion_keys(run, inputs, folder)
-    program = ("-c", text_of(SIZED)) if inputs.sized else ("-m",)
-    return ("python3", *program, release.to_maxtext, *config, *keys, *_flags(run, inputs))
-
-
-def _conversion_keys(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
-    legacy = run.release.layout == "legacy"
     keys: dict[str, Any] = {
         "model_name": inputs.model,
-        "hf_access_token": "none" if run.release.hf_access_token_none else None,
-        "base_output_directory": directory,
+        "hf_access_token": "none" if release.hf_access_token_none else None,
+        "base_output_directory": folder,
         "scan_layers": inputs.scan_layers,
         "param_scan_axis": run.spec.overrides.maxtext.get("param_scan_axis"),
         "use_multimodal": None if legacy or _is_multimodal(run) else False,
@@ -149,7 +139,9 @@ def _conversion_keys(run: Run, inputs: ConversionInputs, directory: str) -> tupl
         "skip_jax_distributed_system": True,
         **inputs.keys,
     }
-    return tuple(argument(key, value) for key, value in keys.items() if value is not None)
+    arguments = (argument(key, value) for key, value in keys.items() if value is not None)
+    program = ("-c", text_of(SIZED)) if inputs.sized else ("-m",)
+    return ("python3", *program, release.to_maxtext, *config, *arguments, *_flags(run, inputs))
 
 
 def _flags(run: Run, inputs: ConversionInputs) -> tuple[str, ...]:
@@ -159,7 +151,9 @@ def _flags(run: Run, inputs: ConversionInputs) -> tuple[str, ...]:
         lazy = ("--lazy_load_tensors=False",)
     if release.layout == "legacy":
         return lazy
-    named = (f"--hf_model_path={source.repo}",) if _names_other_weights(run, inputs) else ()
+    # MaxText's default weights for the model (gemma3-* is -it) stay unless the workload names others
+    names_others = run.model is None or run.model.hf_id != source.repo
+    named = (f"--hf_model_path={source.repo}",) if names_others else ()
     takes_commit = at_least(release.version, "0.2.5")
     commit_or_revision = source.commit if takes_commit and source.commit else source.revision
     revision = (f"--revision={commit_or_revision}",) if commit_or_revision and not source.is_folder else ()
@@ -177,9 +171,3 @@ def _is_multimodal(run: Run) -> bool:
     source: maxtext@0.2.5 configs/pyconfig.py validate_no_keys_overridden_twice, checkpoint_conversion/to_maxtext.py
     """
     return run.pins.get("use_multimodal") is True
-
-
-def _names_other_weights(run: Run, inputs: ConversionInputs) -> bool:
-    """Return whether the workload names other weights than MaxText's default for the model (gemma3-* is -it), which
-    must not replace them."""
-    return run.model is None or run.model.hf_id != inputs.source.repo

@@ -131,23 +131,16 @@ def chat_format(template: str, tokens: Mapping[str, str]) -> ChatFormat | None:
     ):
         return None
     after = alone.partition(ANSWERED[0])[2]
-    between = _text_between_answers(conversation_text).removeprefix(after)
-    return ChatFormat(after_answer=after, repeated=_without_ending(again.partition(ASKED[1])[0], between))
+    between = conversation_text.partition(ANSWERED[0])[2].partition(ASKED[1])[0].removeprefix(after)
+    before = again.partition(ASKED[1])[0]
+    # the end that both share is in the conversation, too
+    lengths = range(min(len(before), len(between)), 0, -1)
+    shared = next((length for length in lengths if before[-length:] == between[-length:]), 0)
+    return ChatFormat(after_answer=after, repeated=before[: len(before) - shared])
 
 
 def _message(role: str, content: str) -> dict[str, str]:
     return {"role": role, "content": content}
-
-
-def _text_between_answers(conversation_text: str) -> str:
-    """Return the text from the first answer to the second question."""
-    return conversation_text.partition(ANSWERED[0])[2].partition(ASKED[1])[0]
-
-
-def _without_ending(text: str, ending: str) -> str:
-    """Return `text` without the end that it shares with `ending`."""
-    shared = next((n for n in range(min(len(text), len(ending)), 0, -1) if text[-n:] == ending[-n:]), 0)
-    return text[: len(text) - shared]
 
 
 def syntax_fault(template: str) -> str:

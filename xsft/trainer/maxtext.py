@@ -65,7 +65,7 @@ def trainer_argv(run: Run) -> tuple[str, ...]:
 def trainer_env(run: Run) -> dict[str, str]:
     """Return the variables that the trainer must see in its environment."""
     local = local_env(run) if run.spec.on_this_machine else {}
-    return {**dict(_mode_env(run)), **local, **container_env(run)}
+    return {**dict(command_env(run)), **local, **container_env(run)}
 
 
 def container_env(run: Run) -> dict[str, str]:
@@ -80,16 +80,23 @@ def container_env(run: Run) -> dict[str, str]:
 
 def command_env(run: Run) -> tuple[tuple[str, str], ...]:
     """Return the assignments in front of the command, as the tutorial writes them."""
-    return _mode_env(run)
+    return mode_rules(run.mode.value).trainer_env
 
 
 def trainer_keys(run: Run) -> Keys:
     """Return every key on the command line, in order; a workload's overrides come last and win."""
+    train = run.spec.train
     keys = {
         **_run_keys(run),
-        **_schedule_keys(run),
+        "per_device_batch_size": train.per_device_batch_size,
+        "steps": train.steps,
+        "profiler": train.profiler,
         **_data_keys(run),
-        **_training_keys(run),
+        "max_target_length": train.max_target_length,
+        "learning_rate": train.learning_rate,
+        "gradient_accumulation_steps": train.gradient_accumulation_steps,
+        "weight_dtype": train.weight_dtype,
+        "checkpoint_period": run.checkpoint_period,
         **_eval_keys(run),
         **_lora_keys(run),
         **_mesh_keys(run),
@@ -101,10 +108,6 @@ def trainer_keys(run: Run) -> Keys:
     }
     set_keys = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
     return run.located_keys(set_keys) if run.spec.on_this_machine else set_keys
-
-
-def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:
-    return mode_rules(run.mode.value).trainer_env
 
 
 def _run_keys(run: Run) -> Keys:
@@ -120,21 +123,32 @@ def _run_keys(run: Run) -> Keys:
     }
 
 
-def _schedule_keys(run: Run) -> Keys:
-    train = run.spec.train
-    return {
-        "per_device_batch_size": train.per_device_batch_size,
-        "steps": train.steps,
-        "profiler": train.profiler,
-    }
-
-
 def _data_keys(run: Run) -> Keys:
     """Return the data keys, always all of them: without them sft.yml's UltraChat is used silently (the tutorial's
     Pathways command forgets them)."""
     data = run.spec.data
+    source: Keys
+    if data.pipeline == "grain":
+        source = {
+            "dataset_type": "grain",
+            "grain_file_type": data.hf_path,
+            "grain_train_files": data.hf_train_files,
+            # no BOS and EOS around each prompt and answer: the chat template has its own (checks.unsupported.MARKS)
+            "add_bos": False,
+            "add_eos": False,
+            "grain_worker_count_eval": 0 if run.spec.on_this_machine and run.spec.eval else None,
+        }
+    else:
+        source = {
+            "dataset_type": data.pipeline,
+            "hf_path": data.hf_path,
+            "hf_name": data.hf_name,
+            "hf_data_dir": data.hf_data_dir,
+            "hf_train_files": data.hf_train_files,
+            "train_split": data.train_split,
+        }
     return {
-        **(_grain_keys(run) if data.pipeline == "grain" else _hf_keys(data)),
+        **source,
         "train_data_columns": list(data.columns),
         "formatting_func_path": data.formatting_func,
         "packing": data.packing,
@@ -142,42 +156,6 @@ def _data_keys(run: Run) -> Keys:
         "enable_data_shuffling": data.shuffle,
         SEED: first_seed(run),
         "num_epoch": data.num_epoch,
-    }
-
-
-def _hf_keys(data: Data) -> Keys:
-    return {
-        "dataset_type": data.pipeline,
-        "hf_path": data.hf_path,
-        "hf_name": data.hf_name,
-        "hf_data_dir": data.hf_data_dir,
-        "hf_train_files": data.hf_train_files,
-        "train_split": data.train_split,
-    }
-
-
-def _grain_keys(run: Run) -> Keys:
-    """Return the keys of Grain, without BOS and EOS around each prompt and answer: the chat template has its own
-    (checks.unsupported.MARKS)."""
-    data = run.spec.data
-    return {
-        "dataset_type": "grain",
-        "grain_file_type": data.hf_path,
-        "grain_train_files": data.hf_train_files,
-        "add_bos": False,
-        "add_eos": False,
-        "grain_worker_count_eval": 0 if run.spec.on_this_machine and run.spec.eval else None,
-    }
-
-
-def _training_keys(run: Run) -> Keys:
-    train = run.spec.train
-    return {
-        "max_target_length": train.max_target_length,
-        "learning_rate": train.learning_rate,
-        "gradient_accumulation_steps": train.gradient_accumulation_steps,
-        "weight_dtype": train.weight_dtype,
-        "checkpoint_period": run.checkpoint_period,
     }
 
 

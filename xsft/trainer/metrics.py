@@ -69,7 +69,9 @@ def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | Non
         return None
     last = by_step[max(by_step)]
     steady = [row for row in by_step.values() if row.step != 1]
-    tally = _tally_steps(by_step)
+    tally = Tally()
+    for _, row in sorted(by_step.items()):
+        tally.take(row)
     return Progress(
         source="metrics",
         read_at=read_at,
@@ -82,13 +84,6 @@ def progress_of_metrics(rows: Iterable[Step], *, read_at: str) -> Progress | Non
         not_finite_steps=tally.not_finite_steps,
         zero_loss_steps=tally.zero_loss_steps,
     )
-
-
-def _tally_steps(by_step: Mapping[int, Step]) -> Tally:
-    tally = Tally()
-    for _, row in sorted(by_step.items()):
-        tally.take(row)
-    return tally
 
 
 def losses_of(rows: Iterable[Step]) -> Mapping[int, float]:

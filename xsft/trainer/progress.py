@@ -201,7 +201,7 @@ class _Fold(Struct, kw_only=True):
         self.losses.take(event)
         match event:
             case PhaseStarted(name=name):
-                self._phase_started(name)
+                self._begin_phase(name)
             case CheckpointRestored(step=step):
                 self.step = step
             case StepLoss(step=step):
@@ -215,7 +215,8 @@ class _Fold(Struct, kw_only=True):
                 self.saved = max(step, self.saved or 0)
                 self.saving = None if self.saving == step else self.saving
             case EvaluationBegun() | EvaluationLoss() | LoopFinished():
-                self._between_steps(event)
+                self.evaluating = event.step if isinstance(event, EvaluationBegun) else None
+                self.finished = self.finished or isinstance(event, LoopFinished)
             case DataEnded():
                 self.data_ended = True
             case TrainingAborted(reason=reason):
@@ -244,14 +245,11 @@ class _Fold(Struct, kw_only=True):
             zero_loss_steps=self.tally.zero_loss_steps,
         )
 
-    def _phase_started(self, name: str) -> None:
-        if name == FIRST_WORDS:
-            self._begin()
-        else:
+    def _begin_phase(self, name: str) -> None:
+        if name != FIRST_WORDS:
             self.phase, self.first = "compiling", True
-
-    def _begin(self) -> None:
-        """Reset for a new process, which starts from a checkpoint or from nothing."""
+            return
+        # a new process, which starts from a checkpoint or from nothing
         self.phase, self.first, self.finished, self.saving = "starting", True, False, None
         self.step, self.data_ended, self.aborted, self.evaluating = None, False, None, None
         self.losses, self.tally = LossFold(), Tally()
@@ -263,10 +261,6 @@ class _Fold(Struct, kw_only=True):
             self.saving = None  # saves run in parallel with the training
         if self.evaluating is not None and step > self.evaluating:
             self.evaluating = None  # nothing was evaluated, or the log used other words
-
-    def _between_steps(self, event: EvaluationBegun | EvaluationLoss | LoopFinished) -> None:
-        self.evaluating = event.step if isinstance(event, EvaluationBegun) else None
-        self.finished = self.finished or isinstance(event, LoopFinished)
 
     def _measure(self, step: Step) -> None:
         """Measure a step, except one that compiles: the first of a process, and step 1."""

@@ -49,32 +49,22 @@ def reshuffles(run: Run) -> bool:
     change."""
     match run.spec.restarts.data:
         case None:
-            return _shuffles(run)
+            override = run.spec.overrides.maxtext.get(SHUFFLES)
+            if override is None:
+                return run.spec.data.shuffle is not False
+            return str(override).lower() not in ("false", "0", "no", "off")
         case "reshuffle":
             return True
         case "repeat":
             return False
 
 
-def _shuffles(run: Run) -> bool:
-    override = run.spec.overrides.maxtext.get(SHUFFLES)
-    return (
-        run.spec.data.shuffle is not False
-        if override is None
-        else str(override).lower() not in ("false", "0", "no", "off")
-    )
-
-
-def _epochs(run: Run) -> int:
-    epochs = str(run.spec.overrides.maxtext.get("num_epoch") or run.spec.data.num_epoch or 1)
-    return int(epochs) if epochs.isdecimal() else 1  # another check refuses it
-
-
 def seeds(run: Run) -> Seeds | None:
     """Return the seeds; None if every start reads the rows in the same order."""
     if not reshuffles(run):
         return None
-    epochs = _epochs(run)
+    named = str(run.spec.overrides.maxtext.get("num_epoch") or run.spec.data.num_epoch or 1)
+    epochs = int(named) if named.isdecimal() else 1  # another check refuses it
     of_workload = MAXTEXT_SEED if run.spec.data.shuffle_seed is None else run.spec.data.shuffle_seed
     per_attempt = STARTS * epochs
     return Seeds(first=of_workload + per_attempt * (run.attempt - 1), per_restart=epochs, per_attempt=per_attempt)
