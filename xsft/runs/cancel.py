@@ -68,13 +68,13 @@ def cancel_run(
 
 
 def _cancel_local(
-    seen: Observation, row: Row, *, runs: RunAccess, agree: ConfirmCancel, waiting: ShowWaiting
+    observation: Observation, row: Row, *, runs: RunAccess, agree: ConfirmCancel, waiting: ShowWaiting
 ) -> CancelResult:
-    if seen.record is None or not seen.record.alive:
+    if observation.record is None or not observation.record.alive:
         return CancelResult(action="nothing", row=row, jobset=None, why="no xsft process is running it")
-    loss = _loss(seen, row, runs, waiting)
+    loss = _loss(observation, row, runs, waiting)
     agree(_describe_loss(row, None, loss))
-    if not runs.stop_local(seen):
+    if not runs.stop_local(observation):
         raise Refused(
             f"{row.run_name} runs on this machine, but its process could not be identified.",
             fix="Press Ctrl-C where it was started.",
@@ -82,13 +82,13 @@ def _cancel_local(
     return CancelResult(action="cancelled", row=row, jobset=None, loss=loss)
 
 
-def _loss(seen: Observation, row: Row, runs: RunAccess, waiting: ShowWaiting) -> Loss:
+def _loss(observation: Observation, row: Row, runs: RunAccess, waiting: ShowWaiting) -> Loss:
     """Return what the run would lose. It reads the checkpoints, because the end of a log may not show the last save."""
     saved = SavedSteps()
-    if may_lose(seen, row):
+    if may_lose(observation, row):
         with waiting("looking for its checkpoints"):
-            saved = runs.saved(seen)
-    return loss_of(seen, row, saved)
+            saved = runs.saved(observation)
+    return loss_of(observation, row, saved)
 
 
 def _describe_loss(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str, ...]:

@@ -187,15 +187,15 @@ def _crash_loop(first: Cause, evidence: Evidence) -> Cause | None:
 
 def words(evidence: Evidence) -> dict[str, str]:
     """Return the placeholders of rule messages; an unknown value is `unknown` or empty."""
-    seen, progress = evidence.seen, evidence.seen.progress
+    observation, progress = evidence.seen, evidence.seen.progress
     step = str(progress.step) if progress and progress.step is not None else "?"
-    steps = seen.steps_asked
+    steps = observation.steps_asked
     known = BY_SLUG.get(evidence.status.reason)
     return {
-        "run": seen.run_name,
-        "jobset": seen.jobset.name if seen.jobset else seen.run_name,
-        "namespace": seen.jobset.namespace if seen.jobset else "default",
-        "workload": seen.workload.name if seen.workload else seen.run_name,
+        "run": observation.run_name,
+        "jobset": observation.jobset.name if observation.jobset else observation.run_name,
+        "namespace": observation.jobset.namespace if observation.jobset else "default",
+        "workload": observation.workload.name if observation.workload else observation.run_name,
         "state": evidence.status.state,
         "meaning_of_state": f"It is {evidence.status.state}: {known.meaning}." if known else "",
         "step": step,
@@ -205,8 +205,8 @@ def words(evidence: Evidence) -> dict[str, str]:
         "no_target_steps": str(progress.no_target_steps) if progress and progress.no_target_steps else "several",
         "not_finite_steps": str(progress.not_finite_steps) if progress and progress.not_finite_steps else "several",
         "zero_loss_steps": str(progress.zero_loss_steps) if progress else "",
-        "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {seen.run_name}). ",
-        "observed": with_z(seen.observed_at),
+        "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {observation.run_name}). ",
+        "observed": with_z(observation.observed_at),
         "silence": _silence_text(evidence),
         "median": _median_text(evidence),
         "exits": _exits_text(evidence),

@@ -51,28 +51,28 @@ DescribedState = tuple[State, str]
 """State and reason."""
 
 
-def trainer_state(seen: Observation) -> DescribedState:
+def trainer_state(observation: Observation) -> DescribedState:
     """Return the state by the trainer's lines; without any, `training` with a reason."""
-    progress = seen.progress
-    if is_work(seen):
+    progress = observation.progress
+    if is_work(observation):
         return "training", "cpu-job"
     if progress is None or (
         progress.phase is None and progress.step is None and progress.source in {"metrics", "checkpoints"}
     ):
         return "training", "progress-not-read"  # before the first step there is neither; only the log shows it
     doing = _printed_state(progress)
-    if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
+    if doing[0] == "starting" and observation.jobset is not None and not observation.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
-    stalled = _stall_reason(seen, progress, doing[0])
+    stalled = _stall_reason(observation, progress, doing[0])
     if stalled:
         return "stalled", stalled
-    nothing = worthless(progress, asked=seen.steps_asked) if doing[0] in {"training", "saving"} else None
+    nothing = worthless(progress, asked=observation.steps_asked) if doing[0] in {"training", "saving"} else None
     return (doing[0], nothing) if nothing and doing[1] != "aborting" else doing
 
 
-def is_work(seen: Observation) -> bool:
+def is_work(observation: Observation) -> bool:
     """Return whether it is work without steps, such as a conversion."""
-    held = seen.jobset or seen.record
+    held = observation.jobset or observation.record
     return held is not None and held.work is not None
 
 
@@ -90,7 +90,7 @@ def _printed_state(progress: Progress) -> DescribedState:
     return "starting", "trainer-starting"
 
 
-def _stall_reason(seen: Observation, progress: Progress, state: State) -> str | None:
+def _stall_reason(observation: Observation, progress: Progress, state: State) -> str | None:
     """Return the reason if the trainer has been silent for too long, else None.
 
     Silence ends when the log was read, because later lines are unknown. A line from the future shows a wrong clock, not
@@ -98,8 +98,8 @@ def _stall_reason(seen: Observation, progress: Progress, state: State) -> str | 
     """
     if progress.source != "log":
         return None
-    heard = progress.said_at or progress.began_at or latest(*started_at(current(seen)))
-    silence = seconds_between(heard, earliest(seen.observed_at, progress.read_at))
+    heard = progress.said_at or progress.began_at or latest(*started_at(current(observation)))
+    silence = seconds_between(heard, earliest(observation.observed_at, progress.read_at))
     if silence is None or silence <= _silence_limit_s(progress, state):
         return None
     if state == "training" and progress.phase == "evaluating":
@@ -142,69 +142,69 @@ _EVICTED = {
 """source: kueue@v0.16.2 apis/kueue/v1beta2/workload_types.go"""
 
 
-def classify(seen: Observation) -> Status:
+def classify(observation: Observation) -> Status:
     """Return the state at the time of the observation: an old one does not become another with age."""
-    if seen.on_this_machine:
-        return status_of_record(seen) or _status_of_live(seen)
-    if seen.jobset is None and any(unread.what == "object" for unread in seen.unread):
+    if observation.on_this_machine:
+        return status_of_record(observation) or _status_of_live(observation)
+    if observation.jobset is None and any(unread.what == "object" for unread in observation.unread):
         return Status(state="unknown", reason="object-not-read")
-    silent = any(one.what in ("jobsets", "servers") for one in seen.unread)
-    if silent and seen.last_known is not None:
-        return seen.last_known  # its JobSet is also from the earlier read
-    if seen.jobset is not None and seen.jobset.serves:
-        return server_state(seen.jobset, seen.pods).status
-    if seen.jobset is not None:
-        jobset = seen.jobset
+    silent = any(one.what in ("jobsets", "servers") for one in observation.unread)
+    if silent and observation.last_known is not None:
+        return observation.last_known  # its JobSet is also from the earlier read
+    if observation.jobset is not None and observation.jobset.serves:
+        return server_state(observation.jobset, observation.pods).status
+    if observation.jobset is not None:
+        jobset = observation.jobset
         return (
-            _classify_ended(seen, jobset)
-            or _held_back(seen, jobset)
-            or _coming_up(seen, jobset)
-            or _status_when_up(seen, jobset)
+            _classify_ended(observation, jobset)
+            or _held_back(observation, jobset)
+            or _coming_up(observation, jobset)
+            or _status_when_up(observation, jobset)
         )
-    return status_of_unreachable(seen) if silent else status_of_gone(seen)
+    return status_of_unreachable(observation) if silent else status_of_gone(observation)
 
 
-def _status_of_live(seen: Observation) -> Status:
+def _status_of_live(observation: Observation) -> Status:
     """Return the status of a local run whose lock a process holds."""
-    state, reason = trainer_state(seen)
-    return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_progress_source(seen)))))
+    state, reason = trainer_state(observation)
+    return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_progress_source(observation)))))
 
 
-def _classify_ended(seen: Observation, jobset: RunObject) -> Status | None:
+def _classify_ended(observation: Observation, jobset: RunObject) -> Status | None:
     """A terminal JobSet is final immediately, whatever its pods still do; the Kueue Workload follows it."""
     failure = true_condition(jobset.conditions, "Failed")
     if jobset.terminal == "Failed" or failure:
-        return status_of_failed(seen, failure.reason if failure else "", told_by="jobset")
+        return status_of_failed(observation, failure.reason if failure else "", told_by="jobset")
     success = true_condition(jobset.conditions, "Completed")
     if jobset.terminal == "Completed" or success:
-        return status_of_completed(seen, ended_at=success.at if success else None, told_by="jobset")
-    if finished := _finished_status(seen, jobset):
+        return status_of_completed(observation, ended_at=success.at if success else None, told_by="jobset")
+    if finished := _finished_status(observation, jobset):
         return finished
     if jobset.deleting_at is not None:
         return Status(state="cancelled", reason="deleting", evidence=("jobset",))
     return None
 
 
-def _finished_status(seen: Observation, jobset: RunObject) -> Status | None:
+def _finished_status(observation: Observation, jobset: RunObject) -> Status | None:
     """Return the end by the Kueue Workload; None if the JobSet runs on without it."""
-    finished = true_condition(seen.workload.conditions, "Finished") if seen.workload else None
+    finished = true_condition(observation.workload.conditions, "Finished") if observation.workload else None
     if finished is None:
         return None
     if finished.reason == "Failed":
-        return status_of_failed(seen, "", told_by="workload")
+        return status_of_failed(observation, "", told_by="workload")
     if finished.reason == "Succeeded":
-        return status_of_completed(seen, ended_at=finished.at, told_by="workload")
+        return status_of_completed(observation, ended_at=finished.at, told_by="workload")
     # FailedToStart, OutOfSync or another reason: Kueue never resumes a suspended JobSet
     return Status(state="failed", reason="kueue-finished", evidence=("workload",)) if jobset.suspended else None
 
 
-def _held_back(seen: Observation, jobset: RunObject) -> Status | None:
+def _held_back(observation: Observation, jobset: RunObject) -> Status | None:
     """The state of a run that Kueue has evicted or not admitted yet."""
-    if seen.workload is not None:
-        return _evicted_status(seen.workload) or _queued_status(seen.workload) or _taken_out(jobset)
+    if observation.workload is not None:
+        return _evicted_status(observation.workload) or _queued_status(observation.workload) or _taken_out(jobset)
     if not jobset.suspended:
         return None  # Kueue ignores a JobSet without a queue, so it runs at once
-    return Status(state="queued", reason=_why_suspended(seen, jobset), evidence=("jobset",))
+    return Status(state="queued", reason=_why_suspended(observation, jobset), evidence=("jobset",))
 
 
 def _taken_out(jobset: RunObject) -> Status | None:
@@ -215,10 +215,10 @@ def _taken_out(jobset: RunObject) -> Status | None:
     return Status(state="queued", reason="suspended", evidence=("jobset",))
 
 
-def _why_suspended(seen: Observation, jobset: RunObject) -> str:
+def _why_suspended(observation: Observation, jobset: RunObject) -> str:
     """Kueue may create a Workload even for a JobSet without a queue. Without queue and Workload nothing resumes the
     JobSet."""
-    if any(one.what == "workloads" for one in seen.unread):
+    if any(one.what == "workloads" for one in observation.unread):
         return "workload-not-read"
     return "no-workload" if jobset.queue else "suspended"
 
@@ -256,33 +256,35 @@ def _why_queued(workload: Workload, reserved: Condition | None) -> str:
     return "inadmissible" if inadmissible else "waiting-for-quota"
 
 
-def _coming_up(seen: Observation, jobset: RunObject) -> Status | None:
+def _coming_up(observation: Observation, jobset: RunObject) -> Status | None:
     """The state of an admitted run with pods that are not running."""
     if jobset.suspended:
         return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
-    if _is_broken(seen, jobset):
-        return Status(state="failed", reason="broken-spec", evidence=("jobset", *_known_evidence(seen, "workload")))
-    if reason := trouble(current(seen)):
+    if _is_broken(observation, jobset):
+        return Status(
+            state="failed", reason="broken-spec", evidence=("jobset", *_known_evidence(observation, "workload"))
+        )
+    if reason := trouble(current(observation)):
         return Status(state="starting", reason=reason, evidence=("jobset", "pods"))
     if not jobset.jobs or any(job.ready + job.succeeded < job.replicas for job in jobset.jobs):
-        return Status(state="starting", reason=_why_not_ready(seen, jobset), evidence=("jobset",))
+        return Status(state="starting", reason=_why_not_ready(observation, jobset), evidence=("jobset",))
     return None
 
 
-def _is_broken(seen: Observation, jobset: RunObject) -> bool:
+def _is_broken(observation: Observation, jobset: RunObject) -> bool:
     """Return whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
     observation does not become broken with age."""
-    unread = any(one.what == "workloads" for one in seen.unread)
+    unread = any(one.what == "workloads" for one in observation.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
-    since = seconds_between(admitted_at(seen, jobset), seen.observed_at)
+    since = seconds_between(admitted_at(observation, jobset), observation.observed_at)
     return since is not None and since > BROKEN_AFTER_S
 
 
-def _why_not_ready(seen: Observation, jobset: RunObject) -> str:
+def _why_not_ready(observation: Observation, jobset: RunObject) -> str:
     """The reason while pods are not running. A restart is the reason for a short time only, and only if there is no
     other."""
-    lately = jobset.restarts > 0 and _restarted_lately(seen, jobset)
+    lately = jobset.restarts > 0 and _restarted_lately(observation, jobset)
     if not any(job.jobs for job in jobset.jobs):
         return "restarted" if lately else "no-jobs"
     if true_condition(jobset.conditions, "StartupPolicyInProgress"):
@@ -292,44 +294,46 @@ def _why_not_ready(seen: Observation, jobset: RunObject) -> str:
             return "workers-after-head"
     if lately:
         return "restarted"
-    progress = seen.progress
+    progress = observation.progress
     # only the log is certainly of this start; metrics may be older
     has_trained = progress is not None and progress.step is not None and progress.source == "log"
     return "pods-replaced" if has_trained else "pods-not-ready"
 
 
-def _restarted_lately(seen: Observation, jobset: RunObject) -> bool:
+def _restarted_lately(observation: Observation, jobset: RunObject) -> bool:
     """Return whether the run was certainly restarted recently: by the age of its new pods, else by what was read before
     the restart."""
-    anew = earliest(*(pod.metadata.creation_timestamp for pod in current(seen)))
-    before = latest(jobset.created_at, seen.before.at if seen.before else None)
-    passed = seconds_between(anew or before, seen.observed_at)
+    anew = earliest(*(pod.metadata.creation_timestamp for pod in current(observation)))
+    before = latest(jobset.created_at, observation.before.at if observation.before else None)
+    passed = seconds_between(anew or before, observation.observed_at)
     return passed is not None and passed < RESTART_S
 
 
-def _status_when_up(seen: Observation, jobset: RunObject) -> Status:
+def _status_when_up(observation: Observation, jobset: RunObject) -> Status:
     """The state while all pods are running: the trainer's lines decide."""
-    state, reason = trainer_state(seen)
+    state, reason = trainer_state(observation)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:
         reason = "restarted"
     return Status(
-        state=state, reason=reason, evidence=("jobset", *_known_evidence(seen, "pods"), *_progress_source(seen))
+        state=state,
+        reason=reason,
+        evidence=("jobset", *_known_evidence(observation, "pods"), *_progress_source(observation)),
     )
 
 
-def _known_evidence(seen: Observation, *names: str) -> tuple[str, ...]:
-    found = {"workload": seen.workload is not None, "pods": seen.pods is not None}
+def _known_evidence(observation: Observation, *names: str) -> tuple[str, ...]:
+    found = {"workload": observation.workload is not None, "pods": observation.pods is not None}
     return tuple(name for name in names if found[name])
 
 
-def _progress_source(seen: Observation) -> tuple[str, ...]:
+def _progress_source(observation: Observation) -> tuple[str, ...]:
     """The source of the trainer's progress."""
-    return (seen.progress.source,) if seen.progress else ()
+    return (observation.progress.source,) if observation.progress else ()
 
 
-def admitted_at(seen: Observation, jobset: RunObject) -> str:
+def admitted_at(observation: Observation, jobset: RunObject) -> str:
     """Return when Kueue last admitted the run; when its JobSet was created if it has no Workload."""
-    admission = admitted_condition(seen.workload)
+    admission = admitted_condition(observation.workload)
     return admission.at if admission else jobset.created_at
 
 

@@ -168,16 +168,16 @@ def _image_name(evidence: Evidence) -> str:
 
 def server(evidence: Evidence) -> Iterator[Clue]:
     """Yield `state reason` of a server, with its pod and the last log lines of a container that ended."""
-    held, seen = evidence.seen.jobset, evidence.seen
+    held, observation = evidence.seen.jobset, evidence.seen
     if held is None or not held.serves:
         return
-    failure, pod = first_failure(evidence), next((one for one in seen.pods or () if not one.deleting), None)
+    failure, pod = first_failure(evidence), next((one for one in observation.pods or () if not one.deleting), None)
     lines = failure.log.lines[-LAST_LINES:] if failure and failure.log else ()
     yield Clue(
         text=f"{evidence.status.state} {evidence.status.reason}",
         where=place(pod) if pod else "",
         quoted=lines or tuple(one.message for one in (evidence.events or ())[-1:]),
-        values={"why": server_state(held, seen.pods).why, "image": held.image or "its image"},
+        values={"why": server_state(held, observation.pods).why, "image": held.image or "its image"},
     )
 
 

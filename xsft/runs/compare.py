@@ -54,15 +54,17 @@ class LossCurve(Struct, frozen=True, kw_only=True):
     """The workload from its last record (`spec.digest.canonical`); empty if there is no such record."""
 
 
-def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
+def read_curve(observation: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
     """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
     than the metrics.
     """
-    run_name = seen.run_name
+    run_name = observation.run_name
     readers: dict[str, Callable[[], LossCurve]] = {"record": lambda: _recorded_losses(store, output, run_name)}
-    if seen.on_cluster:
+    if observation.on_cluster:
         readers["metrics"] = lambda: LossCurve(run_name=run_name, points=_losses_in_metrics(store, output, run_name))
-        readers["log"] = lambda: _logged_losses(lines(seen), run_name=run_name, order=order_of(seen.jobset))
+        readers["log"] = lambda: _logged_losses(
+            lines(observation), run_name=run_name, order=order_of(observation.jobset)
+        )
     curve = LossCurve(run_name=run_name, output=output)
     for source, read in readers.items():
         try:

@@ -23,11 +23,11 @@ def steps_done(progress: Progress | None) -> int | None:
     return max((step for step in known if step is not None), default=None)
 
 
-def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
+def status_of_completed(observation: Observation, *, ended_at: str | None, told_by: str) -> Status:
     """Return the state of a run whose processes exited with 0."""
-    asked, progress = seen.steps_asked, seen.progress
-    if seen.jobset is not None and seen.jobset.work is not None:
-        return _status_of_work(seen, work=seen.jobset.work, told_by=told_by)
+    asked, progress = observation.steps_asked, observation.progress
+    if observation.jobset is not None and observation.jobset.work is not None:
+        return _status_of_work(observation, work=observation.jobset.work, told_by=told_by)
     if progress is not None and (failure := _failure_reason(progress, asked=asked)):
         return Status(state="failed", reason=failure, evidence=(told_by, progress.source))
     if asked is None:
@@ -38,14 +38,14 @@ def status_of_completed(seen: Observation, *, ended_at: str | None, told_by: str
     return Status(state=state, reason=reason, evidence=(told_by, progress.source))
 
 
-def _status_of_work(seen: Observation, *, work: str, told_by: str) -> Status:
+def _status_of_work(observation: Observation, *, work: str, told_by: str) -> Status:
     """Return the state of work without steps. An evaluation exits with 0 whatever its verdict, which its record has."""
-    if work == "evaluate" and seen.record is not None and seen.record.outcome == "failed":
+    if work == "evaluate" and observation.record is not None and observation.record.outcome == "failed":
         return Status(state="failed", reason=_VERDICT_FAILED, evidence=(told_by, "record"))
-    if seen.known_end is not None:
-        return seen.known_end  # its record is not read again
-    unread = any(one.what == "record" or one.passed_over for one in seen.unread)
-    if work == "evaluate" and seen.record is None and unread:
+    if observation.known_end is not None:
+        return observation.known_end  # its record is not read again
+    unread = any(one.what == "record" or one.passed_over for one in observation.unread)
+    if work == "evaluate" and observation.record is None and unread:
         return Status(state="unknown", reason="record-not-read", evidence=(told_by,))
     return Status(state="succeeded", evidence=(told_by,))
 
@@ -78,77 +78,82 @@ def _proves_short_end(progress: Progress, *, done: int, asked: int, ended_at: st
     return done < asked - 1 if progress.source == "metrics" else True
 
 
-def status_of_failed(seen: Observation, reason: str, *, told_by: str) -> Status:
+def status_of_failed(observation: Observation, reason: str, *, told_by: str) -> Status:
     """Return the state of a failed JobSet. `reason`: the condition's; pods and the trainer's log name the cause better,
     if they were read.
     """
-    progress, asked = seen.progress, seen.steps_asked
+    progress, asked = observation.progress, observation.steps_asked
     from_trainer = _failure_reason(progress, asked=asked) if progress else None
-    if from_trainer is None and (source := _proof_of_result(seen)):
+    if from_trainer is None and (source := _proof_of_result(observation)):
         return Status(state="succeeded", reason="after-last-step", evidence=(told_by, source))
-    if oom_killed(current(seen)):
+    if oom_killed(current(observation)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
-    if seen.known_end and seen.known_end.state == "failed" and "pods" in seen.known_end.evidence:
-        return seen.known_end  # only its pods showed it, which may be gone or unreadable now
+    if observation.known_end and observation.known_end.state == "failed" and "pods" in observation.known_end.evidence:
+        return observation.known_end  # only its pods showed it, which may be gone or unreadable now
     if progress and from_trainer:
         return Status(state="failed", reason=from_trainer, evidence=(told_by, progress.source))
-    if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
+    if reason == "ReachedMaxRestarts" and observation.jobset and observation.jobset.restarts > 0:
         return Status(state="failed", reason="restarts-used-up", evidence=(told_by,))
     slug = "trainer-failed" if reason in _TRAINER_FAILED else "jobset-failed"
     return Status(state="failed", reason=slug, evidence=(told_by,))
 
 
-def _proof_of_result(seen: Observation) -> str:
+def _proof_of_result(observation: Observation) -> str:
     """Return the source that shows a complete result, whatever ended the processes later; empty without one. The run
     succeeded then, also after its JobSet is gone.
     """
-    progress, jobset = seen.progress, seen.jobset
-    if progress and _is_last_step_saved(progress, asked=seen.steps_asked):
+    progress, jobset = observation.progress, observation.jobset
+    if progress and _is_last_step_saved(progress, asked=observation.steps_asked):
         return progress.source
-    if jobset is not None and jobset.work is not None and seen.record and seen.record.outcome == "completed":
+    if (
+        jobset is not None
+        and jobset.work is not None
+        and observation.record
+        and observation.record.outcome == "completed"
+    ):
         return "record"
     return ""
 
 
-def status_of_unreachable(seen: Observation) -> Status:
+def status_of_unreachable(observation: Observation) -> Status:
     """Return the state of a run on a cluster that does not answer, without earlier information. Never `failed`."""
-    if seen.record and seen.record.outcome == "cancelled":
+    if observation.record and observation.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
-    saved = _last_step_saved(seen)
+    saved = _last_step_saved(observation)
     return saved if saved and saved.state == "succeeded" else Status(state="unknown", reason="unreachable")
 
 
-def status_of_gone(seen: Observation) -> Status:
+def status_of_gone(observation: Observation) -> Status:
     """Return the state of a run without a JobSet on a cluster that answered: deleted, past its TTL, or never
     created.
     """
-    if seen.last_known and seen.last_known.state in ENDED:
-        return seen.last_known
-    if seen.record is None:
-        return _last_step_saved(seen) or Status(state="unknown", reason="not-found")
-    if seen.record.outcome == "cancelled":
+    if observation.last_known and observation.last_known.state in ENDED:
+        return observation.last_known
+    if observation.record is None:
+        return _last_step_saved(observation) or Status(state="unknown", reason="not-found")
+    if observation.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
-    if ended := _last_step_saved(seen) or _recorded_end(seen):
+    if ended := _last_step_saved(observation) or _recorded_end(observation):
         return ended
-    if seen.record.outcome == "submitting":
+    if observation.record.outcome == "submitting":
         return Status(state="unknown", reason="submitting", evidence=("record",))
-    known = seen.record.outcome in UNENDED
+    known = observation.record.outcome in UNENDED
     return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
 
 
-def status_of_record(seen: Observation) -> Status | None:
+def status_of_record(observation: Observation) -> Status | None:
     """Return the state of a local run from its record; None while it is running."""
-    if seen.record is None:
-        unread = any(one.what == "record" for one in seen.unread)
+    if observation.record is None:
+        unread = any(one.what == "record" for one in observation.unread)
         nothing = Status(state="unknown", reason="record-not-read" if unread else "not-found")
-        return seen.last_known or nothing if unread else nothing
-    if ended := _recorded_end(seen):
+        return observation.last_known or nothing if unread else nothing
+    if ended := _recorded_end(observation):
         return ended
-    if seen.record.outcome not in UNENDED:
+    if observation.record.outcome not in UNENDED:
         return Status(state="unknown", reason="record-unknown", evidence=("record",))
-    if seen.record.alive:
+    if observation.record.alive:
         return None
-    return _last_step_saved(seen) or Status(state="failed", reason="killed", evidence=("record",))
+    return _last_step_saved(observation) or Status(state="failed", reason="killed", evidence=("record",))
 
 
 _VERDICT_FAILED = "verdict-failed"
@@ -162,9 +167,9 @@ _RECORDED: dict[str, tuple[State, str]] = {
 }
 
 
-def _recorded_end(seen: Observation) -> Status | None:
+def _recorded_end(observation: Observation) -> Status | None:
     """Return the end in the record, or None. The log names the cause better, if it still has it."""
-    record, progress = seen.record, seen.progress
+    record, progress = observation.record, observation.progress
     if record is None or record.outcome not in _RECORDED:
         return None
     state, reason = _RECORDED[record.outcome]
@@ -172,10 +177,10 @@ def _recorded_end(seen: Observation) -> Status | None:
         return Status(state=state, reason=reason, evidence=("record",))
     if record.outcome == "failed" and progress and progress.aborted is not None:
         return Status(state=state, reason="aborted", evidence=("record",))
-    if nothing := _taught_nothing(seen):
+    if nothing := _taught_nothing(observation):
         return nothing
     if (state == "succeeded" and record.reason) or (
-        state == "failed" and progress and _is_last_step_saved(progress, asked=seen.steps_asked)
+        state == "failed" and progress and _is_last_step_saved(progress, asked=observation.steps_asked)
     ):
         return Status(state="succeeded", reason="after-last-step", evidence=("record",))
     if record.outcome == "failed" and record.work == "evaluate" and (record.reason or "").startswith("verdict "):
@@ -185,12 +190,14 @@ def _recorded_end(seen: Observation) -> Status | None:
     return Status(state=state, reason=reason, evidence=("record",))
 
 
-def _last_step_saved(seen: Observation) -> Status | None:
+def _last_step_saved(observation: Observation) -> Status | None:
     """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
-    progress, asked = seen.progress, seen.steps_asked
+    progress, asked = observation.progress, observation.steps_asked
     if progress is None or not _is_last_step_saved(progress, asked=asked):
         return None
-    return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
+    return _taught_nothing(observation) or Status(
+        state="succeeded", reason="last-step-saved", evidence=("checkpoints",)
+    )
 
 
 def _is_last_step_saved(progress: Progress, *, asked: int | None) -> bool:
@@ -198,11 +205,11 @@ def _is_last_step_saved(progress: Progress, *, asked: int | None) -> bool:
     return asked is not None and progress.saved_step is not None and progress.saved_step >= asked
 
 
-def _taught_nothing(seen: Observation) -> Status | None:
+def _taught_nothing(observation: Observation) -> Status | None:
     """Return the status of a run whose steps trained nothing, from the record or from the log; else None."""
-    if seen.record and is_worthless(seen.record.state_reason):
-        return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
-    if nothing := worthless(seen.progress, asked=seen.steps_asked):
-        evidence = ("record", *((seen.progress.source,) if seen.progress else ()))
+    if observation.record and is_worthless(observation.record.state_reason):
+        return Status(state="failed", reason=observation.record.state_reason, evidence=("record",))
+    if nothing := worthless(observation.progress, asked=observation.steps_asked):
+        evidence = ("record", *((observation.progress.source,) if observation.progress else ()))
         return Status(state="failed", reason=nothing, evidence=tuple(dict.fromkeys(evidence)))
     return None

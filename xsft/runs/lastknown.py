@@ -148,13 +148,13 @@ MAX_RUNS = 3000
 MAX_BYTES = 16 * 1024 * 1024
 
 
-def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: str) -> None:
+def remember(state: Path, observation: Iterable[tuple[Observation, Status]], *, now: str) -> None:
     """Save what was read of each run. An error in writing the file is ignored: it does not concern the runs.
 
     For a run whose JobSet is gone, the end that its record shows is saved, so that it is not read again.
     """
     by_place: dict[tuple[str, str], list[LastKnown]] = defaultdict(list)
-    for one, status in seen:
+    for one, status in observation:
         jobset = one.jobset or (one.was if status.state in ENDED else None)
         if one.cluster and jobset and one.last_known is None and status.state != "unknown":
             by_place[one.cluster, jobset.namespace].append(_state_to_keep(one, jobset, status))
@@ -171,13 +171,15 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         _write_states(path, (*fresh, *older), cluster=cluster, namespace=namespace, now=now)
 
 
-def newly_failed_jobs(state: Path, seen: Iterable[tuple[Observation, Status]]) -> tuple[tuple[RunObject, str], ...]:
+def newly_failed_jobs(
+    state: Path, observation: Iterable[tuple[Observation, Status]]
+) -> tuple[tuple[RunObject, str], ...]:
     """Return the jobs of conversions, exports and evaluations that failed since the last read was saved, with the
     reason. Each cluster's file is read once, and only if a job of it has failed.
     """
     failed = [
         (one.cluster, one.jobset, status.reason)
-        for one, status in seen
+        for one, status in observation
         if one.cluster and one.jobset and one.jobset.work and not one.jobset.serves
         if one.last_known is None and status.state == "failed"
     ]
@@ -255,19 +257,19 @@ def _states_path(state: Path, cluster: str, namespace: str) -> Path:
     return state / "known" / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', cluster)[:80]}-{where}.jsonl"
 
 
-def _state_to_keep(seen: Observation, jobset: RunObject, status: Status) -> LastKnown:
+def _state_to_keep(observation: Observation, jobset: RunObject, status: Status) -> LastKnown:
     return LastKnown(
         jobset=jobset,
         status=status,
-        observed_at=seen.observed_at,
-        read_at=seen.read_at,
-        progress=seen.progress,
-        steps=seen.steps,
-        mode=seen.mode,
-        before=seen.before,
-        found=seen.found,
-        ended_at=seen.record.finished_at if seen.record and seen.jobset is None else None,
-        unheard=status.state in ENDED and was_passed_over(seen),
+        observed_at=observation.observed_at,
+        read_at=observation.read_at,
+        progress=observation.progress,
+        steps=observation.steps,
+        mode=observation.mode,
+        before=observation.before,
+        found=observation.found,
+        ended_at=observation.record.finished_at if observation.record and observation.jobset is None else None,
+        unheard=status.state in ENDED and was_passed_over(observation),
     )
 
 
@@ -284,54 +286,54 @@ def _read_states(path: Path) -> dict[str, LastKnown]:
     return {known.jobset.uid: known for text in rest if (known := read_line(text))}
 
 
-def with_known(seen: Observation, known: Mapping[str, LastKnown]) -> Observation:
+def with_known(observation: Observation, known: Mapping[str, LastKnown]) -> Observation:
     """Return the observation with what is already known of it.
 
     The log of a run does not change after the run ended, so it is not read again. For a restarted run, the state before
     the restart is added.
     """
-    jobset = seen.jobset
+    jobset = observation.jobset
     if jobset is None or (jobset.terminal is None and not jobset.restarts):
-        return seen
+        return observation
     last = known.get(jobset.uid)
     if last is None:
-        return seen
+        return observation
     if jobset.terminal is None:
-        return replace(seen, before=last.as_before() if last.jobset.restarts < jobset.restarts else last.before)
-    seen = replace(seen, before=last.before)
+        return replace(observation, before=last.as_before() if last.jobset.restarts < jobset.restarts else last.before)
+    observation = replace(observation, before=last.before)
     if not last.ended:
-        return seen
-    return replace(seen, progress=None if last.unheard else last.progress, known_end=last.status)
+        return observation
+    return replace(observation, progress=None if last.unheard else last.progress, known_end=last.status)
 
 
-def with_last_words(seen: Observation, known: Mapping[str, LastKnown]) -> Observation:
+def with_last_words(observation: Observation, known: Mapping[str, LastKnown]) -> Observation:
     """Return the observation with the progress of the last read, for what cannot be read now.
 
     All of it for a failed run whose log is gone with its pods, for a run that lost a pod since it was admitted, and for
     a run whose JobSet is gone. Not for a completed run: an older step could be taken for its last. The last checkpoint
     for any other run, since the end of a log need not contain it.
     """
-    progress, gone = seen.progress, seen.jobset is None
-    known_run = known.get(seen.held.uid) if seen.held else None
+    progress, gone = observation.progress, observation.jobset is None
+    known_run = known.get(observation.held.uid) if observation.held else None
     last = known_run.progress if known_run else None
     if last is None:
-        return seen
+        return observation
     if progress is None:
-        stopped = seen.jobset is None or _stopped_since(seen, seen.jobset, last)
-        return replace(seen, progress=last) if stopped else seen
+        stopped = observation.jobset is None or _stopped_since(observation, observation.jobset, last)
+        return replace(observation, progress=last) if stopped else observation
     if progress.saved_step is not None and not gone:
-        return seen
+        return observation
     saved = last.saved_step if progress.saved_step is None else progress.saved_step
     if gone and last.step is not None and last.step > (progress.step or 0):
-        return replace(seen, progress=replace(last, saved_step=saved))
-    return replace(seen, progress=replace(progress, saved_step=saved))
+        return replace(observation, progress=replace(last, saved_step=saved))
+    return replace(observation, progress=replace(progress, saved_step=saved))
 
 
-def _stopped_since(seen: Observation, jobset: RunObject, last: Progress) -> bool:
+def _stopped_since(observation: Observation, jobset: RunObject, last: Progress) -> bool:
     """Return whether the run failed, or its pods do not run any more, since that progress was read."""
-    if jobset.terminal is not None or jobset.suspended or may_have_progress(seen):
+    if jobset.terminal is not None or jobset.suspended or may_have_progress(observation):
         return jobset.terminal == "Failed"
-    passed = seconds_between(admitted_at(seen, jobset), last.read_at)
+    passed = seconds_between(admitted_at(observation, jobset), last.read_at)
     return jobset.restarts == 0 and passed is not None and passed > 0
 
 
@@ -389,9 +391,11 @@ def attempt_gone(
     """
     entry = entry_of(record, path="", at=record.last.started_at)
     before = known(record.last.namespace or "default") if record.on_cluster else {}
-    seen = forgotten(entry, cluster=cluster, known=before, now=now)
+    observation = forgotten(entry, cluster=cluster, known=before, now=now)
     last = before.get(record.last.uid or "")
-    return replace(seen, record=recorded_of((record,), record.last.uid), progress=last.progress if last else None)
+    return replace(
+        observation, record=recorded_of((record,), record.last.uid), progress=last.progress if last else None
+    )
 
 
 def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:

@@ -35,14 +35,14 @@ WORKS: Mapping[str, StageWork] = {CONVERSION_KEY: "convert", EVALUATION_KEY: "ev
 def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observation, ...]:
     """Return one Observation per run on this machine that is in the index and whose folder exists. Never raises."""
     local = (entry for entry in entries if entry.on_this_machine and entry.output)
-    return tuple(seen for entry in local if (seen := _observe_run(entry, now)) is not None)
+    return tuple(observation for entry in local if (observation := _observe_run(entry, now)) is not None)
 
 
 def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
     """Return the observation of the run; None if its folder was deleted, since the run no longer exists then."""
     folder = Path(entry.output) / entry.run_name
     own = folder / FOLDER
-    seen = Observation(
+    observation = Observation(
         run_name=entry.run_name,
         target=THIS_MACHINE,
         observed_at=now,
@@ -54,7 +54,7 @@ def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
         record, alive = _record_and_life(own)
     except (OSError, ValueError) as failed:
         why = f"{own / LOCAL_RECORD}: {system_words(failed)}"
-        return replace(seen, unread=(Unread(what="record", why=why),))
+        return replace(observation, unread=(Unread(what="record", why=why),))
     if record is None or not record.attempts:
         return None
     recorded = Recorded(
@@ -68,7 +68,7 @@ def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
         number=record.last.number,
     )
     progress = _local_progress(record, now, saved_step=_saved_step(entry))
-    return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)
+    return replace(observation, steps=record.steps or observation.steps, record=recorded, progress=progress)
 
 
 def _record_and_life(own: Path) -> tuple[Record | None, bool]:

@@ -212,43 +212,44 @@ class RunLogs(Struct, frozen=True, kw_only=True):
     """Function that gets a line on what following waits for."""
 
     def lines(
-        self, seen: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], request: LogRequest
+        self, observation: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], request: LogRequest
     ) -> Iterator[LogLine]:
         """Yield the lines of these processes. Raises as `read_logs` and `follow_logs`."""
-        cluster = self.runs.cluster(seen.cluster or "")
-        since = None if request.since_s is None else before(seen.observed_at, request.since_s)
+        cluster = self.runs.cluster(observation.cluster or "")
+        since = None if request.since_s is None else before(observation.observed_at, request.since_s)
         if request.follow:
             return follow_logs(
                 cluster, jobset=jobset, roles=roles, since=since, tail=request.tail, trouble=self.trouble
             )
         return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=request.tail)
 
-    def local_lines(self, seen: Observation, request: LogRequest) -> Iterator[str]:
+    def local_lines(self, observation: Observation, request: LogRequest) -> Iterator[str]:
         """Yield the lines of a local run. Raises Unknown if no record names the file, UsageError for an attempt that
         never existed."""
-        output = self.runs.output_of(seen)
-        records = self.runs.records(seen)
+        output = self.runs.output_of(observation)
+        records = self.runs.records(observation)
         numbers = sorted({record.last.number for record in records})
         if request.attempt is not None and numbers and request.attempt not in numbers:
             raise UsageError(
-                f"{seen.run_name} has no attempt {request.attempt}. Known attempts: {', '.join(map(str, numbers))}.",
+                f"{observation.run_name} has no attempt {request.attempt}. "
+                f"Known attempts: {', '.join(map(str, numbers))}.",
                 fix="Pass one of them to --attempt, or omit it for the newest.",
             )
         wanted = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
         if not output or not wanted:
             raise Unknown(
-                f"No record of {seen.run_name} contains the path of its log.",
+                f"No record of {observation.run_name} contains the path of its log.",
                 fix="Look in its output folder: xsft/trainer-*.log.",
             )
         log = Path(wanted[-1].last.log)
-        lock = lock_of(output, seen.run_name)
+        lock = lock_of(output, observation.run_name)
         if request.follow:
             return follow_log(log, tail=request.tail, alive=lambda: is_held(lock))
         return read_log(log, tail=request.tail)
 
-    def follow(self, seen: Observation) -> Iterator[str]:
+    def follow(self, observation: Observation) -> Iterator[str]:
         """Yield the lines of the process that prints steps, from its start to the run's end."""
-        return self._printed_texts(seen, request=LogRequest(follow=True))
+        return self._printed_texts(observation, request=LogRequest(follow=True))
 
     def curves(self, hits: tuple[FoldedRun, ...]) -> tuple[LossCurve, ...]:
         """Return the curves; if two runs share a name, each is named by its folder."""
@@ -263,13 +264,13 @@ class RunLogs(Struct, frozen=True, kw_only=True):
             curves.append(replace(curve, run_name=name))
         return tuple(curves)
 
-    def printed(self, seen: Observation, request: LogRequest | None = None) -> Iterator[LogLine]:
+    def printed(self, observation: Observation, request: LogRequest | None = None) -> Iterator[LogLine]:
         """Yield the lines of the process that prints steps, all of them so far by default; none if the JobSet is
         gone.
         """
-        if seen.jobset is not None:
-            roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
-            yield from self.lines(seen, seen.jobset, roles, request or LogRequest())
+        if observation.jobset is not None:
+            roles = chosen_roles(observation.jobset, slice_index=None, host=None, every=False)
+            yield from self.lines(observation, observation.jobset, roles, request or LogRequest())
 
-    def _printed_texts(self, seen: Observation, request: LogRequest) -> Iterator[str]:
-        return (line.text for line in self.printed(seen, request))
+    def _printed_texts(self, observation: Observation, request: LogRequest) -> Iterator[str]:
+        return (line.text for line in self.printed(observation, request))

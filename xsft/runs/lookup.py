@@ -30,7 +30,7 @@ WEEK_S = 7 * DAY_S
 class Classify(Protocol):
     """Return the state of an attempt: `runs.classify.classify`."""
 
-    def __call__(self, seen: Observation) -> Status: ...
+    def __call__(self, observation: Observation, /) -> Status: ...
 
 
 class RowFilter(Struct, frozen=True, kw_only=True):
@@ -128,16 +128,16 @@ def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Fol
     """Return the attempt that represents the run: one that may be running, else the newest."""
     judged = [(classify(one), one) for one in attempts]
     ordered = sorted(judged, key=lambda pair: (_may_live(*pair), created_at(pair[1]) or ""))
-    status, seen = ordered[-1]
-    row = row_of(seen, status, now=now, attempts=len(attempts))
+    status, observation = ordered[-1]
+    row = row_of(observation, status, now=now, attempts=len(attempts))
     in_turn = sorted(attempts, key=lambda one: created_at(one) or "")
-    return FoldedRun(row=row, seen=seen, status=status, attempts=tuple(in_turn))
+    return FoldedRun(row=row, seen=observation, status=status, attempts=tuple(in_turn))
 
 
-def _may_live(status: Status, seen: Observation) -> bool:
+def _may_live(status: Status, observation: Observation) -> bool:
     """Return whether the attempt may be running: true if its cluster does not answer, false if it ended in any way."""
     if status.state == "unknown":
-        return any(one.what == "jobsets" for one in seen.unread)
+        return any(one.what == "jobsets" for one in observation.unread)
     return status.state not in ENDED
 
 
@@ -256,10 +256,10 @@ def _which(hits: Sequence[FoldedRun]) -> str:
     return f"Choose one: {'; or '.join(ways)}."
 
 
-def silent(seen: Observation) -> Unread | None:
+def silent(observation: Observation) -> Unread | None:
     """Return why the run's cluster did not answer; None if it did, and for a run on this machine. Other data of such an
     observation is from an earlier call."""
-    return next((one for one in seen.unread if one.what in ("jobsets", "object", "servers")), None)
+    return next((one for one in observation.unread if one.what in ("jobsets", "object", "servers")), None)
 
 
 def _run_place(hit: FoldedRun) -> str:
@@ -284,13 +284,13 @@ def attempt_of(hit: FoldedRun, *, name: str, attempt: int | None) -> Observation
     return next((one for one in matching if one.jobset is not None), matching[0] if matching else None)
 
 
-def number_of(seen: Observation) -> int | None:
+def number_of(observation: Observation) -> int | None:
     """Return the attempt's number by its JobSet's name, else by its record; None for a JobSet that xsft did not
     name.
     """
-    if seen.jobset_name is None:
-        return seen.record.number if seen.record else None
-    return attempt_number(seen.jobset_name, first=seen.run_name)
+    if observation.jobset_name is None:
+        return observation.record.number if observation.record else None
+    return attempt_number(observation.jobset_name, first=observation.run_name)
 
 
 def no_attempt(hit: FoldedRun, attempt: int, *, gone: str, fix: str) -> UsageError:

@@ -43,26 +43,26 @@ class Loss(Struct, frozen=True, kw_only=True):
     """Whether the trainer may run, or have run since the run was admitted."""
 
 
-def may_lose(seen: Observation, row: Row) -> bool:
+def may_lose(observation: Observation, row: Row) -> bool:
     """Return whether cancelling may lose steps: not if the trainer has not started since the run was admitted. What it
     did before is saved, or lost already.
     """
     if row.stage == "serve" or row.state == "queued" or row.reason in NOT_BEGUN:
         return False
-    return not (row.state == "starting" and _waits_for_first_pod(seen))
+    return not (row.state == "starting" and _waits_for_first_pod(observation))
 
 
-def loss_of(seen: Observation, row: Row, saved: SavedSteps) -> Loss:
+def loss_of(observation: Observation, row: Row, saved: SavedSteps) -> Loss:
     """Return the loss. `saved` is used only if `may_lose`."""
     chips = row.chips
     if row.state in ("queued", "evicted"):
         chips = 0
-    if not may_lose(seen, row):
+    if not may_lose(observation, row):
         return Loss(step=None, saved_step=None, steps=0, why="", chips=chips, begun=False)
     # the checkpoints and the trainer's log: either may have been read a moment earlier
     known_steps = (saved.step, row.progress.saved_step, row.progress.resumed_from)
     latest = max((step for step in known_steps if step is not None), default=None)
-    why = _why_loss_unknown(seen, row, saved, latest)
+    why = _why_loss_unknown(observation, row, saved, latest)
     steps = None if why else max(0, (row.step or 0) - (latest or 0))
     return Loss(step=row.step, saved_step=latest, steps=steps, why=why, chips=chips)
 
@@ -85,28 +85,28 @@ def loss_text(loss: Loss) -> str:
     )
 
 
-def _waits_for_first_pod(seen: Observation) -> bool:
+def _waits_for_first_pod(observation: Observation) -> bool:
     """Return whether a pod that was created when Kueue admitted the run has not started. Every step needs all pods, so
     none was completed since.
     """
-    if seen.jobset is None or seen.jobset.restarts:
+    if observation.jobset is None or observation.jobset.restarts:
         return False
-    since = admitted_at(seen, seen.jobset)
-    created = (pod.metadata.creation_timestamp for pod in current(seen) if pod.status.phase == "Pending")
+    since = admitted_at(observation, observation.jobset)
+    created = (pod.metadata.creation_timestamp for pod in current(observation) if pod.status.phase == "Pending")
     ages = (seconds_between(since, time) for time in created)
     return any(age is not None and age < FIRST_POD_S for age in ages)
 
 
-def _why_loss_unknown(seen: Observation, row: Row, saved: SavedSteps, latest: int | None) -> str:
+def _why_loss_unknown(observation: Observation, row: Row, saved: SavedSteps, latest: int | None) -> str:
     """Return why the loss is unknown; empty if it is known."""
-    progress = seen.progress
+    progress = observation.progress
     if progress is None:
         reached = "" if saved.reached is None else f"; its metrics show step {saved.reached}"
         default = "its pods are not all running" if row.state == "starting" else "unknown reason"
         return f"its progress was not read ({row.progress.why or default}){reached}"
     if progress.source != "log":
         return f"its log was not read, and its {progress.source} (up to step {row.step}) may be older"
-    if (seconds_between(progress.read_at, seen.observed_at) or 0) > 0:
+    if (seconds_between(progress.read_at, observation.observed_at) or 0) > 0:
         return f"its log was last read at {progress.read_at}, at step {row.step}"
     if row.step is None and progress.phase not in ("starting", "compiling"):
         return "it printed no step that xsft recognises"

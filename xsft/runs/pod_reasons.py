@@ -40,10 +40,10 @@ internal/cri/server/container_start.go.
 """
 
 
-def current(seen: Observation) -> tuple[Pod, ...]:
+def current(observation: Observation) -> tuple[Pod, ...]:
     """Return the current attempt's pods: without those from before a restart and those being replaced."""
-    restarts = seen.jobset.restarts if seen.jobset else 0
-    return tuple(pod for pod in seen.pods or () if not pod.deleting and pod.attempt >= restarts)
+    restarts = observation.jobset.restarts if observation.jobset else 0
+    return tuple(pod for pod in observation.pods or () if not pod.deleting and pod.attempt >= restarts)
 
 
 def trouble(pods: Sequence[Pod]) -> str | None:

@@ -51,15 +51,15 @@ class RunAccess(Protocol):
 
     def listen(self, say: ShowLine, /) -> None: ...
 
-    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
+    def keep(self, observation: Iterable[tuple[Observation, Status]], /) -> None: ...
 
-    def delete(self, seen: Observation, jobset: RunObject, /) -> DeleteOutcome: ...
+    def delete(self, observation: Observation, jobset: RunObject, /) -> DeleteOutcome: ...
 
-    def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]: ...
+    def record_cancel(self, observation: Observation, jobset: RunObject, /) -> tuple[Problem, ...]: ...
 
-    def stop_local(self, seen: Observation, /) -> bool: ...
+    def stop_local(self, observation: Observation, /) -> bool: ...
 
-    def saved(self, seen: Observation, /) -> SavedSteps: ...
+    def saved(self, observation: Observation, /) -> SavedSteps: ...
 
 
 class StatusRead(Struct, frozen=True, kw_only=True):
@@ -142,11 +142,11 @@ class Runs(Struct, kw_only=True, eq=False):
             names += [last.jobset.run_name for last in states.values()]
         return replace(found, neighbours=tuple(names))
 
-    def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
+    def keep(self, observation: Iterable[tuple[Observation, Status]]) -> None:
         """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
         read beside their runs.
         """
-        pairs = tuple(seen)
+        pairs = tuple(observation)
         record_failed_jobs(self.store, newly_failed_jobs(self.store.state, pairs))
         remember(self.store.state, pairs, now=self.store.now())
 
@@ -158,60 +158,60 @@ class Runs(Struct, kw_only=True, eq=False):
             self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
         return self.connected[name]
 
-    def delete(self, seen: Observation, jobset: RunObject) -> DeleteOutcome:
+    def delete(self, observation: Observation, jobset: RunObject) -> DeleteOutcome:
         """Delete the JobSet or the server's Deployment, unless the run ended since it was read: the user may have taken
         minutes to agree. Raises as `Cluster.delete_jobset`.
         """
-        cluster = self.cluster(seen.cluster or "")
+        cluster = self.cluster(observation.cluster or "")
         now = cluster.reads.again(jobset)
         if now is not None and now.uid == jobset.uid and now.terminal:
             return "ended"
         delete = cluster.servers.delete if jobset.serves else cluster.delete_jobset
         return delete(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
-    def record_cancel(self, seen: Observation, jobset: RunObject) -> tuple[Problem, ...]:
+    def record_cancel(self, observation: Observation, jobset: RunObject) -> tuple[Problem, ...]:
         """Record the cancellation beside the run and on this machine: the output may not be readable at the next `xsft
         status` of this machine.
         """
-        self.keep((cancelled(seen, jobset, now=self.store.now()),))
+        self.keep((cancelled(observation, jobset, now=self.store.now()),))
         return record_cancel(self.store, jobset, user=user_name())
 
     def record_worthless(self, row: Row) -> tuple[Problem, ...]:
         return record_worthless(self.store, row)
 
-    def stop_local(self, seen: Observation) -> bool:
+    def stop_local(self, observation: Observation) -> bool:
         """Stop a run on this machine. Return False unless its folder is known and the kernel names the process that
         holds its lock.
         """
-        output = self.output_of(seen)
-        return output is not None and interrupt_holder(lock_of(output, seen.run_name)) is not None
+        output = self.output_of(observation)
+        return output is not None and interrupt_holder(lock_of(output, observation.run_name)) is not None
 
-    def output_of(self, seen: Observation) -> str | None:
+    def output_of(self, observation: Observation) -> str | None:
         """Return the run's base_output_directory; None if neither the run nor exactly one index entry has it."""
-        if said := seen.output or (seen.held.output if seen.held else None):
+        if said := observation.output or (observation.held.output if observation.held else None):
             return said
         entries = self.store.local_index().entries
-        found = {e.output for e in entries if (e.target, e.run_name) == (seen.target, seen.run_name)}
+        found = {e.output for e in entries if (e.target, e.run_name) == (observation.target, observation.run_name)}
         return found.pop() if len(found) == 1 else None
 
-    def records(self, seen: Observation) -> tuple[Record, ...]:
+    def records(self, observation: Observation) -> tuple[Record, ...]:
         """Return the records of the run's attempts, the first one first. Raises Unreachable if they cannot be read."""
-        output = self.output_of(seen)
-        return self.store.read_run(output, seen.run_name) if output else ()
+        output = self.output_of(observation)
+        return self.store.read_run(output, observation.run_name) if output else ()
 
-    def saved(self, seen: Observation) -> SavedSteps:
+    def saved(self, observation: Observation) -> SavedSteps:
         """Return the checkpoints and the last step in the metrics that are beside the run's output now. Never raises:
         if they cannot be read, the result says that they are unknown.
         """
-        output = self.output_of(seen)
+        output = self.output_of(observation)
         if output is None:
             return SavedSteps(why="its output folder is unknown")
         try:
-            step = latest_step(self.store.objects_at(output), output=output, run_name=seen.run_name)
-            metrics = progress_in_metrics(output, seen.run_name, self.store)
+            step = latest_step(self.store.objects_at(output), output=output, run_name=observation.run_name)
+            metrics = progress_in_metrics(output, observation.run_name, self.store)
         except XsftError as failed:
             return SavedSteps(why=failed.clause)
-        if step is None and seen.on_cluster and not output.startswith("gs://"):
+        if step is None and observation.on_cluster and not output.startswith("gs://"):
             return SavedSteps(why=f"{output} is not a bucket; it may be a folder in its pods")
         return SavedSteps(step=step, reached=metrics.step if metrics else None)
 

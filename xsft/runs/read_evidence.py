@@ -60,7 +60,7 @@ def read_evidence(
     jobset = seen.jobset
     if jobset is None:
         return Evidence(seen=seen, status=status)
-    pods = start(partial(_pods_of, cluster, jobset, seen=seen))
+    pods = start(partial(_pods_of, cluster, jobset, observation=seen))
     local_queue = start(partial(_local_queue, cluster, seen.queue, namespace=jobset.namespace))
     asked = _EvidenceQueries(
         cluster=cluster, jobset=jobset, workload=seen.workload, status=status, local_queue=local_queue
@@ -101,39 +101,41 @@ def _result_by(started: StartedCall[T], until: float) -> T | None:
         return None
 
 
-def _with_pods(seen: Observation, pods: StartedCall[tuple[Pod, ...]], timeout_s: float) -> Observation:
+def _with_pods(observation: Observation, pods: StartedCall[tuple[Pod, ...]], timeout_s: float) -> Observation:
     try:
-        with last_net(seen.cluster or ""):
-            return replace(seen, pods=pods.result(timeout_s))
+        with last_net(observation.cluster or ""):
+            return replace(observation, pods=pods.result(timeout_s))
     except XsftError as failed:
-        return replace(seen, unread=(*seen.unread, unread_of("pods", failed)))
+        return replace(observation, unread=(*observation.unread, unread_of("pods", failed)))
 
 
 def _local_queue(cluster: Cluster, name: str | None, *, namespace: str) -> LocalQueue | None:
     return cluster.local_queue(name=name, namespace=namespace) if name else None
 
 
-def _pods_of(cluster: Cluster, jobset: RunObject, *, seen: Observation) -> tuple[Pod, ...]:
-    if seen.every_pod:
-        return seen.pods or ()
+def _pods_of(cluster: Cluster, jobset: RunObject, *, observation: Observation) -> tuple[Pod, ...]:
+    if observation.every_pod:
+        return observation.pods or ()
     return cluster.reads.pods(namespace=jobset.namespace, labels=jobset.selector).objects
 
 
-def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:
+def _of_its_nodes(events: tuple[Event, ...] | None, observation: Observation) -> tuple[Event, ...] | None:
     """Return the events of the nodes that the run's pods are on. New pods are usually placed on the same nodes as the
     pods they replace.
     """
-    nodes = {f"Node/{pod.spec.node_name}" for pod in seen.pods or () if pod.spec.node_name}
+    nodes = {f"Node/{pod.spec.node_name}" for pod in observation.pods or () if pod.spec.node_name}
     return None if events is None else tuple(one for one in events if one.object in nodes)
 
 
-def _runs_ahead(seen: Observation) -> tuple[Neighbour, ...] | None:
+def _runs_ahead(observation: Observation) -> tuple[Neighbour, ...] | None:
     """Return the runs before this one in its queue, the next one first; None if it does not wait or Kueue did not
     tell.
     """
-    if seen.pending is None:
+    if observation.pending is None:
         return None
-    before = [workload for workload in seen.pending if workload.position_in_local_queue < (seen.position or 0)]
+    before = [
+        workload for workload in observation.pending if workload.position_in_local_queue < (observation.position or 0)
+    ]
     return tuple(
         Neighbour(
             name=workload.metadata.jobset_owner.name or workload.name,
@@ -248,11 +250,11 @@ TAIL = 400
 """Lines read of each log."""
 
 
-def failing_logs(cluster: Cluster, seen: Observation, jobset: RunObject) -> tuple[Log, ...]:
+def failing_logs(cluster: Cluster, observation: Observation, jobset: RunObject) -> tuple[Log, ...]:
     """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
-    pods = seen.pods or ()
+    pods = observation.pods or ()
     wanted = suspects(pods)[:LOGS] or list(filter(jobset.prints_steps, pods))[:1]
-    calls = [start(partial(_log_of_pod, cluster, jobset, pod, known=seen.log)) for pod in wanted]
+    calls = [start(partial(_log_of_pod, cluster, jobset, pod, known=observation.log)) for pod in wanted]
     return tuple(log for call in calls if (log := call.result()) is not None)
 
 
@@ -306,27 +308,27 @@ def _failed_container(pod: Pod) -> Container | None:
     return min(failed, key=lambda container: container.name != pod.trainer_container, default=None)
 
 
-def attempts_before(seen: Observation, attempts: Sequence[Observation]) -> tuple[Observation, ...]:
+def attempts_before(observation: Observation, attempts: Sequence[Observation]) -> tuple[Observation, ...]:
     """Return the earlier attempts whose JobSets still exist, the latest last."""
-    others = [other for other in attempts if other.jobset and other.uid != seen.uid]
-    earlier = [other for other in others if _creation_time(other) <= _creation_time(seen)]
+    others = [other for other in attempts if other.jobset and other.uid != observation.uid]
+    earlier = [other for other in others if _creation_time(other) <= _creation_time(observation)]
     return tuple(sorted(earlier, key=_creation_time)[-EARLIER:])
 
 
-def _creation_time(seen: Observation) -> str:
-    return seen.jobset.created_at if seen.jobset else ""
+def _creation_time(observation: Observation) -> str:
+    return observation.jobset.created_at if observation.jobset else ""
 
 
-def _attempt_end(cluster: Cluster, seen: Observation) -> AttemptEnd:
-    jobset = seen.jobset
+def _attempt_end(cluster: Cluster, observation: Observation) -> AttemptEnd:
+    jobset = observation.jobset
     if jobset is None:
-        return AttemptEnd(name=seen.run_name)
-    failed = suspects(_pods_of(cluster, jobset, seen=seen))[:1]
-    log = _log_of_pod(cluster, jobset, failed[0], known=seen.log) if failed else None
+        return AttemptEnd(name=observation.run_name)
+    failed = suspects(_pods_of(cluster, jobset, observation=observation))[:1]
+    log = _log_of_pod(cluster, jobset, failed[0], known=observation.log) if failed else None
     return AttemptEnd(
         name=jobset.name,
         signature=log.said.signature if log and log.said else "",
-        step=seen.progress.step if seen.progress else None,
+        step=observation.progress.step if observation.progress else None,
     )
 
 
@@ -356,8 +358,10 @@ def forgotten_attempt(runs: Runs, hit: FoldedRun, number: int) -> Observation | 
         return None
     cluster = hit.seen.cluster or ""
     known = partial(recall, runs.store.state, cluster=cluster)
-    seen = attempt_gone(record, cluster=cluster, known=lambda where: known(namespace=where), now=runs.store.now())
-    return replace(seen, target=hit.seen.target, cluster=hit.seen.cluster, output=hit.seen.output)
+    observation = attempt_gone(
+        record, cluster=cluster, known=lambda where: known(namespace=where), now=runs.store.now()
+    )
+    return replace(observation, target=hit.seen.target, cluster=hit.seen.cluster, output=hit.seen.output)
 
 
 def _local_log(runs: Runs, hit: FoldedRun) -> Log | None:
@@ -394,11 +398,13 @@ def explain_run(
     """Return the explanation. Raises UsageError for a name that no run has or an attempt that never existed,
     Unreachable if the run's cluster does not answer."""
     hit = one_run(name, runs.look())
-    seen = _observation_of(hit, name=name, attempt=attempt, recorded=recorded)
-    if seen is not hit.seen:
+    observation = _observation_of(hit, name=name, attempt=attempt, recorded=recorded)
+    if observation is not hit.seen:
         now = runs.now()
-        status = classify(seen)
-        hit = replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
+        status = classify(observation)
+        hit = replace(
+            hit, seen=observation, status=status, row=row_of(observation, status, now=now, attempts=hit.row.attempts)
+        )
     if mute := silent(hit.seen):
         row = hit.row
         known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
@@ -418,10 +424,10 @@ def explain_run(
 
 def _observation_of(hit: FoldedRun, *, name: str, attempt: int | None, recorded: ReadAttempt) -> Observation:
     """Return the observation of the requested attempt, the newest by default."""
-    seen = attempt_of(hit, name=name, attempt=attempt)
-    if attempt is not None and (seen is None or (seen.jobset is None and seen is not hit.seen)):
-        seen = recorded(hit, attempt) or seen
-    if seen is None:
+    observation = attempt_of(hit, name=name, attempt=attempt)
+    if attempt is not None and (observation is None or (observation.jobset is None and observation is not hit.seen)):
+        observation = recorded(hit, attempt) or observation
+    if observation is None:
         fix = "xsft status shows the run's state; Cloud Logging may have its log."
         raise no_attempt(hit, attempt or 0, gone="and no record of it could be read", fix=fix)
-    return seen
+    return observation

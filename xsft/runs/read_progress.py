@@ -68,18 +68,18 @@ class ProgressSource(Struct, frozen=True, kw_only=True):
         """Return the time of the API server's clock."""
         return self.cluster.time_there(self.store.now())
 
-    def output(self, seen: Observation) -> str | None:
+    def output(self, observation: Observation) -> str | None:
         """Return the run's base_output_directory, or None if it is unknown."""
-        said = seen.jobset.output if seen.jobset else None
-        return said or self.outputs.get(seen.run_name) or (seen.was.output if seen.was else None)
+        said = observation.jobset.output if observation.jobset else None
+        return said or self.outputs.get(observation.run_name) or (observation.was.output if observation.was else None)
 
-    def recorded(self, seen: Observation) -> Recorded | None:
+    def recorded(self, observation: Observation) -> Recorded | None:
         """Return the record beside the run's output; of a job whose result is complete, that it completed, even if its
         pod was killed before it could record that. Raises XsftError."""
-        place = self.output(seen)
-        records = self.store.read_run(place, seen.run_name) if place else ()
-        recorded = recorded_of(records, seen.uid)
-        if recorded is None or recorded.outcome == "completed" or not self._is_result_complete(seen.jobset):
+        place = self.output(observation)
+        records = self.store.read_run(place, observation.run_name) if place else ()
+        recorded = recorded_of(records, observation.uid)
+        if recorded is None or recorded.outcome == "completed" or not self._is_result_complete(observation.jobset):
             return recorded
         return replace(recorded, outcome="completed", reason=None)
 
@@ -100,7 +100,7 @@ def read_progress(
     """Return the same observations, with their progress, the first ones first. What was not read in time is in
     `unread`. `tail`: number of lines of each log. Never raises.
     """
-    requests = [_begin_reading(seen) for seen in observations]
+    requests = [_begin_reading(observation) for observation in observations]
     reads = [partial(_read_one_progress, request, source, tail=tail) for request in requests]
     read = answers(reads, threads=THREADS, timeout_s=deadline_s)
     return tuple(
@@ -109,9 +109,13 @@ def read_progress(
     )
 
 
-def not_asked(seen: Observation) -> Observation:
+def not_asked(observation: Observation) -> Observation:
     """Return the observation, marked as not read if it can have progress."""
-    return _passed_over(seen, NOT_ASKED, what=_begin_reading(seen).what) if lacks_progress(seen) else seen
+    return (
+        _passed_over(observation, NOT_ASKED, what=_begin_reading(observation).what)
+        if lacks_progress(observation)
+        else observation
+    )
 
 
 class _ProgressRequest(Struct, kw_only=True):
@@ -123,79 +127,86 @@ class _ProgressRequest(Struct, kw_only=True):
     """The part that is being read."""
 
 
-def _begin_reading(seen: Observation) -> _ProgressRequest:
-    return _ProgressRequest(seen=seen, what="record" if seen.jobset is None else "log")
+def _begin_reading(observation: Observation) -> _ProgressRequest:
+    return _ProgressRequest(seen=observation, what="record" if observation.jobset is None else "log")
 
 
 def _read_one_progress(doing: _ProgressRequest, source: ProgressSource, *, tail: int) -> Observation:
     """Return the observation with its progress: from the log first; from the files beside the output if there is no log
     or it does not reach the end of the run.
     """
-    seen = doing.seen
-    job = seen.jobset
+    observation = doing.seen
+    job = observation.jobset
     if job is not None and job.work is not None and job.terminal == "Failed":
-        seen = _with_record(seen, source)  # its result may have been complete when it failed
-    seen = _with_log(seen, source, tail=tail)
-    logged = seen.progress
-    if logged is not None and not _falls_short(seen, logged):
-        return seen
-    if logged is None and not may_have_progress(seen):
-        return seen  # its output is of an earlier start
-    if job is None or (job.work == "evaluate" and seen.record is None):
-        seen = _with_record(seen, source)
-    doing.seen = seen
-    written, lacking = _progress_in_output(seen, source, doing)
+        observation = _with_record(observation, source)  # its result may have been complete when it failed
+    observation = _with_log(observation, source, tail=tail)
+    logged = observation.progress
+    if logged is not None and not _falls_short(observation, logged):
+        return observation
+    if logged is None and not may_have_progress(observation):
+        return observation  # its output is of an earlier start
+    if job is None or (job.work == "evaluate" and observation.record is None):
+        observation = _with_record(observation, source)
+    doing.seen = observation
+    written, lacking = _progress_in_output(observation, source, doing)
     if logged is not None and written is not None:
         logged = replace(logged, saved_step=max_of(logged.saved_step, written.saved_step))
-    return replace(seen, progress=logged or written, unread=(*seen.unread, *lacking))
+    return replace(observation, progress=logged or written, unread=(*observation.unread, *lacking))
 
 
-def _falls_short(seen: Observation, said: Progress) -> bool:
+def _falls_short(observation: Observation, said: Progress) -> bool:
     """Return whether the run has ended, and its log does not show whether the last step was done and saved: a run that
     finds its last checkpoint prints no step, and one that fails after its last step may not print that it was saved.
     """
-    if seen.jobset is not None and seen.jobset.terminal is None:
+    if observation.jobset is not None and observation.jobset.terminal is None:
         return False
     done = max_of(said.step, said.saved_step)
-    if seen.jobset is not None and seen.jobset.terminal == "Failed":
-        return seen.steps is not None and done is not None and done >= seen.steps - 1 and said.saved_step != seen.steps
-    return done is None or seen.steps is None or done < seen.steps
+    if observation.jobset is not None and observation.jobset.terminal == "Failed":
+        return (
+            observation.steps is not None
+            and done is not None
+            and done >= observation.steps - 1
+            and said.saved_step != observation.steps
+        )
+    return done is None or observation.steps is None or done < observation.steps
 
 
-def _with_log(seen: Observation, source: ProgressSource, *, tail: int) -> Observation:
+def _with_log(observation: Observation, source: ProgressSource, *, tail: int) -> Observation:
     """Return the observation with the end of its log and the progress in it, or with why the log could not be read."""
-    jobset = seen.jobset
+    jobset = observation.jobset
     if jobset is None:
-        return seen
+        return observation
     try:
-        with last_net(seen.cluster or ""):
-            pod = _find_printer(seen, jobset, source)
+        with last_net(observation.cluster or ""):
+            pod = _find_printer(observation, jobset, source)
             if pod is not None:
-                seen = _with_printer(seen, pod)
-                seen = _with_tail(seen, jobset, pod, source, tail=tail)
+                observation = _with_printer(observation, pod)
+                observation = _with_tail(observation, jobset, pod, source, tail=tail)
     except XsftError as failed:
-        return replace(seen, unread=(*seen.unread, unread_of("log", failed)))
-    if seen.progress is None and may_have_progress(seen):
-        return replace(seen, unread=(*seen.unread, LOG_GONE))
-    return seen  # without progress it has no log yet
+        return replace(observation, unread=(*observation.unread, unread_of("log", failed)))
+    if observation.progress is None and may_have_progress(observation):
+        return replace(observation, unread=(*observation.unread, LOG_GONE))
+    return observation  # without progress it has no log yet
 
 
-def _with_printer(seen: Observation, pod: Pod) -> Observation:
+def _with_printer(observation: Observation, pod: Pod) -> Observation:
     """Return the observation with the pod if it shows what is wrong, and no other list contains it."""
-    pods = seen.pods or ()
+    pods = observation.pods or ()
     if pod not in pods and (oom_killed([pod]) or trouble([pod])):
-        return replace(seen, pods=(*pods, pod))
-    return seen
+        return replace(observation, pods=(*pods, pod))
+    return observation
 
 
-def _with_tail(seen: Observation, jobset: RunObject, pod: Pod, source: ProgressSource, *, tail: int) -> Observation:
+def _with_tail(
+    observation: Observation, jobset: RunObject, pod: Pod, source: ProgressSource, *, tail: int
+) -> Observation:
     """Return the observation with the end of the pod's log, or with a longer part if that has no step; unchanged if
     there is no log. Raises Unreachable, also if the log was rotated and has no line of the trainer since then.
     """
     request = ContainerLogRequest(namespace=jobset.namespace, pod=pod.name, container=pod.trainer_container, tail=tail)
     lines = read_log(source.cluster.reads.api, request)
     if lines is None:
-        return seen
+        return observation
     now = source.now()
     began_at = by_server_clock(min(started_at([pod]), default=None), pod)
     complete = len(lines) < tail
@@ -206,10 +217,10 @@ def _with_tail(seen: Observation, jobset: RunObject, pod: Pod, source: ProgressS
             "the log was rotated, and has no line of the trainer since then", fix="Try again in a minute."
         )
     progress = replace(progress, began_at=began_at, said_at=by_server_clock(progress.said_at, pod))
-    seen = replace(seen, progress=progress, log=LogTail(pod=pod.name, lines=lines))
+    observation = replace(observation, progress=progress, log=LogTail(pod=pod.name, lines=lines))
     if progress.step is not None or complete or tail >= LONG_TAIL:
-        return seen
-    return _with_tail(seen, jobset, pod, source, tail=LONG_TAIL)
+        return observation
+    return _with_tail(observation, jobset, pod, source, tail=LONG_TAIL)
 
 
 def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) -> bool:
@@ -221,8 +232,8 @@ def _is_rotated(lines: Sequence[LoggedLine], *, began_at: str | None, now: str) 
     return (seconds_between(began_at, now) or 0.0) > ROTATED_AFTER_S
 
 
-def _find_printer(seen: Observation, jobset: RunObject, source: ProgressSource) -> Pod | None:
-    pods = seen.pods or ()
+def _find_printer(observation: Observation, jobset: RunObject, source: ProgressSource) -> Pod | None:
+    pods = observation.pods or ()
     if not any(jobset.prints_steps(pod) for pod in pods):
         pods = tuple(pod for call in source.first_pods for pod in call.result().objects)
     return printer_of(jobset, pods)
@@ -235,26 +246,29 @@ def printer_of(jobset: RunObject, pods: Iterable[Pod]) -> Pod | None:
     return max(filter(jobset.prints_steps, pods), key=lambda pod: pod.age_rank, default=None)
 
 
-def _with_record(seen: Observation, source: ProgressSource) -> Observation:
+def _with_record(observation: Observation, source: ProgressSource) -> Observation:
     """Return the observation with its record: what `submit` or `cancel` wrote beside the output, else the index
     entry.
     """
-    record, missing = _try_reading("record", lambda: source.recorded(seen))
-    return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
+    record, missing = _try_reading("record", lambda: source.recorded(observation))
+    return replace(observation, record=record or observation.record, unread=(*observation.unread, *missing))
 
 
 def _progress_in_output(
-    seen: Observation, source: ProgressSource, doing: _ProgressRequest
+    observation: Observation, source: ProgressSource, doing: _ProgressRequest
 ) -> tuple[Progress | None, tuple[Unread, ...]]:
     """Return the progress from the metrics and the checkpoints beside the output, and what could not be read."""
-    output = source.output(seen)
+    output = source.output(observation)
     if output is None:
         return None, ()
     doing.what = "metrics"
-    metrics, no_metrics = _try_reading("metrics", lambda: progress_in_metrics(output, seen.run_name, source.store))
+    metrics, no_metrics = _try_reading(
+        "metrics", lambda: progress_in_metrics(output, observation.run_name, source.store)
+    )
     doing.what = "checkpoints"
     saved, no_saved = _try_reading(
-        "checkpoints", lambda: latest_step(source.store.objects_at(output), output=output, run_name=seen.run_name)
+        "checkpoints",
+        lambda: latest_step(source.store.objects_at(output), output=output, run_name=observation.run_name),
     )
     missing = (*no_metrics, *no_saved)
     if metrics is not None:
@@ -284,8 +298,8 @@ def unread_of(what: What, failed: XsftError) -> Unread:
     return Unread(what=what, why=why, fix=first.fix, id=first.id, again=first.again)
 
 
-def _passed_over(seen: Observation, why: str, *, what: What) -> Observation:
-    return replace(seen, unread=(*seen.unread, Unread(what=what, why=why, passed_over=True)))
+def _passed_over(observation: Observation, why: str, *, what: What) -> Observation:
+    return replace(observation, unread=(*observation.unread, Unread(what=what, why=why, passed_over=True)))
 
 
 def max_of(*numbers: int | None) -> int | None:

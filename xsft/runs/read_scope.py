@@ -57,39 +57,43 @@ class ReadScope(Struct, frozen=True, kw_only=True):
     def covers_name(self, name: str) -> bool:
         return not self.names or name in self.names
 
-    def covers_progress(self, seen: Observation) -> bool:
+    def covers_progress(self, observation: Observation) -> bool:
         """Return whether the progress is read: not of a run that ended so long ago that it is not shown."""
-        if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
+        if self.names or self.everything or observation.jobset is None or observation.jobset.terminal is None:
             return True
-        ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
-        age = seconds_between(max(ends, default=seen.jobset.created_at), seen.observed_at)
+        ends = [c.at for c in observation.jobset.conditions if c.type == observation.jobset.terminal and c.at]
+        age = seconds_between(max(ends, default=observation.jobset.created_at), observation.observed_at)
         return age is None or age < DAY_S
 
-    def asks_progress(self, seen: Observation) -> bool:
+    def asks_progress(self, observation: Observation) -> bool:
         """Return whether the run's progress has to be read. Of a named run also while some of its pods are not running:
         the pod that prints steps may be.
         """
         named = bool(self.names)
-        return self.covers_progress(seen) and seen.progress is None and may_have_progress(seen, partly_up=named)
+        return (
+            self.covers_progress(observation)
+            and observation.progress is None
+            and may_have_progress(observation, partly_up=named)
+        )
 
 
-def was_passed_over(seen: Observation) -> bool:
+def was_passed_over(observation: Observation) -> bool:
     """Return whether the run may have more progress than is known, since it was not read."""
-    return any(one.passed_over for one in seen.unread)
+    return any(one.passed_over for one in observation.unread)
 
 
-def lacks_progress(seen: Observation) -> bool:
+def lacks_progress(observation: Observation) -> bool:
     """Return whether the run has progress that was not read."""
-    return seen.progress is None and may_have_progress(seen)
+    return observation.progress is None and may_have_progress(observation)
 
 
-def may_have_progress(seen: Observation, *, partly_up: bool = False) -> bool:
+def may_have_progress(observation: Observation, *, partly_up: bool = False) -> bool:
     """Return whether the trainer can have printed anything: it is running or has run. A run that waits for quota or
     pods has not started. `partly_up`: also if only some pods of a slice may be running.
     """
-    if not seen.on_cluster or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
+    if not observation.on_cluster or observation.last_known or any(one.what == "jobsets" for one in observation.unread):
         return False
-    jobset = seen.jobset
+    jobset = observation.jobset
     if jobset is None or jobset.terminal is not None:
         return True
     if jobset.serves:
@@ -126,5 +130,9 @@ def choose_reads(rows: Sequence[Observation], *, scope: ReadScope) -> ChosenRead
     return ChosenReads(asked=asked, others=tuple(row for row in newest if id(row) not in chosen))
 
 
-def _begin_time(seen: Observation) -> str:
-    return seen.jobset.created_at if seen.jobset else (seen.record.started_at or "" if seen.record else "")
+def _begin_time(observation: Observation) -> str:
+    return (
+        observation.jobset.created_at
+        if observation.jobset
+        else (observation.record.started_at or "" if observation.record else "")
+    )

@@ -200,18 +200,18 @@ def _rounded_or_none(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: int = 0) -> Receipt | None:
+def cluster_receipt(observation: Observation, lines: Iterable[LoggedLine], *, first: int = 0) -> Receipt | None:
     """Return the receipt of a JobSet so far; None without one. `first`: the step that its first start resumed from."""
-    created = _seconds(created_at(seen))
-    until = _seconds(ended_at(seen)) or _seconds(seen.observed_at)
-    if seen.jobset is None or created is None or until is None:
+    created = _seconds(created_at(observation))
+    until = _seconds(ended_at(observation)) or _seconds(observation.observed_at)
+    if observation.jobset is None or created is None or until is None:
         return None
-    began = _seconds(_given_at(seen, seen.jobset))
+    began = _seconds(_given_at(observation, observation.jobset))
     if began is None:
         waiting: dict[str, float] = {**dict.fromkeys(SPENT, 0.0), "queued": max(0.0, until - created)}
-        notes = ("It holds no chips: Kueue has not admitted it.", *_queue_notes(seen))
+        notes = ("It holds no chips: Kueue has not admitted it.", *_queue_notes(observation))
         return Receipt(seconds=waiting, notes=notes)
-    again = seen.jobset.restarts > 0
+    again = observation.jobset.restarts > 0
     fold = ReceiptFold(at=began, state="lost" if again else "starting")
     whole = False
     resumed = first
@@ -228,18 +228,22 @@ def cluster_receipt(seen: Observation, lines: Iterable[LoggedLine], *, first: in
     if earlier > 0 and (again or begins_at > first + 1):
         # before the first step that was read, all time counts as compiling, or as lost after a restart
         receipt = _with_earlier_steps(receipt, earlier, out_of="lost" if again else "compiling")
-    estimates = _receipt_notes(seen, earlier=max(0, earlier), begins_at=begins_at if begins_at > first + 1 else None)
+    estimates = _receipt_notes(
+        observation, earlier=max(0, earlier), begins_at=begins_at if begins_at > first + 1 else None
+    )
     nothing = () if fold.steps else ("No log line shows a step, so nothing is counted as trained.",)
-    return replace(receipt, notes=(*nothing, *estimates, *_queue_notes(seen)))
+    return replace(receipt, notes=(*nothing, *estimates, *_queue_notes(observation)))
 
 
-def _given_at(seen: Observation, jobset: RunObject) -> str | None:
+def _given_at(observation: Observation, jobset: RunObject) -> str | None:
     """Return when Kueue admitted the run last, or when its JobSet was created if Kueue does not manage it; None if it
     holds no chips.
     """
-    if seen.workload is None:
+    if observation.workload is None:
         return None if jobset.suspended else jobset.created_at
-    return earliest(*(one.at for one in seen.workload.conditions if one.type == "Admitted" and one.status == "True"))
+    return earliest(
+        *(one.at for one in observation.workload.conditions if one.type == "Admitted" and one.status == "True")
+    )
 
 
 def _with_earlier_steps(receipt: Receipt, resumed: int, *, out_of: ReceiptState) -> Receipt:
@@ -266,22 +270,24 @@ def _with_earlier_steps(receipt: Receipt, resumed: int, *, out_of: ReceiptState)
     )
 
 
-def _receipt_notes(seen: Observation, *, earlier: int, begins_at: int | None) -> Iterator[str]:
+def _receipt_notes(observation: Observation, *, earlier: int, begins_at: int | None) -> Iterator[str]:
     """Yield what is estimated. `begins_at`: the first step in a log that was rotated."""
     if begins_at is not None:
         yield f"The log begins at step {begins_at}; the steps before it are counted at the pace of the others."
-    if seen.jobset and seen.jobset.restarts:
+    if observation.jobset and observation.jobset.restarts:
         yield (
-            f"Restarted {seen.jobset.restarts} times: the logs of earlier starts are gone. Their {earlier} saved steps "
+            f"Restarted {observation.jobset.restarts} times: the logs of earlier starts are gone. "
+            f"Their {earlier} saved steps "
             "are counted at the pace of the latest start, and the rest of their time as lost."
         )
 
 
-def _queue_notes(seen: Observation) -> Iterator[str]:
-    if any(one.what == "workloads" for one in seen.unread):
+def _queue_notes(observation: Observation) -> Iterator[str]:
+    if any(one.what == "workloads" for one in observation.unread):
         yield "Its Kueue Workload was not read: time in the queue is counted as held."
-    if seen.workload and seen.workload.evictions:
-        yield f"Evicted {seen.workload.evictions} times: all time before the latest admission is counted as queued."
+    if observation.workload and observation.workload.evictions:
+        times = observation.workload.evictions
+        yield f"Evicted {times} times: all time before the latest admission is counted as queued."
 
 
 def _seconds(time: str | None) -> float | None:

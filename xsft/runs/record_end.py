@@ -100,10 +100,10 @@ def record_cancel(store: RecordStore, jobset: RunObject, *, user: str) -> tuple[
         return (warning("cancel-not-recorded", "", message, fix),)
 
 
-def cancelled(seen: Observation, jobset: RunObject, *, now: str) -> tuple[Observation, Status]:
+def cancelled(observation: Observation, jobset: RunObject, *, now: str) -> tuple[Observation, Status]:
     """Return the state of the run once its JobSet is deleted, to be saved on this machine."""
     record = Recorded(outcome="cancelled", jobset=jobset.name, uid=jobset.uid, finished_at=now)
-    gone = replace(seen, jobset=None, was=jobset, record=record, last_known=None)
+    gone = replace(observation, jobset=None, was=jobset, record=record, last_known=None)
     return gone, Status(state="cancelled", evidence=("record",))
 
 

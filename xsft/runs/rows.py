@@ -129,54 +129,54 @@ class Row(TargetProperties, Struct, frozen=True, kw_only=True):
 NO_PROGRESS = Progress(source="log", read_at="")
 
 
-def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
+def row_of(observation: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
     """Return the row of a run. One line per column, so that each column is next to its source."""
-    jobset = seen.jobset
-    progress = seen.progress or NO_PROGRESS
-    held = seen.held
-    steps = seen.steps or (held.steps if held else None)
-    created = created_at(seen)
-    stage = stage_of(seen)
-    evidence_age_s = _age(seen.read_at or seen.observed_at, now)
-    output = (held.output if held else None) or seen.output
+    jobset = observation.jobset
+    progress = observation.progress or NO_PROGRESS
+    held = observation.held
+    steps = observation.steps or (held.steps if held else None)
+    created = created_at(observation)
+    stage = stage_of(observation)
+    evidence_age_s = _age(observation.read_at or observation.observed_at, now)
+    output = (held.output if held else None) or observation.output
     return Row(
-        run_name=seen.run_name,
-        pipeline=_pipeline_name(seen.run_name, stage),
+        run_name=observation.run_name,
+        pipeline=_pipeline_name(observation.run_name, stage),
         stage=stage,
-        jobset=seen.jobset_name,
+        jobset=observation.jobset_name,
         namespace=jobset.namespace if jobset else None,
-        cluster=seen.cluster,
-        target=seen.target,
-        mode=seen.mode or (held.mode if held else None),
-        tpu=_row_tpu(seen),
-        num_slices=held.num_slices if held else (seen.record.num_slices if seen.record else None),
+        cluster=observation.cluster,
+        target=observation.target,
+        mode=observation.mode or (held.mode if held else None),
+        tpu=_row_tpu(observation),
+        num_slices=held.num_slices if held else (observation.record.num_slices if observation.record else None),
         state=status.state,
         reason=status.reason,
         step=progress.step,
         steps=steps,
         loss=progress.loss,
         step_seconds=progress.step_seconds,
-        mfu=_mfu(seen),
+        mfu=_mfu(observation),
         tokens_per_second=progress.tokens_per_second,
         eta_s=_eta(progress, steps=steps) if status.state in RUNNING else None,
         restarts=held.restarts if held else None,
         max_restarts=held.max_restarts if held else None,
         created_at=_time_text(created),
-        ended_at=_time_text(ended_at(seen)),
-        age_s=_run_age(created, seen, evidence_age_s),
-        queue=seen.queue,
-        queue_position=seen.position,
+        ended_at=_time_text(ended_at(observation)),
+        age_s=_run_age(created, observation, evidence_age_s),
+        queue=observation.queue,
+        queue_position=observation.position,
         evidence=status.evidence,
-        observed_at=with_z(seen.observed_at),
+        observed_at=with_z(observation.observed_at),
         evidence_age_s=evidence_age_s,
-        progress=_progress(seen),
-        unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
+        progress=_progress(observation),
+        unread=tuple(f"{one.what}: {one.why}" for one in observation.unread),
         attempts=attempts,
         output=output,
         # source: maxtext@0.2.5 configs/types.py tensorboard_dir
-        tensorboard=f"{output.rstrip('/')}/{seen.run_name}/tensorboard" if output and steps else None,
+        tensorboard=f"{output.rstrip('/')}/{observation.run_name}/tensorboard" if output and steps else None,
         spec_digest=held.spec_digest if held else None,
-        uid=seen.uid,
+        uid=observation.uid,
     )
 
 
@@ -186,12 +186,12 @@ def aged(row: Row, *, seconds: float) -> Row:
     return replace(row, age_s=age_s, evidence_age_s=(row.evidence_age_s or 0.0) + seconds)
 
 
-def stage_of(seen: Observation) -> StageName | None:
+def stage_of(observation: Observation) -> StageName | None:
     """Return the stage of the run; None if xsft did not create it."""
-    held = seen.held
+    held = observation.held
     if held is not None and not held.ours:
         return None
-    work = (held.work if held else None) or (seen.record.work if seen.record else None)
+    work = (held.work if held else None) or (observation.record.work if observation.record else None)
     return next((name for name in STAGES if name == work), "train")
 
 
@@ -201,24 +201,24 @@ def _pipeline_name(run_name: str, stage: StageName | None) -> str | None:
     return run_name if stage == "train" else run_name.removesuffix(f"-{stage}")
 
 
-def created_at(seen: Observation) -> str | None:
-    if held := seen.held:
+def created_at(observation: Observation) -> str | None:
+    if held := observation.held:
         return held.created_at
-    return seen.record.started_at if seen.record else None
+    return observation.record.started_at if observation.record else None
 
 
-def _row_tpu(seen: Observation) -> str | None:
+def _row_tpu(observation: Observation) -> str | None:
     """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
-    held = seen.held
-    return held.tpu if held else (seen.record.tpu if seen.record else None)
+    held = observation.held
+    return held.tpu if held else (observation.record.tpu if observation.record else None)
 
 
-def ended_at(seen: Observation) -> str | None:
+def ended_at(observation: Observation) -> str | None:
     """Return the time of the JobSet's or its Workload's end, else the record's; None while it exists."""
-    conditions = [c for held in (seen.jobset, seen.workload) if held is not None for c in held.conditions]
+    conditions = [c for held in (observation.jobset, observation.workload) if held is not None for c in held.conditions]
     ends = [c for c in conditions if c.type in ("Completed", "Failed", "Finished")]
     written = [c.at for c in ends if c.status == "True" and c.at]
-    return max(written) if written else (seen.record.finished_at if seen.record else None)
+    return max(written) if written else (observation.record.finished_at if observation.record else None)
 
 
 def _time_text(time: str | None) -> str | None:
@@ -231,10 +231,10 @@ def _age(since: str | None, now: str) -> float | None:
     return None if passed is None else max(0.0, passed)
 
 
-def _run_age(created: str | None, seen: Observation, evidence_age_s: float | None) -> float | None:
+def _run_age(created: str | None, observation: Observation, evidence_age_s: float | None) -> float | None:
     """Return the seconds since the run was created: up to the observation by the server's clock, and from then on by
     this machine's."""
-    age_s = _age(created, seen.observed_at)
+    age_s = _age(created, observation.observed_at)
     return None if age_s is None else age_s + (evidence_age_s or 0.0)
 
 
@@ -245,11 +245,11 @@ def _eta(progress: Progress, *, steps: int | None) -> float | None:
     return seconds if isfinite(seconds) else None
 
 
-def _mfu(seen: Observation) -> float | None:
+def _mfu(observation: Observation) -> float | None:
     """Return maxtext@0.2.5's `TFLOP/s/device` divided by a device's peak; None without a TPU, or if its peak is
     unknown."""
-    reached = (seen.progress or NO_PROGRESS).tflops_per_device
-    tpu = _row_tpu(seen)
+    reached = (observation.progress or NO_PROGRESS).tflops_per_device
+    tpu = _row_tpu(observation)
     if reached is None or tpu is None:
         return None
     try:
@@ -266,10 +266,12 @@ def _chips(tpu: str | None) -> int | None:
         return None
 
 
-def _progress(seen: Observation) -> ProgressRead:
-    progress = seen.progress
+def _progress(observation: Observation) -> ProgressRead:
+    progress = observation.progress
     if progress is None:
-        why = "; ".join(one.why for one in seen.unread if one.what in ("log", "metrics", "checkpoints", "record"))
+        why = "; ".join(
+            one.why for one in observation.unread if one.what in ("log", "metrics", "checkpoints", "record")
+        )
         return ProgressRead(read=False, why=why)
     return ProgressRead(
         read=True,
@@ -278,7 +280,7 @@ def _progress(seen: Observation) -> ProgressRead:
         said_at=_time_text(progress.said_at),
         saved_step=progress.saved_step,
         resumed_from=progress.resumed_from,
-        resumed_order=None if progress.resumed_from is None else progress.resumed_order or order_of(seen.held),
+        resumed_order=None if progress.resumed_from is None else progress.resumed_order or order_of(observation.held),
         no_target_steps=progress.no_target_steps,
         not_finite_steps=progress.not_finite_steps,
         zero_loss_steps=progress.zero_loss_steps,

@@ -44,10 +44,10 @@ class LogReader(Protocol):
     """Reads logs; described and implemented by `log_sources.Logs`."""
 
     def lines(
-        self, seen: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], request: LogRequest, /
+        self, observation: Observation, jobset: RunObject, roles: tuple[ProcessRole, ...], request: LogRequest, /
     ) -> Iterator[LogLine]: ...
 
-    def local_lines(self, seen: Observation, request: LogRequest, /) -> Iterator[str]: ...
+    def local_lines(self, observation: Observation, request: LogRequest, /) -> Iterator[str]: ...
 
 
 class FoundLog(Struct, frozen=True, kw_only=True):
@@ -80,19 +80,21 @@ def found_lines(
                 fix="Omit --slice, --host and --since; --tail N shows the last lines.",
             )
         return FoundLog(seen=hit.seen, lines=logs.local_lines(hit.seen, asked))
-    seen = attempt_of(hit, name=name, attempt=asked.attempt)
-    if seen is None or (asked.attempt is not None and seen.jobset is None):
+    observation = attempt_of(hit, name=name, attempt=asked.attempt)
+    if observation is None or (asked.attempt is not None and observation.jobset is None):
         raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
-    if mute := silent(seen):
-        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {mute.clause}.", fix="Try again later.")
-    jobset = seen.jobset
+    if mute := silent(observation):
+        raise Unreachable(
+            f"The cluster of {observation.run_name} does not answer: {mute.clause}.", fix="Try again later."
+        )
+    jobset = observation.jobset
     if jobset is None:
-        raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
+        raise Unknown(f"{observation.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
     roles = roles_for(jobset, asked)
     lines = _texts(
-        logs.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
+        logs.lines(observation, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
     )
-    return FoundLog(seen=seen, lines=lines, names=tuple(role_text(jobset, role) for role in roles))
+    return FoundLog(seen=observation, lines=lines, names=tuple(role_text(jobset, role) for role in roles))
 
 
 def _find_run(name: str, runs: RunAccess, listener: Reporter) -> FoldedRun:
@@ -138,13 +140,13 @@ def _texts(lines: Iterator[LogLine], *, jobset: RunObject, prefixed: bool, times
         yield f"{at}{who}{line.text}"
 
 
-def end_text(seen: Observation, *, runs: RunAccess, pause: Pause = clock.pause) -> str | None:
+def end_text(observation: Observation, *, runs: RunAccess, pause: Pause = clock.pause) -> str | None:
     """Return how the followed attempt ended; None if no cluster answers, for the log was shown anyway."""
     row = None
     for again in range(END_READS):
         if again:
             pause(END_PAUSE_S)
-        row = _current_row(seen, runs) or row
+        row = _current_row(observation, runs) or row
         if row is not None and row.state in ENDED:
             break
     if row is None:
@@ -153,17 +155,17 @@ def end_text(seen: Observation, *, runs: RunAccess, pause: Pause = clock.pause) 
     return f"-- {state_line(row)}{why} --"
 
 
-def _current_row(seen: Observation, runs: RunAccess) -> Row | None:
+def _current_row(observation: Observation, runs: RunAccess) -> Row | None:
     try:
         rows = runs.look().rows
     except XsftError:
         return None
     now = runs.now()
-    found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
+    found = (one for hit in rows for one in hit.attempts if _is_it(one, observation))
     return next((row_of(one, classify(one), now=now) for one in found), None)
 
 
-def _is_it(one: Observation, seen: Observation) -> bool:
-    if seen.jobset is None:
-        return (one.target, one.run_name) == (seen.target, seen.run_name)
-    return one.uid == seen.jobset.uid
+def _is_it(one: Observation, observation: Observation) -> bool:
+    if observation.jobset is None:
+        return (one.target, one.run_name) == (observation.target, observation.run_name)
+    return one.uid == observation.jobset.uid

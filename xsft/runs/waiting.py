@@ -193,8 +193,10 @@ class _RunWait(Struct, kw_only=True):
             return self._count_miss()
         hit = one_run(self.name, found)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
-            seen = f" Last seen at {hit.row.observed_at}: {state_line(hit.row)}." if hit.row.state != "unknown" else ""
-            message = f"The cluster of {self.name} does not answer: {why.clause}.{seen}"
+            observation = (
+                f" Last seen at {hit.row.observed_at}: {state_line(hit.row)}." if hit.row.state != "unknown" else ""
+            )
+            message = f"The cluster of {self.name} does not answer: {why.clause}.{observation}"
             return self._note_silence(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
         return self._judge_row(hit.row)
 
@@ -238,23 +240,25 @@ class _RunWait(Struct, kw_only=True):
 def error_of(name: str, goal: Goal, waited: WaitResult) -> XsftError | None:
     """Return the error for the result of waiting; None if the goal was reached."""
     row, after = waited.row, duration_text(waited.seconds)
-    seen = state_line(row) if row else name
+    observation = state_line(row) if row else name
     match waited.outcome:
         case "reached":
             return None
         case "ended":
             still = f". It still runs: xsft cancel {name} ends it." if waited.goes_on else ""
             end = "will not reach" if waited.goes_on else "ended without reaching"
-            return RunFailed(f"{seen}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
+            return RunFailed(f"{observation}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
         case "lost":
-            message = f"{name} ended or is gone, and its result is unknown. Last seen: {seen}."
+            message = f"{name} ended or is gone, and its result is unknown. Last seen: {observation}."
             return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
         case "unreachable":
             return _unreachable(name, waited)
         case "timeout" if row is not None and row.state == "unknown":
-            return Unknown(f"Timed out after {after}; the state of {name} is unknown: {seen}.", fix=f"xsft why {name}")
+            return Unknown(
+                f"Timed out after {after}; the state of {name} is unknown: {observation}.", fix=f"xsft why {name}"
+            )
         case "timeout":
-            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {seen}.", fix=f"xsft why {name}")
+            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {observation}.", fix=f"xsft why {name}")
 
 
 def _unreachable(name: str, waited: WaitResult) -> Unreachable:
