@@ -95,9 +95,9 @@ def _describe_loss(row: Row, jobset: RunObject | None, loss: Loss) -> tuple[str,
     """Return lines that say what the run is, what cancelling loses and what it frees."""
     lines = [state_line(row)]
     if jobset is not None:
-        made = "" if jobset.ours else " (not created by xsft)"
+        origin = "" if jobset.ours else " (not created by xsft)"
         where = f"namespace {jobset.namespace} of {row.cluster}"
-        lines.append(f"  {jobset.kind} {jobset.name}, uid {jobset.uid}, {where}{made}")
+        lines.append(f"  {jobset.kind} {jobset.name}, uid {jobset.uid}, {where}{origin}")
         if jobset.serves:
             lines.append("  its Service and PodDisruptionBudget are deleted with it; the export is kept")
     if jobset is None or not jobset.serves:

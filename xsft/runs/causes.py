@@ -89,15 +89,15 @@ _BASES = ("direct", "inferred", "state")
 
 def explain_state(evidence: Evidence) -> Explanation:
     """Return the cause and the other observations."""
-    *found, (_, last) = _find_causes(evidence, names=words(evidence))  # the last group matches every run
-    first, *others = _in_order(found, last, evidence.status.state)
+    *matches, (_, last) = _find_causes(evidence, names=words(evidence))  # the last group matches every run
+    first, *others = _in_order(matches, last, evidence.status.state)
     if looped := _crash_loop(first, evidence):
         first, others = looped, [first, *others]
     return Explanation(
         state=evidence.status.state,
         reason=evidence.status.reason,
         cause=first,
-        others=tuple(one for one in others if one.id != first.id),
+        others=tuple(cause for cause in others if cause.id != first.id),
     )
 
 
@@ -110,10 +110,10 @@ def found_of(evidence: Evidence, cause: Cause) -> str:
     return f"{cause.message} [{cause.where}, seen at {with_z(evidence.seen.observed_at)}]"
 
 
-def _in_order(found: Sequence[tuple[Rule, Cause]], last: Cause, state: State) -> Iterator[Cause]:
+def _in_order(matches: Sequence[tuple[Rule, Cause]], last: Cause, state: State) -> Iterator[Cause]:
     """The cause of a restart explains a run that is starting; for a running run it is history."""
-    past = [cause for rule, cause in found if state in rule.history]
-    now = [cause for rule, cause in found if state not in rule.history]
+    past = [cause for rule, cause in matches if state in rule.history]
+    now = [cause for rule, cause in matches if state not in rule.history]
     now.sort(key=lambda one: _BASES.index(one.basis))
     if state == "starting":
         yield from (*now, *past) or (last,)
@@ -132,13 +132,13 @@ def _find_causes(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[tu
     for group in (groups()[0], groups()[-1]) if serves else groups():
         direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
         applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
-        found = next(
+        match = next(
             ((rule, cause) for rule in applying for cause in causes(rule, CLUES[rule.clues](evidence), words=names)),
             None,
         )
-        if found is None or (before and "starting" in found[0].history):
+        if match is None or (before and "starting" in match[0].history):
             continue
-        rule, cause = found
+        rule, cause = match
         restart_cause = _of_before(cause, evidence, names)
         before = before or restart_cause is not cause
         yield rule, restart_cause
@@ -190,14 +190,14 @@ def words(evidence: Evidence) -> dict[str, str]:
     observation, progress = evidence.seen, evidence.seen.progress
     step = str(progress.step) if progress and progress.step is not None else "?"
     steps = observation.steps_asked
-    known = BY_SLUG.get(evidence.status.reason)
+    meaning = BY_SLUG.get(evidence.status.reason)
     return {
         "run": observation.run_name,
         "jobset": observation.jobset.name if observation.jobset else observation.run_name,
         "namespace": observation.jobset.namespace if observation.jobset else "default",
         "workload": observation.workload.name if observation.workload else observation.run_name,
         "state": evidence.status.state,
-        "meaning_of_state": f"It is {evidence.status.state}: {known.meaning}." if known else "",
+        "meaning_of_state": f"It is {evidence.status.state}: {meaning.meaning}." if meaning else "",
         "step": step,
         "steps": str(steps) if steps is not None else "?",
         "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",
@@ -212,12 +212,12 @@ def words(evidence: Evidence) -> dict[str, str]:
         "exits": _exits_text(evidence),
         "exit_after": _exit_after(evidence),
         **restart_words(evidence),
-        "holders": _listed("Held by", [_neighbour_text(one) for one in evidence.holders or ()]),
+        "holders": _listed("Held by", [_neighbour_text(neighbour) for neighbour in evidence.holders or ()]),
         "quotas": _listed(
             "In use:",
             [f"{quota.used} of {quota.total} {quota.resource} of {quota.flavor}" for quota in evidence.quotas or ()],
         ),
-        "queue": _listed("Ahead of it:", [_neighbour_text(one) for one in evidence.ahead or ()]),
+        "queue": _listed("Ahead of it:", [_neighbour_text(neighbour) for neighbour in evidence.ahead or ()]),
     }
 
 
@@ -281,7 +281,7 @@ def _listed(lead: str, texts: Sequence[str]) -> str:
     return f"{lead} {list_names(texts)}." if texts else ""
 
 
-def _neighbour_text(one: Neighbour) -> str:
-    facts = [one.holds, f"priority {one.priority}" if one.priority is not None else ""]
-    known = ", ".join(fact for fact in facts if fact)
-    return f"{one.name} ({known})" if known else one.name
+def _neighbour_text(neighbour: Neighbour) -> str:
+    facts = [neighbour.holds, f"priority {neighbour.priority}" if neighbour.priority is not None else ""]
+    description = ", ".join(fact for fact in facts if fact)
+    return f"{neighbour.name} ({description})" if description else neighbour.name

@@ -72,8 +72,8 @@ def trainer_state(observation: Observation) -> DescribedState:
 
 def is_work(observation: Observation) -> bool:
     """Return whether it is work without steps, such as a conversion."""
-    held = observation.jobset or observation.record
-    return held is not None and held.work is not None
+    work_source = observation.jobset or observation.record
+    return work_source is not None and work_source.work is not None
 
 
 def _printed_state(progress: Progress) -> DescribedState:
@@ -218,7 +218,7 @@ def _taken_out(jobset: RunObject) -> Status | None:
 def _why_suspended(observation: Observation, jobset: RunObject) -> str:
     """Kueue may create a Workload even for a JobSet without a queue. Without queue and Workload nothing resumes the
     JobSet."""
-    if any(one.what == "workloads" for one in observation.unread):
+    if any(unread.what == "workloads" for unread in observation.unread):
         return "workload-not-read"
     return "no-workload" if jobset.queue else "suspended"
 
@@ -274,7 +274,7 @@ def _coming_up(observation: Observation, jobset: RunObject) -> Status | None:
 def _is_broken(observation: Observation, jobset: RunObject) -> bool:
     """Return whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
     observation does not become broken with age."""
-    unread = any(one.what == "workloads" for one in observation.unread)
+    unread = any(source.what == "workloads" for source in observation.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
     since = seconds_between(admitted_at(observation, jobset), observation.observed_at)
@@ -322,8 +322,8 @@ def _status_when_up(observation: Observation, jobset: RunObject) -> Status:
 
 
 def _known_evidence(observation: Observation, *names: str) -> tuple[str, ...]:
-    found = {"workload": observation.workload is not None, "pods": observation.pods is not None}
-    return tuple(name for name in names if found[name])
+    is_read = {"workload": observation.workload is not None, "pods": observation.pods is not None}
+    return tuple(name for name in names if is_read[name])
 
 
 def _progress_source(observation: Observation) -> tuple[str, ...]:

@@ -57,11 +57,11 @@ def _workload_conditions(evidence: Evidence, kind: str) -> Iterator[tuple[Condit
 
 def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
     """Yield `Active=False reason: message` of the ClusterQueue."""
-    found = evidence.cluster_queue
-    if found and found.status != "True":
+    active = evidence.cluster_queue
+    if active and active.status != "True":
         name = evidence.seen.workload.cluster_queue if evidence.seen.workload else None
         where = f"ClusterQueue {name}" if name else "ClusterQueue"
-        yield Clue(text=f"Active={found.status} {found.reason}: {found.message}", where=where)
+        yield Clue(text=f"Active={active.status} {active.reason}: {active.message}", where=where)
 
 
 def behind(evidence: Evidence) -> Iterator[Clue]:
@@ -69,19 +69,21 @@ def behind(evidence: Evidence) -> Iterator[Clue]:
     workload = evidence.seen.workload
     mine = workload.spec.priority if workload else None
     higher = [
-        one for one in evidence.ahead or () if one.priority is not None and mine is not None and one.priority > mine
+        neighbour
+        for neighbour in evidence.ahead or ()
+        if neighbour.priority is not None and mine is not None and neighbour.priority > mine
     ]
     kind = "higher" if higher else "before"
-    found = higher or list(evidence.ahead or ())
-    if found:
-        values = {"count": str(len(found)), "names": list_names([one.name for one in found])}
-        yield Clue(text=f"{len(found)} {kind}", quoted=(), values=values)
+    ahead = higher or list(evidence.ahead or ())
+    if ahead:
+        values = {"count": str(len(ahead)), "names": list_names([neighbour.name for neighbour in ahead])}
+        yield Clue(text=f"{len(ahead)} {kind}", quoted=(), values=values)
 
 
 def missing(evidence: Evidence) -> Iterator[Clue]:
     """Yield `Kind/name` of each object that the run names and the cluster does not have."""
-    for one in evidence.missing or ():
-        yield Clue(text=one, where=one, quoted=())
+    for missing_object in evidence.missing or ():
+        yield Clue(text=missing_object, where=missing_object, quoted=())
 
 
 def refused(evidence: Evidence) -> Iterator[Clue]:
@@ -89,12 +91,12 @@ def refused(evidence: Evidence) -> Iterator[Clue]:
     may not ask."""
     if evidence.dry_run is None:
         return
-    for one in errors_in(evidence.dry_run):
+    for problem in errors_in(evidence.dry_run):
         yield Clue(
-            text=f"refused {one.message}",
-            quoted=(one.message,),
-            where=one.where,
-            values={"refused": one.message, "mend": one.fix},
+            text=f"refused {problem.message}",
+            quoted=(problem.message,),
+            where=problem.where,
+            values={"refused": problem.message, "mend": problem.fix},
         )
     if not evidence.dry_run:
         yield Clue(text="taken", quoted=())
@@ -168,8 +170,8 @@ def _image_name(evidence: Evidence) -> str:
 
 def server(evidence: Evidence) -> Iterator[Clue]:
     """Yield `state reason` of a server, with its pod and the last log lines of a container that ended."""
-    held, observation = evidence.seen.jobset, evidence.seen
-    if held is None or not held.serves:
+    deployment, observation = evidence.seen.jobset, evidence.seen
+    if deployment is None or not deployment.serves:
         return
     failure, pod = first_failure(evidence), next((one for one in observation.pods or () if not one.deleting), None)
     lines = failure.log.lines[-LAST_LINES:] if failure and failure.log else ()
@@ -177,7 +179,7 @@ def server(evidence: Evidence) -> Iterator[Clue]:
         text=f"{evidence.status.state} {evidence.status.reason}",
         where=place(pod) if pod else "",
         quoted=lines or tuple(one.message for one in (evidence.events or ())[-1:]),
-        values={"why": server_state(held, observation.pods).why, "image": held.image or "its image"},
+        values={"why": server_state(deployment, observation.pods).why, "image": deployment.image or "its image"},
     )
 
 
@@ -302,8 +304,10 @@ def recorded(evidence: Evidence) -> Iterator[Clue]:
 
 def meaning(evidence: Evidence) -> Iterator[Clue]:
     """Yield the reason's meaning from the table of reasons."""
-    known = BY_SLUG.get(evidence.status.reason)
-    yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
+    listed_reason = BY_SLUG.get(evidence.status.reason)
+    yield Clue(
+        text="state", quoted=(), values={"meaning": listed_reason.meaning if listed_reason else evidence.status.reason}
+    )
 
 
 _SHOWS: dict[Worthless, re.Pattern[str]] = {
@@ -316,14 +320,14 @@ _SHOWS_ZERO = re.compile(r"completed .*step: .*(?<![_a-z])loss: 0\.0*,")
 
 def _last_line(evidence: Evidence, shows: re.Pattern[str]) -> tuple[str, str]:
     """Return the last line and its process; empty if no log has a line."""
-    found = ((line, place(log)) for log in evidence.logs or () for line in reversed(log.lines))
-    return next(((line, where) for line, where in found if shows.search(line)), ("", ""))
+    lines = ((line, place(log)) for log in evidence.logs or () for line in reversed(log.lines))
+    return next(((line, where) for line, where in lines if shows.search(line)), ("", ""))
 
 
 def unread(evidence: Evidence) -> Iterator[Clue]:
     """Yield `what: why` of each source that could not be read."""
-    for one in evidence.seen.unread:
-        yield Clue(text=f"{one.what}: {one.why}")
+    for source in evidence.seen.unread:
+        yield Clue(text=f"{source.what}: {source.why}")
 
 
 RESTARTED = "RestartJobSetFailurePolicyAction"
@@ -356,8 +360,8 @@ def restart(evidence: Evidence) -> Iterator[Clue]:
         yield Clue(text="found", quoted=lines, values={"found": before.found})
     for killing in _near(evidence.node_events, MEMORY, last):
         yield _event_clue("memory", killing, lines)
-    for taken in _near(evidence.events, TAKEN, last):
-        yield _event_clue("pod", taken, lines)
+    for ending in _near(evidence.events, TAKEN, last):
+        yield _event_clue("pod", ending, lines)
     if last is not None:
         job = match[1] if (match := _FIRST.search(last.message)) else ""
         reason = next((one.reason for one in _jobs(evidence, last) if one.object == f"Job/{job}"), "")
@@ -370,13 +374,13 @@ def restart_words(evidence: Evidence) -> dict[str, str]:
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return {"times": "", "before": "", "kept_logs": "", "restarting_exits": ""}
-    most = jobset.max_restarts
+    limit = jobset.max_restarts
     # GKE labels log entries with their pod's labels, dots replaced by underscores; source: GoogleCloudPlatform/
     # observability-analytics-samples samples/logging/kubernetes/k8s_tpu_jobset_stdout.sql
     label = 'labels."k8s-pod/jobset_sigs_k8s_io/'
     query = f'{label}jobset-name"="{jobset.name}" {label}restart-attempt"="{jobset.restarts - 1}"'
     return {
-        "times": f"{jobset.restarts} of {most} times" if most else f"{jobset.restarts} times",
+        "times": f"{jobset.restarts} of {limit} times" if limit else f"{jobset.restarts} times",
         "before": _before(evidence),
         "kept_logs": f"If GKE keeps its earlier log, read it: gcloud logging read '{query}'",
         "restarting_exits": _RESTARTING if jobset.ours else "",
@@ -402,15 +406,15 @@ def _before(evidence: Evidence) -> str:
 
 def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:
     """Return the restart's event and the failures of Jobs just before it; the Jobs themselves are deleted."""
-    ended = [one for one in evidence.events or () if one.object.startswith("Job/") and one.reason in JOB_ENDS]
-    near = [one for one in ended if last is None or _is_near(one, last)]
-    return [*([last] if last else []), *sorted(near, key=lambda one: (one.at, one.object), reverse=True)]
+    ended = [event for event in evidence.events or () if event.object.startswith("Job/") and event.reason in JOB_ENDS]
+    nearby = [event for event in ended if last is None or _is_near(event, last)]
+    return [*([last] if last else []), *sorted(nearby, key=lambda event: (event.at, event.object), reverse=True)]
 
 
 def _near(events: Sequence[Event] | None, reasons: frozenset[str], last: Event | None) -> list[Event]:
     """Return the events with these reasons that are near the restart, the latest first."""
-    named = [one for one in events or () if one.reason in reasons and (last is None or _is_near(one, last))]
-    return sorted(named, key=lambda one: one.at, reverse=True)
+    named = [event for event in events or () if event.reason in reasons and (last is None or _is_near(event, last))]
+    return sorted(named, key=lambda event: event.at, reverse=True)
 
 
 def _event_clue(kind: str, event: Event, lines: Sequence[str]) -> Clue:
@@ -418,9 +422,9 @@ def _event_clue(kind: str, event: Event, lines: Sequence[str]) -> Clue:
     return Clue(text=text, where=event.object, quoted=(_event_line(event), *lines), values={"at": event.at})
 
 
-def _is_near(one: Event, last: Event) -> bool:
+def _is_near(event: Event, last: Event) -> bool:
     """Return whether two times are near; clocks of nodes differ by seconds."""
-    passed = seconds_between(one.at, last.at)
+    passed = seconds_between(event.at, last.at)
     return passed is not None and -60.0 <= passed <= NEAR_S
 
 

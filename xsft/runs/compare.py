@@ -112,14 +112,14 @@ def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) ->
 
 
 def _logged_losses(lines: Iterable[str], *, run_name: str, order: RowOrder | None) -> LossCurve:
-    found = LossFold()
+    fold = LossFold()
     resumed: dict[int, RowOrder | None] = {}
     for line in lines:
         event = trainer_event(line)
-        found.take(event)
+        fold.take(event)
         if isinstance(event, CheckpointRestored):
             resumed[event.step] = order
-    return LossCurve(run_name=run_name, points=found.losses, resumed=resumed)
+    return LossCurve(run_name=run_name, points=fold.losses, resumed=resumed)
 
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -168,7 +168,7 @@ def compare_runs(
         runs.listen(say)
         curves, doubtful = curves_of(names, runs=runs, read=read)
     if target is not None:
-        points = {one.run_name: one.points for one in curves}
+        points = {curve.run_name: curve.points for curve in curves}
         write_atomic(target, comparison_picture(points, kind="svg" if target.suffix == ".svg" else "png"))
     return RunComparison(curves=curves, problems=(*_losses_unread(curves), *_read_again(curves), *doubtful))
 
@@ -177,9 +177,9 @@ def curves_of(
     names: Sequence[str], *, runs: RunAccess, read: ReadCurves
 ) -> tuple[tuple[LossCurve, ...], tuple[Problem, ...]]:
     """Return the curves, and warnings about runs that are not worth comparing."""
-    found = runs.look()
-    require_names(names, found)
-    hits = tuple(one_run(name, found) for name in names)
+    answer = runs.look()
+    require_names(names, answer)
+    hits = tuple(one_run(name, answer) for name in names)
     curves = read(hits)
     if not any(one.points for one in curves):
         why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'no output yet'}" for one in curves)
@@ -187,34 +187,34 @@ def curves_of(
     return curves, tuple(one for hit in hits for one in doubts(hit.row))
 
 
-def differing_keys(first: LossCurve, one: LossCurve) -> tuple[str, ...] | None:
+def differing_keys(first: LossCurve, other: LossCurve) -> tuple[str, ...] | None:
     """Return lines `key: value of the first -> value of the other`; None without the records of both."""
-    if not (first.spec and one.spec):
+    if not (first.spec and other.spec):
         return None
-    return tuple(line for line in all_differences(first.spec, one.spec) if line.partition(":")[0] not in NAMES)
+    return tuple(line for line in all_differences(first.spec, other.spec) if line.partition(":")[0] not in NAMES)
 
 
-def resumptions(one: LossCurve) -> list[tuple[int, RowOrder | None]]:
-    return sorted(one.resumed.items(), key=lambda found: found[0])
+def resumptions(curve: LossCurve) -> list[tuple[int, RowOrder | None]]:
+    return sorted(curve.resumed.items(), key=lambda resumption: resumption[0])
 
 
 def _read_again(curves: Sequence[LossCurve]) -> Iterator[Problem]:
     """Yield warnings for rows that were trained on again in the same order, and notes for those in another order."""
-    for one in curves:
-        repeated = [str(step) for step, order in resumptions(one) if order == "repeated"]
+    for curve in curves:
+        repeated = [str(step) for step, order in resumptions(curve) if order == "repeated"]
         if repeated:
             message = (
                 f"After step {', '.join(repeated)} it read the same rows again in the same order, so its losses "
                 "are lower than those of an uninterrupted run."
             )
             fix = "Compare earlier steps; with restarts.data: reshuffle a resumed run reads the rows in another order."
-            yield warning("resumed-repeated", one.run_name, message, fix)
-        elif one.resumed:
+            yield warning("resumed-repeated", curve.run_name, message, fix)
+        elif curve.resumed:
             message = "It resumed and read its rows from the first one again, so it trained on some of them twice."
-            yield note("resumed-rows", one.run_name, message)
+            yield note("resumed-rows", curve.run_name, message)
 
 
 def _losses_unread(curves: Sequence[LossCurve]) -> Iterator[Problem]:
-    for one in curves:
-        for why in one.problems:
-            yield warning("losses-not-read", one.run_name, f"Not all losses could be read: {why}.", "Try again.")
+    for curve in curves:
+        for why in curve.problems:
+            yield warning("losses-not-read", curve.run_name, f"Not all losses could be read: {why}.", "Try again.")

@@ -19,22 +19,22 @@ _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestart
 
 def steps_done(progress: Progress | None) -> int | None:
     """Return the highest step that any source proves; a run that starts from its last checkpoint prints no step."""
-    known = (progress.step, progress.saved_step, progress.resumed_from) if progress else ()
-    return max((step for step in known if step is not None), default=None)
+    steps = (progress.step, progress.saved_step, progress.resumed_from) if progress else ()
+    return max((step for step in steps if step is not None), default=None)
 
 
 def status_of_completed(observation: Observation, *, ended_at: str | None, told_by: str) -> Status:
     """Return the state of a run whose processes exited with 0."""
-    asked, progress = observation.steps_asked, observation.progress
+    steps, progress = observation.steps_asked, observation.progress
     if observation.jobset is not None and observation.jobset.work is not None:
         return _status_of_work(observation, work=observation.jobset.work, told_by=told_by)
-    if progress is not None and (failure := _failure_reason(progress, asked=asked)):
+    if progress is not None and (failure := _failure_reason(progress, asked=steps)):
         return Status(state="failed", reason=failure, evidence=(told_by, progress.source))
-    if asked is None:
+    if steps is None:
         return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
     if progress is None:
         return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
-    state, reason = _by_steps(progress, asked=asked, ended_at=ended_at)
+    state, reason = _by_steps(progress, asked=steps, ended_at=ended_at)
     return Status(state=state, reason=reason, evidence=(told_by, progress.source))
 
 
@@ -44,7 +44,7 @@ def _status_of_work(observation: Observation, *, work: str, told_by: str) -> Sta
         return Status(state="failed", reason=_VERDICT_FAILED, evidence=(told_by, "record"))
     if observation.known_end is not None:
         return observation.known_end  # its record is not read again
-    unread = any(one.what == "record" or one.passed_over for one in observation.unread)
+    unread = any(source.what == "record" or source.passed_over for source in observation.unread)
     if work == "evaluate" and observation.record is None and unread:
         return Status(state="unknown", reason="record-not-read", evidence=(told_by,))
     return Status(state="succeeded", evidence=(told_by,))
@@ -82,8 +82,8 @@ def status_of_failed(observation: Observation, reason: str, *, told_by: str) -> 
     """Return the state of a failed JobSet. `reason`: the condition's; pods and the trainer's log name the cause better,
     if they were read.
     """
-    progress, asked = observation.progress, observation.steps_asked
-    from_trainer = _failure_reason(progress, asked=asked) if progress else None
+    progress, steps = observation.progress, observation.steps_asked
+    from_trainer = _failure_reason(progress, asked=steps) if progress else None
     if from_trainer is None and (source := _proof_of_result(observation)):
         return Status(state="succeeded", reason="after-last-step", evidence=(told_by, source))
     if oom_killed(current(observation)):
@@ -137,14 +137,14 @@ def status_of_gone(observation: Observation) -> Status:
         return ended
     if observation.record.outcome == "submitting":
         return Status(state="unknown", reason="submitting", evidence=("record",))
-    known = observation.record.outcome in UNENDED
-    return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
+    is_open = observation.record.outcome in UNENDED
+    return Status(state="unknown", reason="jobset-gone" if is_open else "not-found", evidence=("record",))
 
 
 def status_of_record(observation: Observation) -> Status | None:
     """Return the state of a local run from its record; None while it is running."""
     if observation.record is None:
-        unread = any(one.what == "record" for one in observation.unread)
+        unread = any(source.what == "record" for source in observation.unread)
         nothing = Status(state="unknown", reason="record-not-read" if unread else "not-found")
         return observation.last_known or nothing if unread else nothing
     if ended := _recorded_end(observation):
@@ -192,8 +192,8 @@ def _recorded_end(observation: Observation) -> Status | None:
 
 def _last_step_saved(observation: Observation) -> Status | None:
     """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
-    progress, asked = observation.progress, observation.steps_asked
-    if progress is None or not _is_last_step_saved(progress, asked=asked):
+    progress, steps = observation.progress, observation.steps_asked
+    if progress is None or not _is_last_step_saved(progress, asked=steps):
         return None
     return _taught_nothing(observation) or Status(
         state="succeeded", reason="last-step-saved", evidence=("checkpoints",)

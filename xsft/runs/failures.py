@@ -87,18 +87,18 @@ def _first_match(text: str, printed: Sequence[str], end: LogEnd, rules: Sequence
     for rank, rule in enumerate(rules):
         if rule.printed not in printed or not re.search(rule.frames or "", end.frames):
             continue
-        found = re.search(rule.log, text)
-        if found and re.search(rule.before, end.before):
-            yield _Match(rank=rank, rule=rule, found=found)
+        match = re.search(rule.log, text)
+        if match and re.search(rule.before, end.before):
+            yield _Match(rank=rank, rule=rule, found=match)
             return
 
 
 def _matches_anywhere(printed: Sequence[str], rules: Sequence[Rule]) -> Iterator[_Match]:
     warnings = [line for line in reversed(printed) if not _INFORMATION.match(line)]
     for rank, rule in enumerate(rules):
-        found = next((match for line in warnings if (match := re.search(rule.log, line))), None)
-        if found and not rule.echo and not rule.before and rule.frames is None:
-            yield _Match(rank=rank, rule=rule, found=found)
+        first_match = next((match for line in warnings if (match := re.search(rule.log, line))), None)
+        if first_match and not rule.echo and not rule.before and rule.frames is None:
+            yield _Match(rank=rank, rule=rule, found=first_match)
 
 
 def _likeliest(matches: Iterator[_Match]) -> _Match | None:

@@ -104,18 +104,18 @@ def bare_row(run: RunObject, *, cluster: str, at: str) -> Observation:
 Decoder(LastKnown)  # at import: msgspec@0.22.0 crashes if two threads do this for one type
 
 
-def line_of(known: LastKnown) -> str:
+def line_of(last: LastKnown) -> str:
     """Return the line, without what changes quickly."""
-    progress = known.progress
+    progress = last.progress
     ends = tuple(
         replace(condition, message="")
-        for condition in known.jobset.conditions
+        for condition in last.jobset.conditions
         if condition.type in ("Completed", "Failed") and condition.status == "True"
     )
     lasting = replace(
-        known,
+        last,
         jobset=replace(
-            known.jobset,
+            last.jobset,
             conditions=ends,
             jobs=(),
             suspended=False,
@@ -160,11 +160,11 @@ def remember(state: Path, observation: Iterable[tuple[Observation, Status]], *, 
             by_place[one.cluster, jobset.namespace].append(_state_to_keep(one, jobset, status))
     for (cluster, namespace), several in by_place.items():
         path = _states_path(state, cluster, namespace)
-        there = _read_states(path)
-        fresh = [_with_told(one, there.get(one.jobset.uid)) for one in several]
+        saved = _read_states(path)
+        fresh = [_with_told(one, saved.get(one.jobset.uid)) for one in several]
         uids = {one.jobset.uid for one in fresh}
         older = []
-        for uid, last in there.items():
+        for uid, last in saved.items():
             age = seconds_between(last.observed_at, now)
             if uid not in uids and age is not None and age <= FORGET_AFTER_S:
                 older.append(last)
@@ -185,24 +185,24 @@ def newly_failed_jobs(
     ]
     places = {(cluster, job.namespace) for cluster, job, _ in failed}
     before = {place: recall(state, cluster=place[0], namespace=place[1]) for place in places}
-    known = ((before[cluster, job.namespace].get(job.uid), job, reason) for cluster, job, reason in failed)
-    return tuple((job, reason) for last, job, reason in known if last is None or not last.ended)
+    before_and_now = ((before[cluster, job.namespace].get(job.uid), job, reason) for cluster, job, reason in failed)
+    return tuple((job, reason) for last, job, reason in before_and_now if last is None or not last.ended)
 
 
-def _with_told(known: LastKnown, last: LastKnown | None) -> LastKnown:
+def _with_told(current: LastKnown, last: LastKnown | None) -> LastKnown:
     """Return the state with the findings and the progress of the saved state, if this read has none.
 
     Findings on a failure are kept until the run is restarted (`before` holds them then) or is running. Progress that
     was not read this time is kept too.
     """
-    unfound = not known.found and known.status.state not in RUNNING
-    unasked = known.progress is None and (known.unheard or not known.ended)
-    if last is None or last.jobset.restarts != known.jobset.restarts:
-        return known
+    unfound = not current.found and current.status.state not in RUNNING
+    unasked = current.progress is None and (current.unheard or not current.ended)
+    if last is None or last.jobset.restarts != current.jobset.restarts:
+        return current
     return replace(
-        known,
-        found=last.found if unfound else known.found,
-        progress=last.progress if unasked else known.progress,
+        current,
+        found=last.found if unfound else current.found,
+        progress=last.progress if unasked else current.progress,
     )
 
 
@@ -224,9 +224,9 @@ def forget_run(state: Path, run_name: str, *, now: str) -> bool:
     return was_seen or bool(entries)
 
 
-def gone_of(known: Mapping[str, LastKnown], uids: Collection[str]) -> frozenset[str]:
+def gone_of(last_seen: Mapping[str, LastKnown], uids: Collection[str]) -> frozenset[str]:
     """Return the UIDs of the runs that were active at the last read, and whose JobSet is not among these."""
-    return frozenset(uid for uid, last in known.items() if not (last.ended or last.gone or uid in uids))
+    return frozenset(uid for uid, last in last_seen.items() if not (last.ended or last.gone or uid in uids))
 
 
 def forget(state: Path, *, cluster: str, namespace: str, gone: Collection[str], now: str) -> None:
@@ -246,7 +246,7 @@ def recall(state: Path, *, cluster: str, namespace: str) -> Mapping[str, LastKno
 
 
 def _write_states(path: Path, several: Iterable[LastKnown], *, cluster: str, namespace: str, now: str) -> None:
-    ordered = sorted(several, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
+    ordered = sorted(several, key=lambda last: last.observed_at, reverse=True)[:MAX_RUNS]
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
         write_private(path, "".join(f"{line}\n" for line in (first, *map(line_of, ordered))))
@@ -277,16 +277,16 @@ def _read_states(path: Path) -> dict[str, LastKnown]:
     """Return the states by UID: of a file of another version, or a truncated one, those that can be parsed."""
     try:
         with open_regular(path) as file:
-            first, *rest = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
-        said = json.loads(first)
+            first, *lines = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
+        header = json.loads(first)
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict) or str(said.get("schema")).partition("/")[0] != _FAMILY:
+    if not isinstance(header, dict) or str(header.get("schema")).partition("/")[0] != _FAMILY:
         return {}
-    return {known.jobset.uid: known for text in rest if (known := read_line(text))}
+    return {last.jobset.uid: last for text in lines if (last := read_line(text))}
 
 
-def with_known(observation: Observation, known: Mapping[str, LastKnown]) -> Observation:
+def with_known(observation: Observation, last_seen: Mapping[str, LastKnown]) -> Observation:
     """Return the observation with what is already known of it.
 
     The log of a run does not change after the run ended, so it is not read again. For a restarted run, the state before
@@ -295,7 +295,7 @@ def with_known(observation: Observation, known: Mapping[str, LastKnown]) -> Obse
     jobset = observation.jobset
     if jobset is None or (jobset.terminal is None and not jobset.restarts):
         return observation
-    last = known.get(jobset.uid)
+    last = last_seen.get(jobset.uid)
     if last is None:
         return observation
     if jobset.terminal is None:
@@ -306,7 +306,7 @@ def with_known(observation: Observation, known: Mapping[str, LastKnown]) -> Obse
     return replace(observation, progress=None if last.unheard else last.progress, known_end=last.status)
 
 
-def with_last_words(observation: Observation, known: Mapping[str, LastKnown]) -> Observation:
+def with_last_words(observation: Observation, last_seen: Mapping[str, LastKnown]) -> Observation:
     """Return the observation with the progress of the last read, for what cannot be read now.
 
     All of it for a failed run whose log is gone with its pods, for a run that lost a pod since it was admitted, and for
@@ -314,7 +314,7 @@ def with_last_words(observation: Observation, known: Mapping[str, LastKnown]) ->
     for any other run, since the end of a log need not contain it.
     """
     progress, gone = observation.progress, observation.jobset is None
-    known_run = known.get(observation.held.uid) if observation.held else None
+    known_run = last_seen.get(observation.held.uid) if observation.held else None
     last = known_run.progress if known_run else None
     if last is None:
         return observation
@@ -365,21 +365,21 @@ def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, LastKnown]
 def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
     """Return the record's attempt with that JobSet UID, else the last attempt."""
     attempts = [record.last for record in records if record.attempts]
-    found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
-    if found is None:
+    attempt = next((other for other in attempts if uid and other.uid == uid), attempts[-1] if attempts else None)
+    if attempt is None:
         return None
     return Recorded(
-        outcome=found.outcome,
-        reason=found.reason,
-        state_reason=found.state_reason or "",
-        jobset=found.jobset,
-        uid=found.uid,
-        started_at=found.started_at or None,
-        finished_at=found.finished_at,
-        work=text(found.resolved.get("work")),
-        number=found.number,
-        tpu=text(found.resolved.get("tpu")),
-        num_slices=whole(found.resolved.get("num_slices")),
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        state_reason=attempt.state_reason or "",
+        jobset=attempt.jobset,
+        uid=attempt.uid,
+        started_at=attempt.started_at or None,
+        finished_at=attempt.finished_at,
+        work=text(attempt.resolved.get("work")),
+        number=attempt.number,
+        tpu=text(attempt.resolved.get("tpu")),
+        num_slices=whole(attempt.resolved.get("num_slices")),
     )
 
 

@@ -41,7 +41,7 @@ def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observati
 def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
     """Return the observation of the run; None if its folder was deleted, since the run no longer exists then."""
     folder = Path(entry.output) / entry.run_name
-    own = folder / FOLDER
+    own_folder = folder / FOLDER
     observation = Observation(
         run_name=entry.run_name,
         target=THIS_MACHINE,
@@ -51,9 +51,9 @@ def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
         steps=entry.steps or None,
     )
     try:
-        record, alive = _record_and_life(own)
+        record, alive = _record_and_life(own_folder)
     except (OSError, ValueError) as failed:
-        why = f"{own / LOCAL_RECORD}: {system_words(failed)}"
+        why = f"{own_folder / LOCAL_RECORD}: {system_words(failed)}"
         return replace(observation, unread=(Unread(what="record", why=why),))
     if record is None or not record.attempts:
         return None
@@ -71,15 +71,15 @@ def _observe_run(entry: IndexEntry, now: str) -> Observation | None:
     return replace(observation, steps=record.steps or observation.steps, record=recorded, progress=progress)
 
 
-def _record_and_life(own: Path) -> tuple[Record | None, bool]:
+def _record_and_life(own_folder: Path) -> tuple[Record | None, bool]:
     """Return the record, and whether a process does what it says. A process takes the lock before it writes, and
     releases it after it wrote the end: one that ends between the two looks was not killed, and its record says so now.
     """
-    record = _read_record(own / LOCAL_RECORD)
+    record = _read_record(own_folder / LOCAL_RECORD)
     while record is not None and record.attempts and record.last.outcome in UNENDED:
-        if is_held(own / LOCK):
+        if is_held(own_folder / LOCK):
             return record, True
-        before, record = record, _read_record(own / LOCAL_RECORD)
+        before, record = record, _read_record(own_folder / LOCAL_RECORD)
         if record == before:
             break
     return record, False
@@ -102,13 +102,15 @@ def _local_progress(record: Record, now: str, *, saved_step: int | None) -> Prog
     """Return the progress from the log; from the record if it has more, as it does for the steps before the part of the
     log that is read.
     """
-    said = _logged_progress(Path(record.last.log), now) if record.last.log else None
+    progress = _logged_progress(Path(record.last.log), now) if record.last.log else None
     last = max(record.losses, default=None)
-    if said is None or (said.step is None and last is not None):
-        paced = said or Progress(source="record", read_at=now)
+    if progress is None or (progress.step is None and last is not None):
+        paced = progress or Progress(source="record", read_at=now)
         loss = record.losses[last] if last is not None else None
-        said = replace(paced, source="record", step=last, loss=loss)
-    return replace(said, saved_step=saved_step, resumed_from=record.last.resumed_from, resumed_order=record.last.order)
+        progress = replace(paced, source="record", step=last, loss=loss)
+    return replace(
+        progress, saved_step=saved_step, resumed_from=record.last.resumed_from, resumed_order=record.last.order
+    )
 
 
 def _logged_progress(log: Path, now: str) -> Progress | None:
@@ -123,8 +125,8 @@ def _logged_progress(log: Path, now: str) -> Progress | None:
     except OSError:
         return None
     lines = text.splitlines()[0 if size <= TAIL_BYTES else 1 :]
-    said = progress_of((LoggedLine(text=line) for line in lines), read_at=now, from_start=size <= TAIL_BYTES)
-    return replace(said, said_at=datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"))
+    progress = progress_of((LoggedLine(text=line) for line in lines), read_at=now, from_start=size <= TAIL_BYTES)
+    return replace(progress, said_at=datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"))
 
 
 def lock_of(output: str, run_name: str) -> Path:

@@ -53,14 +53,14 @@ def chosen_roles(
     Under Pathways the slices' processes are the workers; without a slice the head is shown. Raises UsageError for a
     slice or host that the run does not have.
     """
-    known = all_roles(jobset)
-    if known and every and (slice_index, host) == (None, None):
-        return known
+    roles = all_roles(jobset)
+    if roles and every and (slice_index, host) == (None, None):
+        return roles
     if not every and (slice_index, host) == (None, None):
         return (ProcessRole(replicated_job=jobset.trainer_job or "", slice_index=0, host=0),)
-    slices = [role for role in known if role.replicated_job == jobset.slice_job]
-    wanted = [role for role in slices if slice_index in (None, role.slice_index)]
-    hosts = [role for role in wanted if (every and host is None) or role.host == (host or 0)]
+    slices = [role for role in roles if role.replicated_job == jobset.slice_job]
+    chosen = [role for role in slices if slice_index in (None, role.slice_index)]
+    hosts = [role for role in chosen if (every and host is None) or role.host == (host or 0)]
     if slice_index is None:
         hosts = [role for role in hosts if every or role.slice_index == 0]
     if not hosts:

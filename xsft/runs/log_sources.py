@@ -92,39 +92,39 @@ def follow_logs(
     try:
         begun = partial(_begin_followers, followers, since=since, tail=tail)
         yield from _retry_lines(begun, retries=pace.retries(stop), say=_drop_repeats(trouble))
-        for one in followers:
-            threading.Thread(target=_queue_lines, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
+        for follower in followers:
+            threading.Thread(target=_queue_lines, args=(follower, lines, stop), daemon=True, name=STREAM_THREAD).start()
         threading.Thread(target=_watch_followers, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
         yield from _merge_lines(lines, streams=len(followers), mark=_drop_repeats(trouble))
     finally:
         stop.set()
-        for one in followers:
-            one.interrupt()
+        for follower in followers:
+            follower.interrupt()
 
 
 def _begin_followers(followers: Sequence[LogFollower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
     """Yield the lines of whole logs, sorted by time."""
     if len(followers) == 1:
         return followers[0].begin(since=since, tail=tail)
-    started = [start(partial(_after_first_line, one.begin(since=since, tail=tail))) for one in followers]
-    return heapq.merge(*(one.result() for one in started), key=_time_key)
+    started = [start(partial(_after_first_line, follower.begin(since=since, tail=tail))) for follower in followers]
+    return heapq.merge(*(follower.result() for follower in started), key=_time_key)
 
 
 def _retry_lines(begun: Callable[[], Iterator[LogLine]], *, retries: Retries, say: ShowLine) -> Iterator[LogLine]:
     """Yield the lines; start again from the beginning if the cluster does not answer. If a stream breaks later, the
     follower reopens it.
     """
-    given = False
+    has_yielded = False
     while True:
         try:
             for line in begun():
-                given = True
+                has_yielded = True
                 yield line
         except XsftError as failed:
             if failed.again != "helps":
                 raise
             say(failed.message)
-            if given or not retries.again():
+            if has_yielded or not retries.again():
                 return
         else:
             return
@@ -151,17 +151,17 @@ def _queue_lines(follower: LogFollower, lines: LogQueue, stop: threading.Event) 
 def _watch_followers(followers: Sequence[LogFollower], pace: Pace, stop: threading.Event) -> None:
     """Notice processes that are new while their old streams stay open."""
     while not stop.wait(max(pace.look_s / 2, len(followers) / LOOKS_PER_S)):
-        for one in followers:
-            one.look()
+        for follower in followers:
+            follower.look()
 
 
 def _drop_repeats(say: ShowLine) -> ShowLine:
     """Return a `say` that drops repeated lines: a restart of the run is reported by each of its processes."""
-    told: set[str] = set()
+    repeated: set[str] = set()
 
     def tell(text: str) -> None:
-        if text not in told:
-            told.add(text)
+        if text not in repeated:
+            repeated.add(text)
             say(text)
 
     return tell
@@ -175,21 +175,21 @@ def _put_item(lines: LogQueue, item: LogItem, stop: threading.Event) -> None:
 
 
 def _merge_lines(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLine]:
-    left = streams
-    while left:
-        held: list[LogLine] = []
-        for item in _take_batch(lines, window_s=WINDOW_S if left > 1 else 0.0):
+    open_streams = streams
+    while open_streams:
+        batch: list[LogLine] = []
+        for item in _take_batch(lines, window_s=WINDOW_S if open_streams > 1 else 0.0):
             if isinstance(item, LogLine):
-                held.append(item)
+                batch.append(item)
                 continue
-            yield from sorted(held, key=_time_key)  # lines before the mark come first
-            held.clear()
+            yield from sorted(batch, key=_time_key)  # lines before the mark come first
+            batch.clear()
             if isinstance(item, Exception):
                 raise item
             if isinstance(item, Mark):
                 mark(item.text)
-            left -= item is None
-        yield from sorted(held, key=_time_key)
+            open_streams -= item is None
+        yield from sorted(batch, key=_time_key)
 
 
 def _take_batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
@@ -235,13 +235,13 @@ class RunLogs(Struct, frozen=True, kw_only=True):
                 f"Known attempts: {', '.join(map(str, numbers))}.",
                 fix="Pass one of them to --attempt, or omit it for the newest.",
             )
-        wanted = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
-        if not output or not wanted:
+        logged = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
+        if not output or not logged:
             raise Unknown(
                 f"No record of {observation.run_name} contains the path of its log.",
                 fix="Look in its output folder: xsft/trainer-*.log.",
             )
-        log = Path(wanted[-1].last.log)
+        log = Path(logged[-1].last.log)
         lock = lock_of(output, observation.run_name)
         if request.follow:
             return follow_log(log, tail=request.tail, alive=lambda: is_held(lock))

@@ -78,10 +78,10 @@ class YieldedLines(Struct, kw_only=True):
 
     def new(self, lines: Iterator[LoggedLine]) -> Iterator[LoggedLine]:
         """Yield the lines of a reopened log that were not yielded before."""
-        left = Counter(self.lines)
+        repeated = Counter(self.lines)
         for line in lines:
-            if left[line.at, line.text] > 0:
-                left[line.at, line.text] -= 1
+            if repeated[line.at, line.text] > 0:
+                repeated[line.at, line.text] -= 1
                 continue
             if line.at and sortable(line.at) < sortable(self.floor):
                 continue
@@ -104,8 +104,8 @@ class Over:
         """Return whether the run has ended. Raises Unreachable."""
         with self._lock:
             if not self._over and (self._asked is None or self._now() - self._asked >= self._pace.poll_s):
-                there = self._cluster.reads.again(self._jobset)
-                self._over = there is None or there.uid != self._jobset.uid or there.terminal is not None
+                run = self._cluster.reads.again(self._jobset)
+                self._over = run is None or run.uid != self._jobset.uid or run.terminal is not None
                 self._asked = self._now()
             return self._over
 
@@ -181,13 +181,13 @@ class LogFollower:
         if stream is None or pod is None or clock.monotonic() - self._heard < self._pace.look_s:
             return
         try:
-            there = newest_pod(self._cluster, self._jobset, self._role)
+            current = newest_pod(self._cluster, self._jobset, self._role)
         except XsftError:
             return  # the stream itself may still work
         if (
-            there is None
-            or there.ended
-            or (_pod_key(there), _container_restarts(there)) != (_pod_key(pod), _container_restarts(pod))
+            current is None
+            or current.ended
+            or (_pod_key(current), _container_restarts(current)) != (_pod_key(pod), _container_restarts(pod))
         ):
             stream.interrupt()
 
@@ -237,13 +237,13 @@ class LogFollower:
         """Yield all lines so far, while they are read, however many there are."""
         retries = self._cluster.reads.api.patience.retries(NEVER)
         while True:
-            found = self._open_stream(pod, tail=tail, previous=previous, follow=False)
-            if isinstance(found, Stream):
-                found = yield from self._yield_whole(pod, found)
-            if found is None:
+            answer = self._open_stream(pod, tail=tail, previous=previous, follow=False)
+            if isinstance(answer, Stream):
+                answer = yield from self._yield_whole(pod, answer)
+            if answer is None:
                 return
             if not retries.again():
-                raise found.failed() if isinstance(found, LostAnswer) else found
+                raise answer.failed() if isinstance(answer, LostAnswer) else answer
 
     def _yield_whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
         """Yield the lines of the stream. Returns why it broke off, or None."""
@@ -276,7 +276,7 @@ class LogFollower:
         self, pod: Pod, *, follow: bool, tail: int | None = None, previous: bool = False
     ) -> Stream | LostAnswer | Unreachable | None:
         api = self._cluster.reads.api
-        wanted = ContainerLogRequest(
+        request = ContainerLogRequest(
             namespace=self._jobset.namespace,
             pod=pod.name,
             container=pod.trainer_container,
@@ -286,7 +286,7 @@ class LogFollower:
         )
         streaming_s = self._pace.silence_s if self._yielded.lines else self._pace.first_s
         silence_s = streaming_s if follow else api.patience.read_timeout_s
-        return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
+        return open_log(api, request, follow=follow, read_timeout_s=silence_s)
 
     def _yield_new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
         said_now: Iterator[LoggedLine] = (parse_logged_line(text.decode("utf-8", "replace")) for text in opened.lines())
@@ -313,8 +313,8 @@ def _container_restarts(pod: Pod) -> int:
 def _restart_text(before: Pod, pod: Pod, *, jobset: RunObject) -> str:
     """Return the line that marks a restart in the log: the same text for all processes, if all of them are new."""
     if pod.attempt > before.attempt:
-        most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""
-        return f"-- {jobset.name}: restart {pod.attempt}{most}; the lines below are from the new processes --"
+        limit = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""
+        return f"-- {jobset.name}: restart {pod.attempt}{limit}; the lines below are from the new processes --"
     if _pod_key(before) == _pod_key(pod):
         return f"-- {pod.name}: its container was restarted; the lines below are from the new one --"
     return f"-- {before.name} was replaced; the lines below are from {pod.name} --"

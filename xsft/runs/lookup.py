@@ -65,18 +65,18 @@ def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -
 
 def chosen(rows: Iterable[FoldedRun], wanted: RowFilter) -> tuple[FoldedRun, ...]:
     """Return the rows to show. Named runs are shown whatever their age; the other filters apply to all."""
-    known = tuple(rows)
-    picked = {id(one) for name in wanted.runs for one in named(known, name)}
-    asked = (one for one in known if not wanted.runs or id(one) in picked)
-    return tuple(one for one in asked if _matches(one.row, wanted))
+    every_run = tuple(rows)
+    picked = {id(run) for name in wanted.runs for run in named(every_run, name)}
+    named_runs = (run for run in every_run if not wanted.runs or id(run) in picked)
+    return tuple(run for run in named_runs if _matches(run.row, wanted))
 
 
 def named(rows: Iterable[FoldedRun], name: str) -> tuple[FoldedRun, ...]:
     """Return the runs with exactly that name, or the run on this machine with that folder; else those with a JobSet of
     that name."""
-    known = tuple(rows)
-    runs = tuple(one for one in known if name in (one.row.run_name, folder(one.row)))
-    return runs or tuple(one for one in known if any(a.jobset and a.jobset.name == name for a in one.attempts))
+    every_run = tuple(rows)
+    runs = tuple(run for run in every_run if name in (run.row.run_name, folder(run.row)))
+    return runs or tuple(run for run in every_run if any(a.jobset and a.jobset.name == name for a in run.attempts))
 
 
 def folder(row: Row) -> str | None:
@@ -110,34 +110,34 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
     runs of its name that exist."""
     runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
     gone: list[Observation] = []
-    for one in observations:
-        if one.jobset is None:
-            gone.append(one)
+    for attempt in observations:
+        if attempt.jobset is None:
+            gone.append(attempt)
             continue
-        made_by = "" if one.jobset.ours else one.jobset.name
-        runs[(*one.shared_name, one.jobset.namespace, made_by)].append(one)
+        made_by = "" if attempt.jobset.ours else attempt.jobset.name
+        runs[(*attempt.shared_name, attempt.jobset.namespace, made_by)].append(attempt)
     first: dict[tuple[str, ...], tuple[str, ...]] = {}
     for key in runs:
         first.setdefault(key[:3], key)
-    for one in gone:
-        runs[first.setdefault(one.shared_name, one.shared_name)].append(one)
+    for attempt in gone:
+        runs[first.setdefault(attempt.shared_name, attempt.shared_name)].append(attempt)
     return list(runs.values())
 
 
 def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> FoldedRun:
     """Return the attempt that represents the run: one that may be running, else the newest."""
-    judged = [(classify(one), one) for one in attempts]
+    judged = [(classify(attempt), attempt) for attempt in attempts]
     ordered = sorted(judged, key=lambda pair: (_may_live(*pair), created_at(pair[1]) or ""))
     status, observation = ordered[-1]
     row = row_of(observation, status, now=now, attempts=len(attempts))
-    in_turn = sorted(attempts, key=lambda one: created_at(one) or "")
+    in_turn = sorted(attempts, key=lambda attempt: created_at(attempt) or "")
     return FoldedRun(row=row, seen=observation, status=status, attempts=tuple(in_turn))
 
 
 def _may_live(status: Status, observation: Observation) -> bool:
     """Return whether the attempt may be running: true if its cluster does not answer, false if it ended in any way."""
     if status.state == "unknown":
-        return any(one.what == "jobsets" for one in observation.unread)
+        return any(unread.what == "jobsets" for unread in observation.unread)
     return status.state not in ENDED
 
 
@@ -179,12 +179,12 @@ class RunsAnswer(Struct, frozen=True, kw_only=True):
     """Names of other runs, if a named one was not found."""
 
 
-def answer_of(found: RunsRead, *, classify: Classify, now: str) -> RunsAnswer:
+def answer_of(read: RunsRead, *, classify: Classify, now: str) -> RunsAnswer:
     """Return a row for each run that was read. Raises Unreachable if no source could be read."""
-    if not found.answered:
-        raise runs_unread(found.problems, "Nothing could be read")
-    rows = fold(found.observations, classify=classify, now=now)
-    return RunsAnswer(rows=rows, problems=found.problems, whole=found.whole)
+    if not read.answered:
+        raise runs_unread(read.problems, "Nothing could be read")
+    rows = fold(read.observations, classify=classify, now=now)
+    return RunsAnswer(rows=rows, problems=read.problems, whole=read.whole)
 
 
 def runs_unread(problems: Sequence[Problem], what: str) -> Unreachable:
@@ -205,26 +205,29 @@ def _lasting(problems: Sequence[Problem]) -> Problem | None:
     return next((p for p in problems if p.again == "never"), None)
 
 
-def require_names(names: Sequence[str], found: RunsAnswer) -> None:
+def require_names(names: Sequence[str], answer: RunsAnswer) -> None:
     """Raise `first_missing_run`, if a name is not found."""
-    if failed := first_missing_run(names, found):
+    if failed := first_missing_run(names, answer):
         raise failed
 
 
-def first_missing_run(names: Sequence[str], found: RunsAnswer) -> XsftError | None:
+def first_missing_run(names: Sequence[str], answer: RunsAnswer) -> XsftError | None:
     """Return `missing_run` for the first name that was not found, with the others; None if all were found."""
-    failed = [missing_run(name, found) for name in dict.fromkeys(names) if not named(found.rows, name)]
+    failed = [missing_run(name, answer) for name in dict.fromkeys(names) if not named(answer.rows, name)]
     return reduce(lambda first, other: first.with_problems_of(other), failed) if failed else None
 
 
-def missing_run(name: str, found: RunsAnswer) -> XsftError:
+def missing_run(name: str, answer: RunsAnswer) -> XsftError:
     """Return the error for a name that was not found. Prefixes never match: a command that acts must not guess."""
-    if not found.whole:
-        return runs_unread(found.problems, f"Run {name!r} was not found, but not every cluster could be read")
-    names = {name for row in found.rows for one in row.attempts for name in one.names}
-    known = sorted({*names, *found.neighbours} - {name})  # an index may list a run that no source shows
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    if not answer.whole:
+        return runs_unread(answer.problems, f"Run {name!r} was not found, but not every cluster could be read")
+    names = {name for row in answer.rows for attempt in row.attempts for name in attempt.names}
+    every_name = sorted({*names, *answer.neighbours} - {name})  # an index may list a run that no source shows
+    close = (
+        difflib.get_close_matches(name, every_name, n=3, cutoff=0.5)
+        or [k for k in every_name if name and name in k][:3]
+    )
+    meant = f" Did you mean {' or '.join(close)}?" if close else ""
     return UsageError(
         f"No run is named exactly {name!r}.{meant}",
         fix="xsft status --all lists all runs that this machine can see; --place or --context select another cluster.",
@@ -232,11 +235,11 @@ def missing_run(name: str, found: RunsAnswer) -> XsftError:
     )
 
 
-def one_run(name: str, found: RunsAnswer) -> FoldedRun:
+def one_run(name: str, answer: RunsAnswer) -> FoldedRun:
     """Return the only run with that name. Raises as `missing_run`, and UsageError if several have it."""
-    hits = named(found.rows, name)
+    hits = named(answer.rows, name)
     if not hits:
-        raise missing_run(name, found)
+        raise missing_run(name, answer)
     if len(hits) > 1:
         where = "; ".join(_run_place(hit) for hit in hits)
         raise UsageError(
@@ -259,7 +262,7 @@ def _which(hits: Sequence[FoldedRun]) -> str:
 def silent(observation: Observation) -> Unread | None:
     """Return why the run's cluster did not answer; None if it did, and for a run on this machine. Other data of such an
     observation is from an earlier call."""
-    return next((one for one in observation.unread if one.what in ("jobsets", "object", "servers")), None)
+    return next((source for source in observation.unread if source.what in ("jobsets", "object", "servers")), None)
 
 
 def _run_place(hit: FoldedRun) -> str:
@@ -278,10 +281,10 @@ def attempt_of(hit: FoldedRun, *, name: str, attempt: int | None) -> Observation
     None if that submission was not read.
     """
     if attempt is None:
-        by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
+        by_name = {other.jobset.name: other for other in hit.attempts if other.jobset}
         return by_name.get(name, hit.seen) if name != hit.row.run_name else hit.seen
-    matching = [one for one in hit.attempts if number_of(one) == attempt]
-    return next((one for one in matching if one.jobset is not None), matching[0] if matching else None)
+    matching = [other for other in hit.attempts if number_of(other) == attempt]
+    return next((other for other in matching if other.jobset is not None), matching[0] if matching else None)
 
 
 def number_of(observation: Observation) -> int | None:
@@ -297,9 +300,11 @@ def no_attempt(hit: FoldedRun, attempt: int, *, gone: str, fix: str) -> UsageErr
     """Return the error for an attempt that never existed, or is gone. `gone`: what its absence means for the request;
     `fix`: what to do."""
     run = hit.row.run_name
-    has_jobset = {number: one.jobset is not None for one in hit.attempts if (number := number_of(one)) is not None}
+    has_jobset = {
+        number: other.jobset is not None for other in hit.attempts if (number := number_of(other)) is not None
+    }
     if attempt in has_jobset or 0 < attempt < max(has_jobset, default=0):
         return UsageError(f"Attempt {attempt} of {run} has no JobSet, {gone}.", fix=fix)
-    known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(has_jobset.items()))
-    message = f"{run} has no attempt {attempt}. Known submissions: {known or 'none'}."
+    numbers = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(has_jobset.items()))
+    message = f"{run} has no attempt {attempt}. Known submissions: {numbers or 'none'}."
     return UsageError(message, fix="Pass one of them to --attempt, or omit it for the newest.")

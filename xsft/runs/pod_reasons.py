@@ -48,8 +48,8 @@ def current(observation: Observation) -> tuple[Pod, ...]:
 
 def trouble(pods: Sequence[Pod]) -> str | None:
     """Return why pods are not running, as a reason of `starting`: the most serious first. None: all are running."""
-    if (found := stuck(pods)) or not any(pod.status.phase == "Pending" for pod in pods):
-        return found
+    if (reason := stuck(pods)) or not any(pod.status.phase == "Pending" for pod in pods):
+        return reason
     return "containers-creating" if any(_waits(pods)) else "pods-pending"
 
 
@@ -141,7 +141,7 @@ def first_failure(evidence: Evidence) -> Failure | None:
 
 def suspects(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods with a failed container, the likeliest cause first: these logs are worth reading."""
-    latest_first = sorted(failures_of(pods), key=lambda one: (-one.pod.attempt, *_failure_rank(one)))
+    latest_first = sorted(failures_of(pods), key=lambda cause: (-cause.pod.attempt, *_failure_rank(cause)))
     return tuple({failure.pod.name: failure.pod for failure in latest_first}.values())
 
 
@@ -164,21 +164,21 @@ def failures_of(pods: Iterable[Pod], *, logs: Mapping[str, Log] = {}) -> Iterato
                 yield Failure(pod=pod, container=container, end=end, log=logs.get(pod.name))
 
 
-def _failure_rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int, str]:
+def _failure_rank(failure: Failure) -> tuple[bool, bool, float, bool, bool, int, int, str]:
     """Return the sort key; smaller is likelier. Kubelets report whole seconds, so within one second a kill counts as a
     consequence.
 
     A container is never a consequence if the node killed it for memory, or if the cluster was not yet deleting it.
     """
-    ended = moment(one.end.finished_at)
-    killed = one.end.exit_code in KILLED and not one.oom
+    ended = moment(failure.end.finished_at)
+    killed = failure.end.exit_code in KILLED and not failure.oom
     return (
-        one.said is not None and one.said.lost_peer,
+        failure.said is not None and failure.said.lost_peer,
         ended is None,
         ended.timestamp() if ended else 0.0,
-        one.pod.deleting,
+        failure.pod.deleting,
         killed,
-        one.pod.slice_index,
-        one.pod.host,
-        one.pod.name,
+        failure.pod.slice_index,
+        failure.pod.host,
+        failure.pod.name,
     )

@@ -76,10 +76,10 @@ class StatusRead(Struct, frozen=True, kw_only=True):
 
 def read_status(runs: RunAccess, wanted: RowFilter) -> StatusRead:
     """Read the runs now. Raises Unreachable if nothing could be read."""
-    found = runs.look()
-    rows = tuple(one.row for one in chosen(found.rows, wanted))
-    problems = (*found.problems, *(one for row in rows for one in zero_loss(row)))
-    return StatusRead(rows=rows, problems=problems, missing=first_missing_run(wanted.runs, found), found=found)
+    answer = runs.look()
+    rows = tuple(one.row for one in chosen(answer.rows, wanted))
+    problems = (*answer.problems, *(one for row in rows for one in zero_loss(row)))
+    return StatusRead(rows=rows, problems=problems, missing=first_missing_run(wanted.runs, answer), found=answer)
 
 
 class Runs(Struct, kw_only=True, eq=False):
@@ -126,21 +126,21 @@ class Runs(Struct, kw_only=True, eq=False):
         clusters = {name: start(partial(self.cluster, name)) for name in {source.name for source in self.sources}}
         calls = [SourceCall(source=source, cluster=clusters[source.name]) for source in self.sources]
         read = read_runs(calls, scope=scope, store=self.store, index=index, local=self.local, say=self.say)
-        whole = read.whole and not self.unread_places
-        return replace(read, problems=(*self.unread_places, *read.problems), whole=whole)
+        every_source = read.whole and not self.unread_places
+        return replace(read, problems=(*self.unread_places, *read.problems), whole=every_source)
 
     def look(self) -> RunsAnswer:
         """Read all sources at once, and save the states. Raises Unreachable if none answers."""
-        found = answer_of(self.read(), classify=classify, now=self.now())
-        self.keep((one.seen, one.status) for one in found.rows)
-        if all(named(found.rows, name) for name in self.names):
-            return found
+        answer = answer_of(self.read(), classify=classify, now=self.now())
+        self.keep((run.seen, run.status) for run in answer.rows)
+        if all(named(answer.rows, name) for name in self.names):
+            return answer
         # names of runs that were submitted from this machine, or seen by it
         names = [entry.run_name for entry in self.store.local_index().entries]
         for cluster, namespace in {(source.name, source.namespace) for source in self.sources}:
             states = recall(self.store.state, cluster=cluster, namespace=namespace)
             names += [last.jobset.run_name for last in states.values()]
-        return replace(found, neighbours=tuple(names))
+        return replace(answer, neighbours=tuple(names))
 
     def keep(self, observation: Iterable[tuple[Observation, Status]]) -> None:
         """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
@@ -155,7 +155,7 @@ class Runs(Struct, kw_only=True, eq=False):
         if name in self.refused:
             raise self.refused.pop(name)
         if name not in self.connected:
-            self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
+            self.connected[name] = self.connect(next(source.where for source in self.sources if source.name == name))
         return self.connected[name]
 
     def delete(self, observation: Observation, jobset: RunObject) -> DeleteOutcome:
@@ -188,11 +188,11 @@ class Runs(Struct, kw_only=True, eq=False):
 
     def output_of(self, observation: Observation) -> str | None:
         """Return the run's base_output_directory; None if neither the run nor exactly one index entry has it."""
-        if said := observation.output or (observation.held.output if observation.held else None):
-            return said
+        if output := observation.output or (observation.held.output if observation.held else None):
+            return output
         entries = self.store.local_index().entries
-        found = {e.output for e in entries if (e.target, e.run_name) == (observation.target, observation.run_name)}
-        return found.pop() if len(found) == 1 else None
+        outputs = {e.output for e in entries if (e.target, e.run_name) == (observation.target, observation.run_name)}
+        return outputs.pop() if len(outputs) == 1 else None
 
     def records(self, observation: Observation) -> tuple[Record, ...]:
         """Return the records of the run's attempts, the first one first. Raises Unreachable if they cannot be read."""
@@ -225,7 +225,7 @@ def forget_runs(names: Sequence[str]) -> None:
             raise UsageError(message, fix="xsft status --all shows all.", id="run-missing")
 
 
-def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
+def runs_for(query: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
     """Return the runs for a query. Raises UsageError for a place that is not in places.yaml, SpecError if it is named
     and that file is invalid. If a place or a context is named, also raises what prevents connecting to it: UsageError,
     EnvironmentMissing.
@@ -233,21 +233,21 @@ def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool =
     places: Mapping[str, Place] = {}
     file: str | None = None
     unread: tuple[Problem, ...] = ()
-    if asked.context is None:
+    if query.context is None:
         try:
             places, file = known_places()
         except SpecError as wrong:
-            if asked.place is not None:
+            if query.place is not None:
                 raise
             unread = tuple(replace_fields(problem, severity="warning") for problem in wrong.problems)
     store = record_store()
     runs = Runs(
         unread_places=unread,
-        sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
+        sources=sources(query, places=places, file=file, entries=store.local_index().entries),
         store=store,
         names=tuple(names),
         everything=everything,
-        local=asked.place is None and asked.context is None,
+        local=query.place is None and query.context is None,
     )
     if not runs.local:
         try:

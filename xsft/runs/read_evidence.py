@@ -62,19 +62,19 @@ def read_evidence(
         return Evidence(seen=seen, status=status)
     pods = start(partial(_pods_of, cluster, jobset, observation=seen))
     local_queue = start(partial(_local_queue, cluster, seen.queue, namespace=jobset.namespace))
-    asked = _EvidenceQueries(
+    queries = _EvidenceQueries(
         cluster=cluster, jobset=jobset, workload=seen.workload, status=status, local_queue=local_queue
     )
-    manifest = start(asked.manifest)
-    events, node_events, cluster_queue = start(asked.events), start(asked.node_events), start(asked.cluster_queue)
-    holdings = start(asked.holdings)
-    missing = start(lambda: asked.missing(manifest.result()))
-    dry_run = start(lambda: asked.dry_run(manifest.result()))
+    manifest = start(queries.manifest)
+    events, node_events, cluster_queue = start(queries.events), start(queries.node_events), start(queries.cluster_queue)
+    holdings = start(queries.holdings)
+    missing = start(lambda: queries.missing(manifest.result()))
+    dry_run = start(lambda: queries.dry_run(manifest.result()))
     earlier = start(lambda: tuple(_attempt_end(cluster, before) for before in attempts_before(seen, attempts)))
     seen = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, seen, jobset))
     until = clock.monotonic() + deadline_s
-    queue, held = _result_by(cluster_queue, until), _result_by(holdings, until)
+    queue, holding = _result_by(cluster_queue, until), _result_by(holdings, until)
     return Evidence(
         seen=seen,
         # computed again: the pods of all hosts can show more than those that `status` reads
@@ -84,9 +84,9 @@ def read_evidence(
         logs=_result_by(logs, until),
         quotas=None if queue is None else queue.quotas,
         cluster_queue=None if queue is None else next((c for c in queue.status.conditions if c.type == "Active"), None),
-        holders=None if held is None else asked.holders(held, queue),
+        holders=None if holding is None else queries.holders(holding, queue),
         ahead=_runs_ahead(seen),
-        preemptor=asked.preemptor(held or ()),
+        preemptor=queries.preemptor(holding or ()),
         missing=_result_by(missing, until),
         dry_run=_result_by(dry_run, until),
         earlier=_result_by(earlier, until) or (),
@@ -124,7 +124,7 @@ def _of_its_nodes(events: tuple[Event, ...] | None, observation: Observation) ->
     pods they replace.
     """
     nodes = {f"Node/{pod.spec.node_name}" for pod in observation.pods or () if pod.spec.node_name}
-    return None if events is None else tuple(one for one in events if one.object in nodes)
+    return None if events is None else tuple(event for event in events if event.object in nodes)
 
 
 def _runs_ahead(observation: Observation) -> tuple[Neighbour, ...] | None:
@@ -158,11 +158,11 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
     def events(self) -> tuple[Event, ...]:
         """Return the namespace's warnings about the run, and all events of the JobSet itself."""
         reads, namespace = self.cluster.reads, self.jobset.namespace
-        own = reads.events(namespace=namespace, fields=f"involvedObject.uid={self.jobset.uid}")
+        about_jobset = reads.events(namespace=namespace, fields=f"involvedObject.uid={self.jobset.uid}")
         warnings = reads.events(namespace=namespace, fields="type=Warning")
         name = self.workload.name if self.workload else None
         about = (one for one in warnings if is_about(one, self.jobset, workload=name))
-        return tuple({event.name: event for event in (*own, *about)}.values())
+        return tuple({event.name: event for event in (*about_jobset, *about)}.values())
 
     def node_events(self) -> tuple[Event, ...] | None:
         """Return the warnings of all nodes since the JobSet was created. Node events are in the namespace `default`,
@@ -170,8 +170,8 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
         """
         if not self.jobset.restarts:
             return None
-        found = self.cluster.reads.events(namespace="default", fields="involvedObject.kind=Node,type=Warning")
-        return tuple(one for one in found if (seconds_between(self.jobset.created_at, one.at) or 0.0) >= 0)
+        warnings = self.cluster.reads.events(namespace="default", fields="involvedObject.kind=Node,type=Warning")
+        return tuple(event for event in warnings if (seconds_between(self.jobset.created_at, event.at) or 0.0) >= 0)
 
     def cluster_queue(self) -> ClusterQueue | None:
         """Return the ClusterQueue that the run's LocalQueue points to, or in which the run holds quota."""
@@ -192,23 +192,23 @@ class _EvidenceQueries(Struct, frozen=True, kw_only=True):
             listed = self.cluster.reads.workloads(namespace=self.jobset.namespace)
         return tuple(workload for workload in listed.objects if workload.cluster_queue is not None)
 
-    def holders(self, held: Sequence[Workload], queue: ClusterQueue | None) -> tuple[Neighbour, ...]:
+    def holders(self, holding: Sequence[Workload], queue: ClusterQueue | None) -> tuple[Neighbour, ...]:
         """Return the workloads that hold accelerators in the queue. Those that hold none do not block the run."""
         name = queue.name if queue else None
-        holders = [workload for workload in held if name in (None, workload.cluster_queue) and workload.holds]
+        holders = [workload for workload in holding if name in (None, workload.cluster_queue) and workload.holds]
         holders.sort(key=lambda workload: (-(workload.spec.priority or 0), workload.owner.name))
         return tuple(
             Neighbour(name=workload.owner.name or workload.uid, priority=workload.spec.priority, holds=workload.holds)
             for workload in holders
         )
 
-    def preemptor(self, held: Sequence[Workload]) -> str | None:
+    def preemptor(self, holding: Sequence[Workload]) -> str | None:
         """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a
         message.
         """
-        said = (c.message for c in (self.workload.conditions if self.workload else ()) if c.type == "Preempted")
-        uids = {uid for message in said for uid in _UID.findall(message)}
-        return next((one.owner.name for one in held if uids & {one.uid, one.owner.uid}), None)
+        messages = (c.message for c in (self.workload.conditions if self.workload else ()) if c.type == "Preempted")
+        uids = {uid for message in messages for uid in _UID.findall(message)}
+        return next((workload.owner.name for workload in holding if uids & {workload.uid, workload.owner.uid}), None)
 
     def manifest(self) -> JsonObject | None:
         """Return the whole JobSet, which names the objects that it needs and can be tried again."""
@@ -253,8 +253,8 @@ TAIL = 400
 def failing_logs(cluster: Cluster, observation: Observation, jobset: RunObject) -> tuple[Log, ...]:
     """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
     pods = observation.pods or ()
-    wanted = suspects(pods)[:LOGS] or list(filter(jobset.prints_steps, pods))[:1]
-    calls = [start(partial(_log_of_pod, cluster, jobset, pod, known=observation.log)) for pod in wanted]
+    pods_to_read = suspects(pods)[:LOGS] or list(filter(jobset.prints_steps, pods))[:1]
+    calls = [start(partial(_log_of_pod, cluster, jobset, pod, known=observation.log)) for pod in pods_to_read]
     return tuple(log for call in calls if (log := call.result()) is not None)
 
 
@@ -266,17 +266,17 @@ def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod, *, known: LogTail
     """
     container = _failed_container(pod)
     again = container is not None and not container.state.terminated
-    wanted = ContainerLogRequest(
+    request = ContainerLogRequest(
         namespace=jobset.namespace,
         pod=pod.name,
         container=container.name if container else pod.trainer_container,
         tail=TAIL,
         previous=again,
     )
-    if known is not None and known.pod == pod.name and wanted.container == pod.trainer_container and not again:
+    if known is not None and known.pod == pod.name and request.container == pod.trainer_container and not again:
         lines = known.lines[-TAIL:]
     else:
-        lines = _lines_or_none(cluster, wanted)
+        lines = _lines_or_none(cluster, request)
     end = container and (container.state.terminated or container.last_state.terminated)
     last = tuple(end.message.splitlines()) if end else ()
     texts = tuple(line.text for line in lines) or last
@@ -294,10 +294,10 @@ def _log_of_pod(cluster: Cluster, jobset: RunObject, pod: Pod, *, known: LogTail
     )
 
 
-def _lines_or_none(cluster: Cluster, wanted: ContainerLogRequest) -> tuple[LogLine, ...]:
+def _lines_or_none(cluster: Cluster, request: ContainerLogRequest) -> tuple[LogLine, ...]:
     """Return the lines of the log; empty if the log cannot be read."""
     try:
-        return read_log(cluster.reads.api, wanted) or ()
+        return read_log(cluster.reads.api, request) or ()
     except XsftError:
         return ()
 
@@ -353,13 +353,13 @@ def forgotten_attempt(runs: Runs, hit: FoldedRun, number: int) -> Observation | 
         records = runs.records(hit.seen)
     except XsftError:
         return None
-    record = next((one for one in records if one.last.number == number), None)
+    record = next((other for other in records if other.last.number == number), None)
     if record is None:
         return None
     cluster = hit.seen.cluster or ""
-    known = partial(recall, runs.store.state, cluster=cluster)
+    recall_states = partial(recall, runs.store.state, cluster=cluster)
     observation = attempt_gone(
-        record, cluster=cluster, known=lambda where: known(namespace=where), now=runs.store.now()
+        record, cluster=cluster, known=lambda where: recall_states(namespace=where), now=runs.store.now()
     )
     return replace(observation, target=hit.seen.target, cluster=hit.seen.cluster, output=hit.seen.output)
 
@@ -369,7 +369,7 @@ def _local_log(runs: Runs, hit: FoldedRun) -> Log | None:
     progress = hit.seen.progress
     try:
         number = hit.seen.record.number if hit.seen.record else None
-        its = [one for one in runs.records(hit.seen) if one.attempts and number in (None, one.last.number)]
+        its = [record for record in runs.records(hit.seen) if record.attempts and number in (None, record.last.number)]
         path = its[-1].last.log if its else ""
         lines = tuple(regular.read_log(Path(path), tail=LOCAL_TAIL)) if path else ()
     except XsftError:
@@ -407,9 +407,9 @@ def explain_run(
         )
     if mute := silent(hit.seen):
         row = hit.row
-        known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
+        last_state = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
-            f"The cluster of {row.run_name} does not answer: {mute.clause}.{known if hit.seen.last_known else ''}",
+            f"The cluster of {row.run_name} does not answer: {mute.clause}.{last_state if hit.seen.last_known else ''}",
             fix="The state of the run is unknown. Try again later.",
         )
     all_evidence = evidence(hit)

@@ -70,8 +70,8 @@ class ProgressSource(Struct, frozen=True, kw_only=True):
 
     def output(self, observation: Observation) -> str | None:
         """Return the run's base_output_directory, or None if it is unknown."""
-        said = observation.jobset.output if observation.jobset else None
-        return said or self.outputs.get(observation.run_name) or (observation.was.output if observation.was else None)
+        output = observation.jobset.output if observation.jobset else None
+        return output or self.outputs.get(observation.run_name) or (observation.was.output if observation.was else None)
 
     def recorded(self, observation: Observation) -> Recorded | None:
         """Return the record beside the run's output; of a job whose result is complete, that it completed, even if its
@@ -154,19 +154,19 @@ def _read_one_progress(doing: _ProgressRequest, source: ProgressSource, *, tail:
     return replace(observation, progress=logged or written, unread=(*observation.unread, *lacking))
 
 
-def _falls_short(observation: Observation, said: Progress) -> bool:
+def _falls_short(observation: Observation, logged: Progress) -> bool:
     """Return whether the run has ended, and its log does not show whether the last step was done and saved: a run that
     finds its last checkpoint prints no step, and one that fails after its last step may not print that it was saved.
     """
     if observation.jobset is not None and observation.jobset.terminal is None:
         return False
-    done = max_of(said.step, said.saved_step)
+    done = max_of(logged.step, logged.saved_step)
     if observation.jobset is not None and observation.jobset.terminal == "Failed":
         return (
             observation.steps is not None
             and done is not None
             and done >= observation.steps - 1
-            and said.saved_step != observation.steps
+            and logged.saved_step != observation.steps
         )
     return done is None or observation.steps is None or done < observation.steps
 

@@ -104,7 +104,11 @@ def read_namespace(
         pods_calls += (start(partial(reads.pods, namespace=namespace, labels=SERVERS, cached=True)),)
     rows = _with_workloads(rows, workloads_call, reads=reads, namespace=namespace, late=late)
     rows = _with_pods([*rows, *server_rows], pods_calls, late, scope=scope)
-    bad = [_bad_row(one, source, now) for one in (*jobsets.bad, *servers.bad) if scope.covers_name(one.name)]
+    bad = [
+        _bad_row(bad_object, source, now)
+        for bad_object in (*jobsets.bad, *servers.bad)
+        if scope.covers_name(bad_object.name)
+    ]
 
     uids = frozenset(run.uid for run in (*jobsets.objects, *servers.objects))
     gone = _gone_rows(rows, uids, unlisted, source=source, memory=memory, now=now)
@@ -212,23 +216,30 @@ def _with_pods(
     """Return the rows with their pods, if all are read; else with those of the rows that are starting: the pending ones
     of a JobSet, all of a server.
     """
-    wanted = [row for row in rows if row.jobset and (is_starting(row.jobset) or _takes_every_pod(row.jobset, scope))]
-    if not wanted:
+    incomplete = [
+        row for row in rows if row.jobset and (is_starting(row.jobset) or _takes_every_pod(row.jobset, scope))
+    ]
+    if not incomplete:
         return list(rows)
     answers = [_listed_by(call, "pods", late) for call in calls]
     failures = tuple(dict.fromkeys(unread for _, missing in answers for unread in missing))
     pods = [pod for listed, _ in answers for pod in listed.objects]
     bad = [pod for listed, _ in answers for pod in listed.bad]
-    found = [row for row in rows if row not in wanted]
-    for row in wanted:
+    completed = [row for row in rows if row not in incomplete]
+    for row in incomplete:
         every_pod = row.jobset is not None and not failures and _takes_every_pod(row.jobset, scope)
-        own = tuple(pod for pod in pods if _shows_start(pod, row) or (every_pod and pod.jobset == row.jobset_name))
+        its_pods = tuple(pod for pod in pods if _shows_start(pod, row) or (every_pod and pod.jobset == row.jobset_name))
         odd = [pod for pod in bad if pod.name.startswith(f"{row.jobset_name}-")]
         unread = (*row.unread, *failures, *_bad_unread("pods", odd))
-        found.append(
-            replace(row, pods=own if every_pod or (own and not failures) else None, every_pod=every_pod, unread=unread)
+        completed.append(
+            replace(
+                row,
+                pods=its_pods if every_pod or (its_pods and not failures) else None,
+                every_pod=every_pod,
+                unread=unread,
+            )
         )
-    return found
+    return completed
 
 
 def _takes_every_pod(run: RunObject, scope: ReadScope) -> bool:
@@ -284,7 +295,10 @@ def _with_progress(
 
 
 def _bad_unread(what: What, bad: Sequence[BadObject]) -> list[Unread]:
-    return [Unread(what=what, why=f"{one.name} cannot be read: {redact(one.why)}", again="never") for one in bad]
+    return [
+        Unread(what=what, why=f"{bad_object.name} cannot be read: {redact(bad_object.why)}", again="never")
+        for bad_object in bad
+    ]
 
 
 def _listed_by(
@@ -375,10 +389,10 @@ def read_runs(
 def _memory_of(
     source: RunSource, *, store: RecordStore, entries: Sequence[IndexEntry], scope: ReadScope
 ) -> NamespaceMemory:
-    there = (entry for entry in entries if went_to(entry, cluster=source.name, namespace=source.namespace))
+    submitted = (entry for entry in entries if went_to(entry, cluster=source.name, namespace=source.namespace))
     return NamespaceMemory(
         known=recall(store.state, cluster=source.name, namespace=source.namespace),
-        submitted=tuple(entry for entry in there if scope.covers_entry(entry)),
+        submitted=tuple(entry for entry in submitted if scope.covers_entry(entry)),
     )
 
 

@@ -79,7 +79,7 @@ class ReadScope(Struct, frozen=True, kw_only=True):
 
 def was_passed_over(observation: Observation) -> bool:
     """Return whether the run may have more progress than is known, since it was not read."""
-    return any(one.passed_over for one in observation.unread)
+    return any(unread.passed_over for unread in observation.unread)
 
 
 def lacks_progress(observation: Observation) -> bool:
@@ -91,7 +91,11 @@ def may_have_progress(observation: Observation, *, partly_up: bool = False) -> b
     """Return whether the trainer can have printed anything: it is running or has run. A run that waits for quota or
     pods has not started. `partly_up`: also if only some pods of a slice may be running.
     """
-    if not observation.on_cluster or observation.last_known or any(one.what == "jobsets" for one in observation.unread):
+    if (
+        not observation.on_cluster
+        or observation.last_known
+        or any(unread.what == "jobsets" for unread in observation.unread)
+    ):
         return False
     jobset = observation.jobset
     if jobset is None or jobset.terminal is not None:
@@ -125,9 +129,9 @@ def choose_reads(rows: Sequence[Observation], *, scope: ReadScope) -> ChosenRead
         active = active[: min(limits.if_more, limits.at_most)]
     if not scope.names and not scope.everything:
         ended = ended[: limits.ended_at_most]
-    asked = (*active, *ended, *gone[: limits.gone_at_most])
-    chosen = {id(row) for row in asked}
-    return ChosenReads(asked=asked, others=tuple(row for row in newest if id(row) not in chosen))
+    first_reads = (*active, *ended, *gone[: limits.gone_at_most])
+    chosen = {id(row) for row in first_reads}
+    return ChosenReads(asked=first_reads, others=tuple(row for row in newest if id(row) not in chosen))
 
 
 def _begin_time(observation: Observation) -> str:

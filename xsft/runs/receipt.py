@@ -95,38 +95,38 @@ class ReceiptFold(Struct, kw_only=True):
             seconds=seconds,
             steps=len(self.steps),
             tokens_per_device=self._tokens(),
-            target_tokens=_rounded_or_none(_total(one.targets for one in done)),
-            tflops_per_device=middle(one.tflops for one in done if one.lasted is not None),
+            target_tokens=_rounded_or_none(_total(step_done.targets for step_done in done)),
+            tflops_per_device=middle(step_done.tflops for step_done in done if step_done.lasted is not None),
         )
 
     def _tokens(self) -> float | None:
         """Return the tokens of all steps, which have equally many: the longest step's product is the most precise."""
-        known = [one for one in self.steps.values() if one.tokens is not None]
-        longest = max(known, key=lambda one: one.printed, default=None)
+        counted = [step for step in self.steps.values() if step.tokens is not None]
+        longest = max(counted, key=lambda step: step.printed, default=None)
         return round(longest.tokens) * len(self.steps) if longest and longest.tokens is not None else None
 
-    def _begin(self, at: float) -> None:
+    def _begin(self, time: float) -> None:
         """Begin a process: the time since an earlier one is lost."""
         if self.steps or not self.fresh:
             self.state = "lost"
-        self._enter_state("starting", at)
+        self._enter_state("starting", time)
         self.fresh = True
 
-    def _enter_state(self, state: ReceiptState, at: float) -> None:
-        self.seconds[self.state] = self.seconds.get(self.state, 0.0) + max(0.0, at - self.at)
-        self.state, self.at = state, max(at, self.at)
+    def _enter_state(self, state: ReceiptState, time: float) -> None:
+        self.seconds[self.state] = self.seconds.get(self.state, 0.0) + max(0.0, time - self.at)
+        self.state, self.at = state, max(time, self.at)
 
-    def _note_step(self, step: int, at: float) -> None:
-        lasted, alone = max(0.0, at - self.at), self.state == "training" and not self.fresh
+    def _note_step(self, step: int, time: float) -> None:
+        lasted, alone = max(0.0, time - self.at), self.state == "training" and not self.fresh
         if self.fresh:
             self._repeat(step)
         if alone or self.state == "evaluating":
-            self._enter_state("training", at)
+            self._enter_state("training", time)
         else:
             self.mixed.append(("compiling" if self.state == "starting" else self.state, lasted))
         self.paces += [lasted] if alone else []
         self.steps[step] = TrainedStep(lasted=lasted if alone else None)
-        self.state, self.at, self.fresh = "training", max(at, self.at), False
+        self.state, self.at, self.fresh = "training", max(time, self.at), False
 
     def _measure(self, event: Step, at: float) -> None:
         """Add MaxText's line about a step, which is printed one step later than Tunix's loss."""
@@ -145,25 +145,25 @@ class ReceiptFold(Struct, kw_only=True):
         """Count the steps from `first` on as lost: this process does them again."""
         again = [step for step in self.steps if step >= first]
         pace = middle(self.paces) or 0.0
-        lost = sum(one.lasted if (one := self.steps.pop(step)).lasted is not None else pace for step in again)
-        self.seconds["training"] = self.seconds.get("training", 0.0) - lost
-        self.seconds["lost"] = self.seconds.get("lost", 0.0) + lost
+        lost_s = sum(one.lasted if (one := self.steps.pop(step)).lasted is not None else pace for step in again)
+        self.seconds["training"] = self.seconds.get("training", 0.0) - lost_s
+        self.seconds["lost"] = self.seconds.get("lost", 0.0) + lost_s
 
 
 def whole_receipt(attempts: Sequence[Attempt]) -> Receipt | None:
     """Return the receipt of all attempts of a run; None if one of them has none. Steps that a later attempt repeats are
     lost, with their share of the training."""
     receipts = [_kept_receipt(one, later=attempts[place + 1 :]) for place, one in enumerate(attempts)]
-    known = [one for one in receipts if one is not None]
-    if not known or len(known) < len(attempts):
+    complete = [one for one in receipts if one is not None]
+    if not complete or len(complete) < len(attempts):
         return None
     return Receipt(
-        seconds={state: sum(one.seconds.get(state, 0.0) for one in known) for state in SPENT},
-        steps=sum(one.steps for one in known),
-        tokens_per_device=_total(one.tokens_per_device for one in known),
-        target_tokens=_rounded_or_none(_total(one.target_tokens for one in known)),
-        tflops_per_device=middle(one.tflops_per_device for one in known),
-        notes=tuple(dict.fromkeys(note for one in known for note in one.notes)),
+        seconds={state: sum(one.seconds.get(state, 0.0) for one in complete) for state in SPENT},
+        steps=sum(one.steps for one in complete),
+        tokens_per_device=_total(one.tokens_per_device for one in complete),
+        target_tokens=_rounded_or_none(_total(one.target_tokens for one in complete)),
+        tflops_per_device=middle(one.tflops_per_device for one in complete),
+        notes=tuple(dict.fromkeys(note for one in complete for note in one.notes)),
     )
 
 
@@ -174,14 +174,14 @@ def _kept_receipt(attempt: Attempt, *, later: Sequence[Attempt]) -> Receipt | No
         return receipt
     last = attempt.last_step or (attempt.resumed_from or 0) + receipt.steps
     first = min((one.resumed_from or 0 for one in later if one.receipt and one.receipt.steps), default=last)
-    lost = min(receipt.steps, max(0, last - first)) / receipt.steps
-    repeated = receipt.seconds.get("training", 0.0) * lost
+    lost_share = min(receipt.steps, max(0, last - first)) / receipt.steps
+    repeated = receipt.seconds.get("training", 0.0) * lost_share
     seconds = {**receipt.seconds, "training": receipt.seconds.get("training", 0.0) - repeated}
     return Receipt(
         seconds={**seconds, "lost": seconds.get("lost", 0.0) + repeated},
-        steps=round(receipt.steps * (1 - lost)),
-        tokens_per_device=_times_share(receipt.tokens_per_device, 1 - lost),
-        target_tokens=_rounded_or_none(_times_share(receipt.target_tokens, 1 - lost)),
+        steps=round(receipt.steps * (1 - lost_share)),
+        tokens_per_device=_times_share(receipt.tokens_per_device, 1 - lost_share),
+        target_tokens=_rounded_or_none(_times_share(receipt.target_tokens, 1 - lost_share)),
         tflops_per_device=receipt.tflops_per_device,
         notes=receipt.notes,
     )
@@ -192,8 +192,8 @@ def _times_share(value: float | None, share: float) -> float | None:
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _rounded_or_none(value: float | None) -> int | None:
@@ -242,7 +242,11 @@ def _given_at(observation: Observation, jobset: RunObject) -> str | None:
     if observation.workload is None:
         return None if jobset.suspended else jobset.created_at
     return earliest(
-        *(one.at for one in observation.workload.conditions if one.type == "Admitted" and one.status == "True")
+        *(
+            condition.at
+            for condition in observation.workload.conditions
+            if condition.type == "Admitted" and condition.status == "True"
+        )
     )
 
 
@@ -283,7 +287,7 @@ def _receipt_notes(observation: Observation, *, earlier: int, begins_at: int | N
 
 
 def _queue_notes(observation: Observation) -> Iterator[str]:
-    if any(one.what == "workloads" for one in observation.unread):
+    if any(unread.what == "workloads" for unread in observation.unread):
         yield "Its Kueue Workload was not read: time in the queue is counted as held."
     if observation.workload and observation.workload.evictions:
         times = observation.workload.evictions
@@ -291,5 +295,5 @@ def _queue_notes(observation: Observation) -> Iterator[str]:
 
 
 def _seconds(time: str | None) -> float | None:
-    found = moment(time)
-    return found.timestamp() if found else None
+    parsed = moment(time)
+    return parsed.timestamp() if parsed else None

@@ -41,8 +41,8 @@ def record_job_end(
     """
     try:
         records = store.read_run(output, run_name)
-        own = (one for one in records if uid and one.last.uid == uid)
-        last = next(own, records[-1] if records else None)
+        same_uid = (record for record in records if uid and record.last.uid == uid)
+        last = next(same_uid, records[-1] if records else None)
         if last is None or (uid and last.last.uid not in (uid, None)):
             return ()
         is_proved = outcome == "completed" and last.last.outcome == "failed"  # by the files of its result
@@ -59,9 +59,9 @@ def record_receipt(store: RecordStore, *, output: str, run_name: str, receipt: R
     """Keep the receipt with the record of the attempt with that `uid`, whose outcome it does not change. An error in
     writing is ignored: the receipt was shown."""
     with suppress(XsftError):
-        for one in store.read_run(output, run_name):
-            if one.last.receipt is None and one.last.uid == uid:
-                _finish(store, one, "unknown", receipt=receipt)
+        for record in store.read_run(output, run_name):
+            if record.last.receipt is None and record.last.uid == uid:
+                _finish(store, record, "unknown", receipt=receipt)
 
 
 def record_failed_jobs(
@@ -132,8 +132,10 @@ def _record(records: tuple[Record, ...], *, uid: str | None, name: str | None) -
     """Return the record of the attempt with that UID; if a submitter died before it read the UID, the one with that
     JobSet's name.
     """
-    by_uid = [one for one in records if uid and one.attempts and one.last.uid == uid]
-    by_name = [one for one in records if one.attempts and one.last.uid is None and one.last.jobset == name]
+    by_uid = [record for record in records if uid and record.attempts and record.last.uid == uid]
+    by_name = [
+        record for record in records if record.attempts and record.last.uid is None and record.last.jobset == name
+    ]
     return next(iter((*by_uid, *by_name)), None)
 
 

@@ -133,12 +133,11 @@ def row_of(observation: Observation, status: Status, *, now: str, attempts: int 
     """Return the row of a run. One line per column, so that each column is next to its source."""
     jobset = observation.jobset
     progress = observation.progress or NO_PROGRESS
-    held = observation.held
-    steps = observation.steps or (held.steps if held else None)
-    created = created_at(observation)
+    run_object = observation.held
+    steps = observation.steps or (run_object.steps if run_object else None)
     stage = stage_of(observation)
     evidence_age_s = _age(observation.read_at or observation.observed_at, now)
-    output = (held.output if held else None) or observation.output
+    output = (run_object.output if run_object else None) or observation.output
     return Row(
         run_name=observation.run_name,
         pipeline=_pipeline_name(observation.run_name, stage),
@@ -147,9 +146,11 @@ def row_of(observation: Observation, status: Status, *, now: str, attempts: int 
         namespace=jobset.namespace if jobset else None,
         cluster=observation.cluster,
         target=observation.target,
-        mode=observation.mode or (held.mode if held else None),
+        mode=observation.mode or (run_object.mode if run_object else None),
         tpu=_row_tpu(observation),
-        num_slices=held.num_slices if held else (observation.record.num_slices if observation.record else None),
+        num_slices=run_object.num_slices
+        if run_object
+        else (observation.record.num_slices if observation.record else None),
         state=status.state,
         reason=status.reason,
         step=progress.step,
@@ -159,23 +160,23 @@ def row_of(observation: Observation, status: Status, *, now: str, attempts: int 
         mfu=_mfu(observation),
         tokens_per_second=progress.tokens_per_second,
         eta_s=_eta(progress, steps=steps) if status.state in RUNNING else None,
-        restarts=held.restarts if held else None,
-        max_restarts=held.max_restarts if held else None,
-        created_at=_time_text(created),
+        restarts=run_object.restarts if run_object else None,
+        max_restarts=run_object.max_restarts if run_object else None,
+        created_at=_time_text(created_at(observation)),
         ended_at=_time_text(ended_at(observation)),
-        age_s=_run_age(created, observation, evidence_age_s),
+        age_s=_run_age(created_at(observation), observation, evidence_age_s),
         queue=observation.queue,
         queue_position=observation.position,
         evidence=status.evidence,
         observed_at=with_z(observation.observed_at),
         evidence_age_s=evidence_age_s,
         progress=_progress(observation),
-        unread=tuple(f"{one.what}: {one.why}" for one in observation.unread),
+        unread=tuple(f"{source.what}: {source.why}" for source in observation.unread),
         attempts=attempts,
         output=output,
         # source: maxtext@0.2.5 configs/types.py tensorboard_dir
         tensorboard=f"{output.rstrip('/')}/{observation.run_name}/tensorboard" if output and steps else None,
-        spec_digest=held.spec_digest if held else None,
+        spec_digest=run_object.spec_digest if run_object else None,
         uid=observation.uid,
     )
 
@@ -188,10 +189,10 @@ def aged(row: Row, *, seconds: float) -> Row:
 
 def stage_of(observation: Observation) -> StageName | None:
     """Return the stage of the run; None if xsft did not create it."""
-    held = observation.held
-    if held is not None and not held.ours:
+    run_object = observation.held
+    if run_object is not None and not run_object.ours:
         return None
-    work = (held.work if held else None) or (observation.record.work if observation.record else None)
+    work = (run_object.work if run_object else None) or (observation.record.work if observation.record else None)
     return next((name for name in STAGES if name == work), "train")
 
 
@@ -202,20 +203,25 @@ def _pipeline_name(run_name: str, stage: StageName | None) -> str | None:
 
 
 def created_at(observation: Observation) -> str | None:
-    if held := observation.held:
-        return held.created_at
+    if run_object := observation.held:
+        return run_object.created_at
     return observation.record.started_at if observation.record else None
 
 
 def _row_tpu(observation: Observation) -> str | None:
     """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
-    held = observation.held
-    return held.tpu if held else (observation.record.tpu if observation.record else None)
+    run_object = observation.held
+    return run_object.tpu if run_object else (observation.record.tpu if observation.record else None)
 
 
 def ended_at(observation: Observation) -> str | None:
     """Return the time of the JobSet's or its Workload's end, else the record's; None while it exists."""
-    conditions = [c for held in (observation.jobset, observation.workload) if held is not None for c in held.conditions]
+    conditions = [
+        c
+        for run_object in (observation.jobset, observation.workload)
+        if run_object is not None
+        for c in run_object.conditions
+    ]
     ends = [c for c in conditions if c.type in ("Completed", "Failed", "Finished")]
     written = [c.at for c in ends if c.status == "True" and c.at]
     return max(written) if written else (observation.record.finished_at if observation.record else None)
@@ -270,7 +276,7 @@ def _progress(observation: Observation) -> ProgressRead:
     progress = observation.progress
     if progress is None:
         why = "; ".join(
-            one.why for one in observation.unread if one.what in ("log", "metrics", "checkpoints", "record")
+            source.why for source in observation.unread if source.what in ("log", "metrics", "checkpoints", "record")
         )
         return ProgressRead(read=False, why=why)
     return ProgressRead(
@@ -287,14 +293,14 @@ def _progress(observation: Observation) -> ProgressRead:
     )
 
 
-def order_of(held: RunObject | None) -> RowOrder | None:
+def order_of(run_object: RunObject | None) -> RowOrder | None:
     """Return the order in which a resumed run reads its rows. The seed does not count Kueue's evictions and replaced
     pods: if only these restarted the run, it repeats rows.
     """
-    if held is None or not held.ours:
+    if run_object is None or not run_object.ours:
         return None
-    counted = held.restarts > 0 or held.name != held.run_name
-    return "reshuffled" if held.data_on_restart == "reshuffle" and counted else "repeated"
+    counted = run_object.restarts > 0 or run_object.name != run_object.run_name
+    return "reshuffled" if run_object.data_on_restart == "reshuffle" and counted else "repeated"
 
 
 def state_line(row: Row) -> str:
@@ -325,10 +331,10 @@ def worthless(progress: Progress | None, *, asked: int | None) -> Worthless | No
     steps = 0  # of this process, once it has completed its last one; 0 if it resumed from the last checkpoint
     if progress.data_ended or progress.phase == "ended" or (asked is not None and done >= asked):
         steps = max(0, done - (progress.resumed_from or 0))
-    least = min(ENOUGH, steps or ENOUGH)
-    if progress.no_target_steps >= least:
+    minimum = min(ENOUGH, steps or ENOUGH)
+    if progress.no_target_steps >= minimum:
         return "no-target-tokens"
-    return "loss-not-finite" if progress.not_finite_steps >= least else None
+    return "loss-not-finite" if progress.not_finite_steps >= minimum else None
 
 
 def text_of(progress: Progress | ProgressRead, reason: Worthless) -> str:

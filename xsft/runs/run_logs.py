@@ -135,9 +135,9 @@ def roles_for(jobset: RunObject, request: LogRequest) -> tuple[ProcessRole, ...]
 
 def _texts(lines: Iterator[LogLine], *, jobset: RunObject, prefixed: bool, timestamps: bool) -> Iterator[str]:
     for line in lines:
-        at = f"{line.at} " if timestamps and line.at else ""
+        time = f"{line.at} " if timestamps and line.at else ""
         who = f"{role_text(jobset, line.role)} | " if prefixed else ""
-        yield f"{at}{who}{line.text}"
+        yield f"{time}{who}{line.text}"
 
 
 def end_text(observation: Observation, *, runs: RunAccess, pause: Pause = clock.pause) -> str | None:
@@ -161,11 +161,11 @@ def _current_row(observation: Observation, runs: RunAccess) -> Row | None:
     except XsftError:
         return None
     now = runs.now()
-    found = (one for hit in rows for one in hit.attempts if _is_it(one, observation))
-    return next((row_of(one, classify(one), now=now) for one in found), None)
+    matching = (attempt for hit in rows for attempt in hit.attempts if _is_it(attempt, observation))
+    return next((row_of(attempt, classify(attempt), now=now) for attempt in matching), None)
 
 
-def _is_it(one: Observation, observation: Observation) -> bool:
+def _is_it(other: Observation, observation: Observation) -> bool:
     if observation.jobset is None:
-        return (one.target, one.run_name) == (observation.target, observation.run_name)
-    return one.uid == observation.jobset.uid
+        return (other.target, other.run_name) == (observation.target, observation.run_name)
+    return other.uid == observation.jobset.uid

@@ -45,17 +45,20 @@ def read_receipt(runs: Runs, hit: FoldedRun, *, keep: bool = True) -> Receipt | 
     if hit.seen.on_this_machine:
         return whole_receipt(recorded)
     by_uid = {one.jobset.uid: one for one in hit.attempts if one.jobset}
-    known = {one.uid: one for one in recorded if one.uid}
-    attempts = [*known.values(), *(Attempt(number=0, uid=uid) for uid in by_uid if uid not in known)]
+    recorded_by_uid = {one.uid: one for one in recorded if one.uid}
+    attempts = [
+        *recorded_by_uid.values(),
+        *(Attempt(number=0, uid=uid) for uid in by_uid if uid not in recorded_by_uid),
+    ]
     read = [
         _with_receipt(runs, one, seen=by_uid.get(one.uid or ""), output=output if keep else None) for one in attempts
     ]
     gone = sum(one.receipt is None and one.uid not in by_uid for one in read)
-    whole = whole_receipt([one for one in read if one.receipt])
-    if whole is None or not gone:
-        return whole
-    lost = f"Nothing is left of {gone} earlier submission{'s' if gone > 1 else ''}: their time is not counted."
-    return replace(whole, notes=(*whole.notes, lost))
+    receipt = whole_receipt([one for one in read if one.receipt])
+    if receipt is None or not gone:
+        return receipt
+    lost_note = f"Nothing is left of {gone} earlier submission{'s' if gone > 1 else ''}: their time is not counted."
+    return replace(receipt, notes=(*receipt.notes, lost_note))
 
 
 def _with_receipt(runs: Runs, attempt: Attempt, *, seen: Observation | None, output: str | None) -> Attempt:

@@ -49,7 +49,15 @@ def server_state(server: RunObject, pods: Sequence[Pod] | None) -> ServerState:
     state, reason = _reason(server, pods)
     why = _waiting_text(server, pods or ())
     status = Status(state=state, reason=reason, evidence=read)
-    crash = next(((pod, one) for pod in pods or () for one in pod.containers if _crashes(one)), None)
+    crash = next(
+        (
+            (pod, container_status)
+            for pod in pods or ()
+            for container_status in pod.containers
+            if _crashes(container_status)
+        ),
+        None,
+    )
     if crash:
         pod, container = crash
         end = container.last_state.terminated or ContainerEnd()
@@ -73,7 +81,7 @@ def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
         return "starting", named
     if _is_late(server):
         return "stalled", "start-deadline"
-    if any(one.name == COPIER and one.state.running for pod in current for one in pod.containers):
+    if any(container.name == COPIER and container.state.running for pod in current for container in pod.containers):
         return "starting", "copying-weights"
     if not current or trouble(current):
         return "starting", "pods-not-ready"
@@ -82,17 +90,17 @@ def _reason(server: RunObject, pods: Sequence[Pod] | None) -> tuple[State, str]:
 
 def _trouble(pods: Sequence[Pod]) -> str | None:
     """Return why the server cannot start, if a pod names it."""
-    containers = [one for pod in pods for one in pod.containers]
+    containers = [status for pod in pods for status in pod.containers]
     ends = (container.last_state.terminated or container.state.terminated for container in containers)
     if any(end is not None and end.reason == OOM for end in ends):
         return "oom-killed"
-    if any(_crashes(one) for one in containers):
+    if any(_crashes(status) for status in containers):
         return "crash-loop"
     return stuck(pods)
 
 
-def _crashes(one: Container) -> bool:
-    return one.restart_count >= CRASHES and one.last_state.terminated is not None
+def _crashes(container: Container) -> bool:
+    return container.restart_count >= CRASHES and container.last_state.terminated is not None
 
 
 def _is_late(server: RunObject) -> bool:
@@ -123,4 +131,4 @@ def _waiting_text(server: RunObject, pods: Sequence[Pod]) -> str:
 
 
 def _condition(conditions: Sequence[Condition], kind: str) -> Condition | None:
-    return next((one for one in conditions if one.type == kind), None)
+    return next((condition for condition in conditions if condition.type == kind), None)

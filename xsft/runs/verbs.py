@@ -49,8 +49,8 @@ def status(
     Without a place or a context it reads all of places.yaml, the clusters of runs submitted from here, and this
     machine. Raises UsageError for a name that no run has, Unreachable if nothing could be read.
     """
-    found = runs_of(runs, place=place, context=context, namespace=namespace, everything=everything)
-    status = read_status(found, RowFilter(runs=tuple(runs), everything=everything))
+    access = runs_of(runs, place=place, context=context, namespace=namespace, everything=everything)
+    status = read_status(access, RowFilter(runs=tuple(runs), everything=everything))
     if status.missing:
         raise status.missing
     return Statuses(runs=status.rows, problems=status.problems)
@@ -132,5 +132,5 @@ def compare(
     runs: Sequence[str], *, place: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> tuple[LossCurve, ...]:
     """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
-    found = runs_of(runs, place=place, context=context, namespace=namespace)
-    return curves_of(tuple(dict.fromkeys(runs)), runs=found, read=RunLogs(runs=found).curves)[0]
+    access = runs_of(runs, place=place, context=context, namespace=namespace)
+    return curves_of(tuple(dict.fromkeys(runs)), runs=access, read=RunLogs(runs=access).curves)[0]

@@ -139,18 +139,18 @@ def wait_for(
     """
     watch = _RunWait(name=name, goal=goal, look=look, say=say, known=known)
     began = clock.monotonic() if patience.began_at is None else patience.began_at
-    left = _seconds_to_wait(patience, clock.monotonic() - began)
+    left_s = _seconds_to_wait(patience, clock.monotonic() - began)
     while True:
-        ended = in_time(watch.look_again, left)
+        ended = in_time(watch.look_again, left_s)
         passed = clock.monotonic() - began
         if ended is not None:
             return WaitResult(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
-        left = _seconds_to_wait(patience, passed)
-        if left is not None and left <= 0:
+        left_s = _seconds_to_wait(patience, passed)
+        if left_s is not None and left_s <= 0:
             outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
             return WaitResult(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
-        in_time(partial(clock.pause, patience.poll_s if left is None else min(patience.poll_s, left)), left)
-        left = _seconds_to_wait(patience, clock.monotonic() - began)
+        in_time(partial(clock.pause, patience.poll_s if left_s is None else min(patience.poll_s, left_s)), left_s)
+        left_s = _seconds_to_wait(patience, clock.monotonic() - began)
 
 
 def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
@@ -180,18 +180,18 @@ class _RunWait(Struct, kw_only=True):
     def look_again(self) -> WaitEnd | None:
         try:
             with if_slow(lambda: None if self.said else self._tell(f"waiting for an answer about {self.name}")):
-                found = self.look()
+                answer = self.look()
         except Unreachable as failed:
             return self._note_silence(failed)
-        if not named(found.rows, self.name):
-            if not found.whole:
+        if not named(answer.rows, self.name):
+            if not answer.whole:
                 return self._note_silence(
-                    runs_unread(found.problems, f"{self.name} was not found on the clusters that answered")
+                    runs_unread(answer.problems, f"{self.name} was not found on the clusters that answered")
                 )
             if self.row is None and not self.known:
-                raise missing_run(self.name, found)
+                raise missing_run(self.name, answer)
             return self._count_miss()
-        hit = one_run(self.name, found)
+        hit = one_run(self.name, answer)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
             observation = (
                 f" Last seen at {hit.row.observed_at}: {state_line(hit.row)}." if hit.row.state != "unknown" else ""
@@ -203,18 +203,18 @@ class _RunWait(Struct, kw_only=True):
     def _judge_row(self, row: Row) -> WaitEnd | None:
         self.silence = None
         first, self.row = self.row is None, row
-        lost = row.state == "unknown" and not row.unread
-        if first or not lost or self.misses:  # cancel deletes before it records: one such read is no proof
+        is_lost = row.state == "unknown" and not row.unread
+        if first or not is_lost or self.misses:  # cancel deletes before it records: one such read is no proof
             self._tell(state_line(row))
         if first and beyond(self.goal, row):
             raise UsageError(
                 f"{self.name} has {row.steps} steps and will never reach {self.goal.step}.",
                 fix="Wait for an earlier step, or for done.",
             )
-        found = verdict(self.goal, row)
-        if found != "waiting":
-            return found
-        if lost:
+        judged = verdict(self.goal, row)
+        if judged != "waiting":
+            return judged
+        if is_lost:
             return self._count_miss()
         self.misses = 0
         return None
