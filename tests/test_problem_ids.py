@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from tests.checks.idscan import ids_in_code
-from xsft.checks.rows import LATE_IDS
+from xsft.checks.data import LATE_IDS
 from xsft.records.record import Outcome
 from xsft.runs.cause_rule import BY_SLUG
 from xsft.runs.causes import log_rules
@@ -29,7 +29,7 @@ IDS = frozenset(name for name in {*ids_in_code(), *FAILURES} if "-" in name) - R
 NOT_DECIDING = {
     "xsft/importing/gcluster.py": ["grace-period"],  # a flag of gcluster
     "xsft/image/context.py": ["disk-full", "image-context-large"],  # the choices of an option
-    "xsft/checks/rows.py": sorted(LATE_IDS),  # those that an answer may still bring
+    "xsft/checks/data.py": sorted(LATE_IDS),  # those that an answer may still bring
     "xsft/data/refusals.py": ["FIXES", *sorted(get_args(RowProblem))],  # the words of each fix
     "xsft/runs/clues.py": sorted(get_args(Worthless)),  # the line that shows each reason
     "xsft/verbs/doctor.py": [":", "PLACES_FILE"],  # names of what was checked: a place, its file

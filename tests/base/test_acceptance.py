@@ -14,7 +14,7 @@ import pytest
 from tests.checks.idscan import PACKAGE, late_calls, late_problems
 from xsft.base.acceptance import WITHDRAWN, accept_problems, for_submission
 from xsft.base.problems import ProblemKind, error, note, warning
-from xsft.checks.rows import LATE_IDS
+from xsft.checks.data import LATE_IDS
 from xsft.checks.subjects import late_ids
 
 ERROR = error("bad", "train.steps", "it cannot be", "Change it.")

@@ -7,7 +7,7 @@ import pytest
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
 from xsft.base.acceptance import accept_problems, for_submission
 from xsft.base.problems import Problem
-from xsft.checks.checkpoint import check
+from xsft.checks.checkpoint import check_checkpoint as check
 from xsft.checks.facts import Facts
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec

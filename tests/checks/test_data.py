@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, run_of, spec
-from xsft.checks.data import check, rows_per_step
+from xsft.checks.data import check_data as check
+from xsft.checks.data import rows_per_step
 from xsft.trainer.maxtext import trainer_keys
 
 GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train", "columns": ["question", "answer"]}

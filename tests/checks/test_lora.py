@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.checks.lora import check
+from xsft.checks.lora import check_lora as check
 
 LORA = {"lora": {"rank": 16, "alpha": 32}, "train": {"weight_dtype": "bfloat16"}}
 

@@ -11,7 +11,7 @@ from xsft.catalog.data import toml
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.checks.facts import Facts
 from xsft.checks.memory import _check_gathered_experts, check, check_size
-from xsft.checks.mesh import check as mesh
+from xsft.checks.mesh import check_mesh as mesh
 from xsft.fit.translate import InvalidStep
 from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, KnownStep, Marginal, NearStep, Verdict
 from xsft.trainer.maxtext import trainer_keys

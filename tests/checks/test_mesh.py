@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
-from xsft.checks.mesh import check
+from xsft.checks.mesh import check_mesh as check
 from xsft.spec.model import WorkloadSpec
 
 SPLIT = {"maxtext": {"allow_split_physical_axes": True}}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
 from xsft.checks.facts import Facts
-from xsft.checks.place import check
+from xsft.checks.place import check_place as check
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
-from xsft.checks.schedule import check
+from xsft.checks.schedule import check_schedule as check
 
 RESTARTING = {"restarts": {"max": 3}}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.checks.factory import DROP, GOOD, ids, problems, spec
-from xsft.checks.trainer_keys import ARGUMENT_LIMIT, FIELD_OF, check, where_of
+from xsft.checks.trainer_keys import ARGUMENT_LIMIT, FIELD_OF, where_of
+from xsft.checks.trainer_keys import check_trainer_keys as check
 from xsft.spec.model import WorkloadSpec
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.maxtext import answer
-from xsft.checks.attention import COLUMNS, PARTS, ROWS, misfit
+from xsft.checks.mesh import COLUMNS, PARTS, ROWS, misfit
 
 NAMES = (*ROWS, *COLUMNS, *PARTS)
 CASES: tuple[tuple[int, dict[str, int]], ...] = (

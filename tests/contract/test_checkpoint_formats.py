@@ -16,7 +16,7 @@ from msgspec import Struct
 from tests import hfmodels
 from tests.checks.factory import FLAGSHIP, GOOD, ids, merged, spec
 from tests.maxtext import worker
-from xsft.checks import checkpoint, weights
+from xsft.checks import checkpoint
 from xsft.checks.facts import Facts
 from xsft.records.record_files import record_store
 from xsft.spec.facts import CheckpointFacts
@@ -162,8 +162,8 @@ def test_a_save_that_was_killed_is_torn(written: Written, save: str) -> None:
     for path in (folder / TORN[save], (folder / TORN[save]).parent):
         found = read_checkpoint(str(path))
         assert found.status == "torn"
-        assert ids(checkpoint.check, tiny("qwen3"), Facts(checkpoint=found)) == {"checkpoint-torn"}
-        assert ids(weights.check, tiny("qwen3"), Facts(checkpoint=found)) == set()
+        assert ids(checkpoint.check_checkpoint, tiny("qwen3"), Facts(checkpoint=found)) == {"checkpoint-torn"}
+        assert ids(checkpoint.check_weights, tiny("qwen3"), Facts(checkpoint=found)) == set()
     above = read_checkpoint(str(folder))
     assert (above.status, above.near) == ("torn", None)
 
@@ -224,7 +224,7 @@ def test_each_wrong_pairing_has_its_own_id_and_each_right_pairing_none(written: 
     for workload, asked in WORKLOADS.items():
         family, scan, axis, mode = asked
         wanted = tiny(family, scan=scan, axis=axis, mode=mode)
-        found = ids(checkpoint.check, wanted, given) | ids(weights.check, wanted, given)
+        found = ids(checkpoint.check_checkpoint, wanted, given) | ids(checkpoint.check_weights, wanted, given)
         assert found == set(wrong(name, *asked)), workload
 
 
@@ -232,7 +232,7 @@ def test_each_wrong_pairing_has_its_own_id_and_each_right_pairing_none(written: 
 @pytest.mark.parametrize("name", ["converted/qwen3-z1o1/0/items", "trained/qwen3/checkpoints/2/model_params"])
 def test_checks_compare_every_size_of_an_override(written: Written, name: str, key: str) -> None:
     other = spec(overrides={"maxtext": {**SIZES, key: 2 * SIZES[key]}})
-    assert ids(weights.check, other, Facts(checkpoint=written.look(name))) == {"checkpoint-model"}
+    assert ids(checkpoint.check_weights, other, Facts(checkpoint=written.look(name))) == {"checkpoint-model"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.maxtext import Worker, ask
 from xsft.catalog.releases import LATER, key_types
-from xsft.checks.key_values import SPLIT, misfit
+from xsft.checks.trainer_keys import SPLIT, misfit
 from xsft.spec.base import Value
 from xsft.trainer.arguments import argument
 

@@ -13,7 +13,7 @@ import pytest
 import xsft
 from tests.pipeline import Pipeline
 from xsft.base.problems import Problem
-from xsft.checks.rows import check_row_answers
+from xsft.checks.data import check_row_answers
 from xsft.data.findings import Summary, summarize
 from xsft.data.passes import CHECKED, SPLITS, PassAnswers, inspection_of, passes_to_inspect, reading_of
 from xsft.data.pipeline import parse_answers, pass_argvs, worker_job

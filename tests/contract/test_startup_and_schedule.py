@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.maxtext import Worker, ask
-from xsft.checks.learning_rate import SCHEDULE
-from xsft.checks.startup import TOPOLOGY, UNCONNECTED
+from xsft.checks.hosts import TOPOLOGY, UNCONNECTED
+from xsft.checks.schedule import SCHEDULE
 
 pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 

@@ -12,6 +12,7 @@ import tensorstore
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
 from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, queue, said
 from tests.checks.test_admission import facts as cluster_facts
+from tests.checks.test_checkpoint_weights import full
 from tests.checks.test_controllers import QUEUED, deployment
 from tests.checks.test_image_contents import OURS
 from tests.checks.test_image_contents import said as image_said
@@ -19,7 +20,6 @@ from tests.checks.test_node_pools import TAINT, pools, spoilt
 from tests.checks.test_node_pools import said as nodes_said
 from tests.checks.test_pod_identity import ANNOTATED, of_nodes, with_rights
 from tests.checks.test_quota_namespace_quota import quota
-from tests.checks.test_weights import full
 from tests.cluster.test_cluster import NO_ENDPOINTS, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import ALL, Bucket, Failure

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.checks.factory import FLAGSHIP, GOOD, spec
-from tests.checks.test_weights import full
+from tests.checks.test_checkpoint_weights import full
 from tests.failures.cases import CASES, said_of
 from xsft.catalog.arrays import ArrayLayout
 

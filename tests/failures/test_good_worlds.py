@@ -178,7 +178,7 @@ def test_shipped_workloads_and_imported_tutorials_meet_no_false_alarm(
 ) -> None:
     trees = {file.stem.replace("_", "-"): shipped(file) for file in SHIPPED}
     tutorials = {name.lower().replace(" ", "-"): imported(one) for name, one in TRAINERS.items()}
-    del tutorials["lora"]["lora"]["restore_path"]  # adapters in a bucket: tests/checks/test_adapters.py
+    del tutorials["lora"]["lora"]["restore_path"]  # adapters in a bucket: tests/checks/test_lora_adapters.py
     (tmp_path / "math_qa.json").write_bytes((ROOT / "workloads" / "math_qa.json").read_bytes())
     files = [world.write(tmp_path, name, tree) for name, tree in (trees | tutorials).items()]
     for made in api.intend([api.load(file) for file in files]):

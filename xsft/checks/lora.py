@@ -1,21 +1,41 @@
-"""Check LoRA: settings that stop MaxText's adapters before the first step. Pure.
+"""Check LoRA: settings that stop MaxText's adapters before the first step, masks, and the adapters that a run starts
+from: their model, modules and rank. Pure.
 
-source: measured with maxtext@0.2.5 and qwix@0.1.8 (ahead-of-time compilation, and arrays on a CPU)
+source: measured with maxtext@0.2.5 and qwix@0.1.8 (ahead-of-time compilation, and arrays on a CPU). MaxText compares no
+saved adapters. Run on 0.2.5 (restore_lora_from_path): adapters of another rank or model replace the run's own, whatever
+their shape. Adapters without a module in the run are dropped, and a missing one raises ValueError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
 
 from xsft.base.problems import Problem, error, note, warning
+from xsft.catalog.arrays import ArrayLayout, RequiredArrays, required
+from xsft.catalog.layers import ArrayShape
 from xsft.catalog.releases import at_least
+from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Keys
+from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import Run
+from xsft.weights.checkpoint_files import certain
+from xsft.weights.checkpoint_report import kind, weights
+from xsft.workers.expression import matching_texts
+
+WHERE = "lora.restore_path"
 
 
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    yield from check_lora(run, keys, facts)
+    yield from check_adapters(run, keys, facts)
+
+
+def check_lora(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check the settings of LoRA, if adapters are requested."""
     del facts
     if not is_on(keys.get("lora.enable_lora", False)):
@@ -93,3 +113,179 @@ def _check_module_pattern(run: Run, keys: Keys) -> Iterator[Problem]:
         )
         fix = "Set lora.module_path, or try it first with target: local."
         yield warning("lora-module-path-unknown", "lora.module_path", message, fix)
+
+
+def check_adapters(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
+    stored = facts.adapters
+    yield from _check_module_path(run, keys, facts)
+    yield from _check_mask(run, keys, facts)
+    if run.adapters is None:
+        return
+    if stored is None:
+        if run.adapters.startswith("gs://"):
+            yield _adapters_unread(f"{run.adapters} was not read. {UNKNOWN}")
+        return
+    match stored.status:
+        case "read":
+            yield from _check_saved_adapters(run, keys, stored, facts)
+        case "torn":
+            fix = "Use another step of that run; `xsft checkpoint inspect` shows which one is complete."
+            yield error("lora-restore-torn", WHERE, f"{run.adapters} is incomplete: {stored.detail}.", fix)
+        case "missing" | "not-a-checkpoint":
+            fix = right_level(stored, WHERE)
+            yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {stored.detail}.", fix)
+        case "unreadable":
+            yield _adapters_unread(f"{run.adapters} could not be read: {stored.detail.rstrip('.')}. {UNKNOWN}")
+
+
+def _check_module_path(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    """Check that lora.module_path matches a module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters
+    found"."""
+    path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
+    if not path or not is_on(keys.get("lora.enable_lora", False)) or not is_on(keys.get("scan_layers", True)):
+        return
+    model = _adapted_arrays(run, keys, facts)
+    names = [name.split(".") for name in model.arrays] if model else []
+    paths = {"/".join(parts[:end]) for parts in names for end in range(1, len(parts) + 1)}
+    try:
+        matching = matching_texts(path, paths, whole=True)
+    except ValueError as invalid:
+        yield error("lora-module-none", where, f"{invalid}.", "Correct the regular expression.")
+        return
+    if matching is None:
+        yield error("lora-module-none", where, f"Matching {path!r} {TOO_LONG}", "Simplify the regular expression.")
+    elif paths and not matching:
+        kernels = sorted("/".join(parts[:-1]) for parts in names if parts[-1] == "kernel")
+        message = f"{path!r} matches no module of {run.spec.model.name}: MaxText stops with `no LoRA parameters found`."
+        fix = f"Match whole paths, such as {kernels[0]}, or remove it if MaxText has a pattern for the model."
+        yield error("lora-module-none", where, message, fix, kind="disputable")
+
+
+MASK = "trainable_parameters_mask"
+TOO_LONG = "with the names of the model takes too much time or memory, here and in MaxText."
+
+
+def _check_mask(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    """Check that the mask of trained weights matches an array. source: maxtext@0.2.5 optimizers/optimizers.py
+    [_get_path_mask_fn]: `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
+    patterns, model = keys.get(MASK), _adapted_arrays(run, keys, facts)
+    if not isinstance(patterns, list) or not patterns or model is None or not is_on(keys.get("scan_layers", True)):
+        return
+    paths = [f"{of}{name.replace('.', '/')}/value" for of in ("", "base/") for name in model.arrays]
+    try:
+        trained = [matching_texts(str(pattern), paths) for pattern in patterns]
+    except ValueError:
+        trained = []
+    if None in trained:
+        yield error("mask-freezes-all", where_of(MASK, run), f"Matching {MASK} {TOO_LONG}", "Simplify its patterns.")
+    elif not any(trained):
+        message = f"{MASK} matches no array of {run.spec.model.name}: every weight is frozen, and nothing is trained."
+        fix = f"Match paths such as {paths[0].removesuffix('/value')}, or remove it."
+        yield error("mask-freezes-all", where_of(MASK, run), message, fix, kind="disputable")
+
+
+UNKNOWN = "Unknown: whether the adapters exist and are complete, their rank and their modules."
+
+
+def _adapters_unread(message: str) -> Problem:
+    fix = "Make it readable from here, or accept it: checks: {lora-restore-unread: why}. Otherwise submit refuses it."
+    return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
+
+
+def _check_saved_adapters(run: Run, keys: Keys, stored: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
+    pairs = _adapter_pairs(stored.arrays)
+    if kind(stored.arrays) != "adapters":
+        fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
+        yield error("lora-restore-path", WHERE, f"{run.adapters} holds no LoRA adapters.", fix)
+        return
+    rank = number(keys.get("lora.lora_rank", 0))
+    ranks = sorted({pair.rank for pair in pairs.values() if pair.rank is not None})
+    if rank and ranks and ranks != [rank]:
+        listed = " and ".join(map(str, ranks))
+        message = (
+            f"{run.adapters} holds adapters of rank {listed}, the run has rank {rank:g}. MaxText 0.2.5 loads them "
+            "unchanged, and scales them by the run's alpha / rank."
+        )
+        yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
+    yield from _check_adapted_modules(run, keys, pairs, _adapted_arrays(run, keys, facts))
+
+
+class _AdapterPair(Struct, frozen=True, kw_only=True):
+    """Shapes of one module's two adapters; None if the files do not give them."""
+
+    a: ArrayShape | None
+    b: ArrayShape | None
+
+    @property
+    def rank(self) -> int | None:
+        return self.a[-1] if self.a else None
+
+    def fits(self, kernel: ArrayShape) -> bool:
+        """Return whether the shapes agree: per layer a is in x rank, b rank x out and the kernel in x out; all are
+        stacked alike or none is."""
+        if self.a is None or self.b is None or self.rank is None:
+            return True
+        numbers = math.prod(self.a) * math.prod(self.b)
+        return any(numbers == math.prod(kernel) * layers * self.rank**2 for layers in (1, *kernel[:2]))
+
+
+def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _AdapterPair]:
+    """Return the pairs of adapters by the name of the weight that each adapts, e.g. `decoder.layers.mlp.wo.kernel`."""
+    shapes = {name: certain(array) for name, array in weights(arrays).items()}
+    names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
+    return {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
+
+
+def _adapted_arrays(run: Run, keys: Keys, facts: Facts) -> RequiredArrays | None:
+    """Return the arrays that the run adapts; None if not all are known."""
+    layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=scan_axis(keys))
+    arrays = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
+    return arrays if arrays is not None and arrays.complete else None
+
+
+def _check_adapted_modules(
+    run: Run, keys: Keys, pairs: Mapping[str, _AdapterPair], model: RequiredArrays | None
+) -> Iterator[Problem]:
+    if model is None:
+        return
+    if foreign := _foreign(pairs, model.arrays):
+        message = f"{run.adapters} does not adapt {run.spec.model.name}: {foreign}."
+        fix = "Use adapters of this model, or correct model.name, its sizes and model.scan_layers."
+        yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
+        return
+    adapted = _adapted_weights(keys, model.arrays)
+    missing, unused = sorted(adapted - set(pairs)), sorted(set(pairs) - adapted)
+    if adapted and (missing or unused):
+        message = f"{run.adapters} adapts other modules than lora.module_path: {_differ(missing, unused)}."
+        fix = "Set lora.module_path to the value that the adapters were trained with."
+        yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
+
+
+def _foreign(pairs: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape]) -> str:
+    """Return what is wrong with the first adapter that does not belong to the model; empty if all do."""
+    for name, pair in pairs.items():
+        if name not in arrays:
+            return f"the model has no {name}"
+        if not pair.fits(arrays[name]):
+            return f"adapters of {name} are {list(pair.a or ())} and {list(pair.b or ())}, not of {list(arrays[name])}"
+    return ""
+
+
+def _adapted_weights(keys: Keys, arrays: Mapping[str, ArrayShape]) -> set[str]:
+    """Return the weights whose module the pattern names; empty if MaxText chooses it, or adapts more than kernels.
+
+    source: qwix@0.1.8 _src/qconfig.py (`re.fullmatch` of the module's path).
+    """
+    kernels = {name.removesuffix(".kernel").replace(".", "/"): name for name in arrays if name.endswith(".kernel")}
+    try:
+        matching = matching_texts(str(keys.get("lora.lora_module_path") or "(?!)"), kernels, whole=True)
+    except ValueError:
+        return set()
+    return {kernels[path] for path in matching or ()}
+
+
+def _differ(missing: Sequence[str], unused: Sequence[str]) -> str:
+    parts = [f"{len(missing)} are missing, e.g. {missing[0]}"] if missing else []
+    parts += [f"{len(unused)} would be dropped, e.g. {unused[0]}"] if unused else []
+    return "; ".join(parts)

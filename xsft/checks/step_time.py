@@ -131,7 +131,7 @@ def analytic_verdict(run: Run) -> Verdict | None:
 
 def _estimated_verdicts(run: Run) -> Iterator[Verdict]:
     keys = trainer_of(run).trainer_keys(run)
-    for problem in errors_in((*mesh.check(run, keys, Facts()), *lora.check(run, keys, Facts()))):
+    for problem in errors_in((*mesh.check_mesh(run, keys, Facts()), *lora.check_lora(run, keys, Facts()))):
         because = InvalidStep(where=problem.where, message=problem.message, fix=problem.fix)
         yield Invalid(because=because)
     if run.model is None or run.slice is None or run.model.params_b is None or run.slice.hbm_gib is None:

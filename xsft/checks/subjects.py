@@ -10,9 +10,9 @@ from typing import cast
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.problems import Problem
+from xsft.checks.data import LATE_IDS
 from xsft.checks.facts import Facts
 from xsft.checks.overrides import apply_overrides
-from xsft.checks.rows import LATE_IDS
 from xsft.cluster import dry_run_problems
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
@@ -21,10 +21,9 @@ from xsft.trainer.trainer import trainer_of
 Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 
 FIRST_SHOWN = (
-    "trainer_keys", "key_values", "unsupported", "model", "special_tokens", "rounds", "packaged", "data", "rows",
-    "hub_data", "splits", "template", "schedule", "learning_rate", "startup", "resumption", "shares", "lora",
-    "adapters", "mesh", "attention", "memory", "names", "place", "image", "pathways", "environment",
-    "secrets", "restarts", "conversion", "checkpoint", "weights", "serving",
+    "trainer_keys", "unsupported", "model", "special_tokens", "data", "hub_data", "template", "schedule", "hosts",
+    "lora", "mesh", "memory", "place", "image", "pathways", "environment", "secrets", "restarts", "conversion",
+    "checkpoint", "serving",
 )  # fmt: skip
 """Modules whose problems are shown first, in this order; the problems of other modules follow, by the module's name."""
 

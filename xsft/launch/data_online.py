@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from xsft.base.errors import SpecError, Unreachable
 from xsft.base.problems import errors_in
 from xsft.checks.facts import Facts
-from xsft.checks.hub_data import check
+from xsft.checks.hub_data import check_hub_data as check
 from xsft.machine.paths import hub_cache, own_cache, repository_folder
 from xsft.planning.hub_check import check_data, tokenizer_access
 from xsft.spec.paths import FILE_FORMATS, is_local

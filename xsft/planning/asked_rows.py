@@ -8,7 +8,7 @@ from xsft.base.acceptance import accept_late
 from xsft.base.errors import SpecError, XsftError
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
-from xsft.checks.rows import check_row_answers, not_answered
+from xsft.checks.data import check_row_answers, not_answered
 from xsft.data.passes import CHECKED, evaluates, passes_to_inspect
 from xsft.data.pipeline import PipelineHost, read_passes
 from xsft.data.tokenizer import read_tokenizer

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from xsft.base.errors import Unreachable
 from xsft.base.names import attempt_number
 from xsft.base.problems import Problem, errors_in
-from xsft.checks import checkpoint, weights
+from xsft.checks import checkpoint
 from xsft.checks.facts import Facts
 from xsft.machine.process import own_environment
 from xsft.machine.storage import DEADLINE_S, storage_for
@@ -100,4 +100,4 @@ def _checkpoint_errors(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts)
     known = replace(facts, checkpoint=found)
     run, _ = resolve(spec, known)
     keys = trainer_of(run).trainer_keys(run)
-    return errors_in((*checkpoint.check(run, keys, known), *weights.check(run, keys, known)))
+    return errors_in((*checkpoint.check_checkpoint(run, keys, known), *checkpoint.check_weights(run, keys, known)))

@@ -41,7 +41,7 @@ from xsft.spec.stages import Stages, later_stages
 RunName = Annotated[
     str, StringConstraints(pattern=forms.NAME, max_length=max(one.name_limit for one in LAUNCHERS.values()))
 ]
-"""At most as long as any launcher accepts; `xsft.checks.names` knows the limit of the run's own launcher and mode."""
+"""At most as long as any launcher accepts; `xsft.checks.place` knows the limit of the run's own launcher and mode."""
 
 DEFAULT_PRIORITY = "medium"
 """xpk's own default (xpk@1.16.0 parser/workload.py); every launcher takes it."""

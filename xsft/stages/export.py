@@ -27,7 +27,7 @@ from xsft.base.problems import Problem
 from xsft.base.reporting import Reporter, hear_nothing
 from xsft.base.stage import StageFound, StageName, StagePlan, to_json
 from xsft.catalog.weights import model_type
-from xsft.checks.export import check_export_job
+from xsft.checks.cpu_job import check_export_job
 from xsft.environments.ask import PROGRAMS
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, engine_environment, maxtext_machine

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import SpecError, UsageError
 from xsft.base.names import attempt_number, next_attempt, stage_name
-from xsft.checks.export import check_exported_weights, whole_weights
+from xsft.checks.cpu_job import check_exported_weights, whole_weights
 from xsft.machine.objects import latest_step
 from xsft.machine.process import own_environment
 from xsft.machine.regular import open_regular

@@ -9,7 +9,7 @@ import pytest
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from tests.maxtext import answer
 from xsft.catalog.data import catalog_text
-from xsft.checks.key_values import check
+from xsft.checks.trainer_keys import check_key_values as check
 from xsft.spec.base import Value
 
 DUMP = Path(__file__).parents[1] / "catalog" / "dumps" / "maxtext_types.py"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.checks.attention import check, misfit
+from xsft.checks.mesh import check_attention as check
+from xsft.checks.mesh import misfit
 from xsft.spec.model import WorkloadSpec
 
 

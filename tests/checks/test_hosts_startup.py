@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.checks.startup import TIMEOUT, check
+from xsft.checks.hosts import TIMEOUT
+from xsft.checks.hosts import check_startup as check
 
 SLICES = {"type": "v6e-16", "num_slices": 2}
 

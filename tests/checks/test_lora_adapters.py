@@ -11,8 +11,8 @@ from tests import hfmodels
 from tests.checkpoints import unpacked
 from tests.checks.factory import DROP, ids, problems, spec
 from xsft.base.acceptance import for_submission
-from xsft.checks.adapters import check
 from xsft.checks.facts import Facts
+from xsft.checks.lora import check_adapters as check
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
 from xsft.weights.read_checkpoint import read_checkpoint

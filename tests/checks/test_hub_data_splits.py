@@ -7,7 +7,7 @@ import pytest
 from tests.checks.factory import problems, spec
 from xsft.base.problems import Problem
 from xsft.checks import data, schedule
-from xsft.checks.splits import check
+from xsft.checks.hub_data import check_splits as check
 
 GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "columns": ["question", "answer"]}
 OWN = {"hf_path": "my-org/my-chats", "train_split": "train"}
@@ -72,13 +72,13 @@ def test_joined_splits_are_refused_for_the_stock_image(split: str) -> None:
 def test_rows_of_joined_splits_are_added() -> None:
     train = {"steps": 1100, "per_device_batch_size": 1}
     joined = spec(data={**GSM8K, "train_split": "train+test", "packing": False}, train=train)
-    (problem,) = problems(data.check, joined)
+    (problem,) = problems(data.check_data, joined)
     assert (problem.id, "8,792" in problem.message) == ("steps-beyond-data", True)
-    assert problems(data.check, spec(data={**GSM8K, "train_split": "all"}, train=train)) == ()
+    assert problems(data.check_data, spec(data={**GSM8K, "train_split": "all"}, train=train)) == ()
 
 
 def evaluated(**changes: Any) -> tuple[Problem, ...]:
-    return problems(schedule.check, spec(eval={"interval": 10, "steps": 4}, data=changes))
+    return problems(schedule.check_schedule, spec(eval={"interval": 10, "steps": 4}, data=changes))
 
 
 def test_evaluation_of_a_file_format_needs_files() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.localruns import local_plan
+from xsft.checks.data import check_packaged_data as check
 from xsft.checks.facts import Facts
-from xsft.checks.packaged import check
 from xsft.spec.base import Value
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.stories import NAMES, facts_for, spec_of
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.layers import ArrayShape
-from xsft.checks.weights import check
+from xsft.checks.checkpoint import check_weights as check
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import resolve
 from xsft.trainer.maxtext import trainer_keys

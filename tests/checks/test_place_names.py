@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from xsft.checks.facts import Facts
-from xsft.checks.names import check, shorten_name
+from xsft.checks.place import check_names as check
+from xsft.checks.place import shorten_name
 
 
 @pytest.mark.parametrize(("mode", "limit"), [("mcjax", 38), ("pathways", 20)])

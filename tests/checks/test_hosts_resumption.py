@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from xsft.checks.resumption import check
+from xsft.checks.hosts import check_resumption as check
 
 RESTARTING = {"restarts": {"max": 3}}
 OWN = {"hf_path": "parquet", "train_split": "train"}

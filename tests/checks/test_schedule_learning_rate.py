@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, spec
-from xsft.checks.learning_rate import SCHEDULE, check
+from xsft.checks.schedule import SCHEDULE
+from xsft.checks.schedule import check_learning_rate as check
 
 
 @pytest.mark.parametrize(("rate", "lora", "is_high"), [(1e-3, False, False), (2e-3, False, True), (2e-3, True, False)])

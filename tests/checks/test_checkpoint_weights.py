@@ -15,8 +15,8 @@ from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from xsft.base.acceptance import accept_problems
 from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import names
+from xsft.checks.checkpoint import check_weights as check
 from xsft.checks.facts import Facts
-from xsft.checks.weights import check
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.spec.model import WorkloadSpec
 from xsft.weights.checkpoint_report import models, weights

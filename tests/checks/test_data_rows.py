@@ -12,8 +12,8 @@ import xsft
 from tests.checks import factory
 from tests.checks.factory import spec
 from xsft.base.problems import Problem
+from xsft.checks.data import check_rows as check
 from xsft.checks.facts import Facts
-from xsft.checks.rows import check
 from xsft.data.facts import DataFacts, SampledRow
 
 TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"

@@ -11,7 +11,7 @@ from tests.hfmodels import SIZES
 from tests.spec.test_export_inputs import INPUTS
 from tests.stories import intent_of, spec_of, varied
 from xsft.catalog.arrays import ArrayLayout, required
-from xsft.checks.export import check_export_job, check_exported_weights
+from xsft.checks.cpu_job import check_export_job, check_exported_weights
 from xsft.spec.export_inputs import ExportInputs
 from xsft.spec.facts import CheckpointFacts, SavedArray
 from xsft.weights.estimates import ExportEstimate

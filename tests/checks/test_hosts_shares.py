@@ -6,7 +6,7 @@ import pytest
 
 from tests.checks.factory import DROP, GOOD, ids, problems, spec
 from xsft.checks.facts import Facts
-from xsft.checks.shares import check
+from xsft.checks.hosts import check_shares as check
 from xsft.data.facts import DataFacts
 
 FILES = {"hf_path": "json", "hf_train_files": "gs://my-bucket/*.jsonl", "train_split": "train", "packing": False}
