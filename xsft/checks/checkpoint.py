@@ -29,7 +29,8 @@ from xsft.weights.checkpoint_report import (
     weights,
 )
 
-READ_LIMIT, READ_LIMIT_GB = "checkpoint_storage_concurrent_gb", 96
+READ_LIMIT = "checkpoint_storage_concurrent_gb"
+READ_LIMIT_GB = 96
 """Key of MaxText, and its default; source: maxtext@0.2.5 configs/base.yml, utils/model_creation_utils.py."""
 GB = 10**9
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -120,7 +121,8 @@ def _checkpoint_unread(run: Run, message: str) -> Problem:
 
 def _check_to_convert(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check how much of the weights in model.hf has been converted."""
-    checkpoint, hf = facts.checkpoint, run.spec.model.hf
+    checkpoint = facts.checkpoint
+    hf = run.spec.model.hf
     if checkpoint is None or hf is None:
         return
     broken = facts.tries.broken if facts.tries else ()
@@ -329,7 +331,8 @@ def _mismatch(
     run: Run, keys: Keys, held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
 ) -> ArrayMismatch | None:
     """Return the mismatch; None if one of the layouts fits, or the model's arrays are unknown."""
-    name, version = run.spec.model.name, run.release.version
+    name = run.spec.model.name
+    version = run.release.version
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
     differences = [mismatch(held, one) for one in wanted if one is not None]
     return None if not differences or None in differences else differences[0]

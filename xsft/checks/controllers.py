@@ -53,7 +53,18 @@ def check_controllers(deployments: Mapping[str, JsonObject], *, context: str) ->
     """
     for name, deployment in deployments.items():
         if not mapping(deployment, "status").get("readyReplicas"):
-            yield _not_ready(name, deployment, context)
+            metadata = deployment["metadata"]
+            replicas = mapping(deployment, "spec").get("replicas", 1)
+            where = f"{metadata['name']} in the namespace {metadata['namespace']}"
+            message = (
+                f"{name} is not running: its Deployment {where} has 0 of {replicas} pods ready. Runs do not start "
+                "meanwhile."
+            )
+            kubectl = _kubectl(context, metadata["namespace"])
+            fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
+            if replicas == 0:
+                fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
+            yield CONTROLLER_NOT_READY.warning("", message, fix)
 
 
 def check_jobset_version(
@@ -103,35 +114,17 @@ def check_managed(stored: JsonObject, *, context: str) -> Iterator[Problem]:
     queue = mapping(metadata, "labels").get(QUEUE_LABEL)
     answered = "creationTimestamp" in metadata  # else the name is taken, and this is what was sent
     if queue and answered and stored["spec"].get("suspend") is not True:
-        yield _unmanaged_queue_problem(queue, context)
-
-
-def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
-    metadata = deployment["metadata"]
-    replicas = mapping(deployment, "spec").get("replicas", 1)
-    where = f"{metadata['name']} in the namespace {metadata['namespace']}"
-    message = (
-        f"{name} is not running: its Deployment {where} has 0 of {replicas} pods ready. Runs do not start meanwhile."
-    )
-    kubectl = _kubectl(context, metadata["namespace"])
-    fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
-    if replicas == 0:
-        fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
-    return CONTROLLER_NOT_READY.warning("", message, fix)
-
-
-def _unmanaged_queue_problem(queue: str, context: str) -> Problem:
-    kueue = CONTROLLERS["Kueue"]
-    kubectl = _kubectl(context, kueue.namespace)
-    return KUEUE_NOT_MANAGING.error(
-        "queue",
-        f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back unsuspended. Its"
-        " pods would start at once, without quota, on chips that other runs hold.",
-        "Let Kueue manage JobSets: add jobset.x-k8s.io/jobset to integrations.frameworks"
-        f" ({kubectl} edit configmap kueue-manager-config), then {kubectl} rollout restart deployment"
-        f" {kueue.deployment}; and check which namespaces its webhooks leave out (kubectl --context {context} get"
-        " mutatingwebhookconfigurations -o yaml).",
-    )
+        kueue = CONTROLLERS["Kueue"]
+        kubectl = _kubectl(context, kueue.namespace)
+        yield KUEUE_NOT_MANAGING.error(
+            "queue",
+            f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back "
+            "unsuspended. Its pods would start at once, without quota, on chips that other runs hold.",
+            "Let Kueue manage JobSets: add jobset.x-k8s.io/jobset to integrations.frameworks"
+            f" ({kubectl} edit configmap kueue-manager-config), then {kubectl} rollout restart deployment"
+            f" {kueue.deployment}; and check which namespaces its webhooks leave out (kubectl --context {context} get"
+            " mutatingwebhookconfigurations -o yaml).",
+        )
 
 
 def check_provisioning(
@@ -192,7 +185,8 @@ def check_ready_timeout(
     source: kueue@v0.16.2 pkg/controller/jobs/jobset/jobset_controller.go [PodsReady].
     """
     if lacks_nodes:
-        start_s, why = float(NODE_S), "nodes must be added to the cluster first"
+        start_s = float(NODE_S)
+        why = "nodes must be added to the cluster first"
     else:
         start_s = (image_bytes or 0) / REMOTE_RATE
         why = f"every host pulls the image, {size_text(image_bytes or 0)} at about {size_text(REMOTE_RATE)} a second"

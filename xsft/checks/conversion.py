@@ -56,7 +56,8 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
     error."""
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = facts.source.vocabulary if facts.source else None
-    model, own = run.model, "vocab_size" in run.spec.overrides.maxtext
+    model = run.model
+    own = "vocab_size" in run.spec.overrides.maxtext
     if model and not own and model.tokenizer_family not in ONE_MORE and rows and rows > model.vocab:
         message = (
             f"The weights have {rows:,} rows in their embedding, and {model.name} {model.vocab:,}: tokens were added "

@@ -130,7 +130,7 @@ def _check_enough_rows(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     rows per step."""
     counted = facts.data.counted if facts.data else None
     rows = counted or training_rows(run)
-    padded = is_on(keys.get("generate_padding_batch_train", False))
+    padded = is_on(keys.get("generate_padding_batch_train"))
     if rows is None or padded or (run.spec.on_cluster and run.slice is None):
         return
     epochs = run.spec.data.num_epoch or 1
@@ -170,7 +170,8 @@ def rows_per_step(run: Run, keys: Keys) -> int:
 
 def training_rows(run: Run) -> int | None:
     """Return the rows of the training split: the workload's number, else the catalogue's; None if neither is known."""
-    data, catalogued = run.spec.data, dataset(run.spec.data.hf_path)
+    data = run.spec.data
+    catalogued = dataset(run.spec.data.hf_path)
     if data.rows is not None:
         return data.rows
     if catalogued is None or data.hf_train_files:
@@ -270,7 +271,8 @@ def check_rows(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def check_row_answers(run: Run, answers: PassAnswers, *, found: Sequence[Problem]) -> Iterator[Problem]:
     """Yield what MaxText's answers on a sample say, except problems of an id that the checks already found."""
     known = {problem.id for problem in found}
-    inspection, reading = inspection_of(run, answers), reading_of(run)
+    inspection = inspection_of(run, answers)
+    reading = reading_of(run)
     summary = summarize(inspection, reading=reading, vocabulary=answers.vocabulary)
     yield from (one for one in findings(inspection, summary, reading=reading) if one.id not in known)
 
@@ -312,7 +314,7 @@ def _reads_messages(keys: Keys) -> bool:
     """Return whether MaxText reads messages, or questions and answers, from the columns."""
     formatter = keys.get("formatting_func_path")
     own = formatter and formatter != QUESTION_FORMATTER
-    return not own and reads_texts(keys) and not is_on(keys.get("use_multimodal", False))
+    return not own and reads_texts(keys) and not is_on(keys.get("use_multimodal"))
 
 
 def _check_known_template(

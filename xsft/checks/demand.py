@@ -174,7 +174,8 @@ def _buckets(run: Run) -> Iterator[str]:
 
 
 def _needed_secrets(run: Run, manifest: JsonObject) -> Iterator[SecretNeed]:
-    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
+    token = run.spec.secrets.hf_token
+    pull = run.spec.image.pull_secret
     if token is not None:
         yield SecretNeed(name=token.secret, key=token.key, where="secrets.hf_token")
     containers = [container for pod in _pods(manifest) for container in pod["containers"]]

@@ -17,7 +17,7 @@ from xsft.catalog.datasets import dataset
 from xsft.catalog.releases import at_least
 from xsft.checks.data import rows_per_step, training_rows
 from xsft.checks.facts import Facts
-from xsft.checks.schedule import may_restart
+from xsft.checks.schedule import may_restart, takes_spot_nodes
 from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
@@ -59,12 +59,9 @@ def check_startup(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     del facts
     if not run.spec.on_cluster or run.slice is None or run.mode.single_controller:
         return
-    yield from _check_start(run, keys, hosts=run.slice.hosts * run.num_slices)
-
-
-def _check_start(run: Run, keys: Keys, *, hosts: int) -> Iterator[Problem]:
-    """Check for keys with which the hosts do not connect. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
-    [get_jax_distributed_client]."""
+    hosts = run.slice.hosts * run.num_slices
+    # Keys with which the hosts do not connect. source: orbax-checkpoint@0.12.8 _src/multihost/multihost.py
+    # [get_jax_distributed_client].
     unconnected = [key for key, value in UNCONNECTED.items() if key in keys and is_on(keys[key]) is value]
     unconnected += [TOPOLOGY] if keys.get(TOPOLOGY) else []
     for key in unconnected if hosts > 1 else ():
@@ -82,17 +79,13 @@ def _check_start(run: Run, keys: Keys, *, hosts: int) -> Iterator[Problem]:
         yield warning(
             "initialization-timeout", where_of(TIMEOUT, run), message, f"Remove it, or set at least {DEFAULT_S}."
         )
-    elif run.num_slices > 1 and _waits_for_nodes(run) and (timeout or DEFAULT_S) <= DEFAULT_S:
+    elif run.num_slices > 1 and takes_spot_nodes(run) and (timeout or DEFAULT_S) <= DEFAULT_S:
         message = (
             f"Nodes of spot slices may come minutes apart, and the hosts of the first of {run.num_slices} slices wait "
             f"{timeout or DEFAULT_S:g} s for the others."
         )
         fix = f"Set overrides.maxtext.{TIMEOUT}: 900, or let the run restart: restarts.max."
         yield note("initialization-timeout", "tpu.num_slices", message, fix)
-
-
-def _waits_for_nodes(run: Run) -> bool:
-    return run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
 
 
 def check_resumption(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
@@ -110,7 +103,22 @@ def check_resumption(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         fix = "Remove data.shuffle: false." if run.spec.data.shuffle is False else "Remove restarts.data: repeat."
     yield note("resume-data-restarts", "restarts.data", message, fix)
     if reshuffles(run) and may_restart(run) and keys.get("dataset_type", "hf") == "hf":
-        yield from _check_file_count(run)
+        present = files(run)
+        needed = FILES_PER_READER * readers(run)
+        rows = training_rows(run)
+        if present is not None and present < needed and (rows is None or rows > BUFFER_ROWS * present):
+            message = (
+                f"After a restart many rows are read again: the shuffle mixes {BUFFER_ROWS:,} rows of a file at "
+                f"a time, and the data has {_number_of(present, 'file')} for "
+                f"{_number_of(readers(run), 'process', 'es')} that read it. Measured, of the rows read until a "
+                f"quarter of the data is: 96 % again with one file, 69 % with one file a process, 25 % (chance) "
+                f"with {FILES_PER_READER}."
+            )
+            fix = (
+                f"Split the data into {needed} files or more, e.g. on gs:// with data.hf_train_files, or accept "
+                "it under checks:."
+            )
+            yield warning("resume-few-files", "data", message, fix)
 
 
 def readers(run: Run) -> int:
@@ -136,23 +144,6 @@ def files(run: Run) -> int | None:
     return 1
 
 
-def _check_file_count(run: Run) -> Iterator[Problem]:
-    present, needed, rows = files(run), FILES_PER_READER * readers(run), training_rows(run)
-    if present is None or present >= needed or (rows is not None and rows <= BUFFER_ROWS * present):
-        return
-    message = (
-        f"After a restart many rows are read again: the shuffle mixes {BUFFER_ROWS:,} rows of a file at a time, "
-        f"and the data has {_number_of(present, 'file')} for {_number_of(readers(run), 'process', 'es')} that read it. "
-        "Measured, of the rows read until a quarter of the data is: 96 % again with one file, 69 % with one file "
-        f"a process, 25 % (chance) with {FILES_PER_READER}."
-    )
-    fix = (
-        f"Split the data into {needed} files or more, e.g. on gs:// with data.hf_train_files, or accept it under "
-        "checks:."
-    )
-    yield warning("resume-few-files", "data", message, fix)
-
-
 def _number_of(number: int, word: str, plural: str = "s") -> str:
     return f"{number} {word}{plural if number != 1 else ''}"
 
@@ -168,21 +159,30 @@ def check_shares(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     if count is not None and keys.get("dataset_type", "hf") == "hf":
         if count >= readers(run):
             yield from _check_even_shares(run, keys, facts, count)
-        elif listed:  # `hub-streaming` reports files on the hub
-            yield from _check_fewer_files(run, listed)
-    yield from _check_evaluation_batch(run, keys, facts)
-
-
-def _check_fewer_files(run: Run, count: int) -> Iterator[Problem]:
-    many = readers(run)
-    if many < MANY_READERS:
-        return
-    message = (
-        f"The data has {count} file{'s' if count != 1 else ''} for {many} processes: each of them reads and tokenises"
-        f" all rows, and drops {many - 1} of {many}."
-    )
-    fix = f"Split the data into {many} files, or a multiple of that: `xsft data prepare FILE`; or use mode: pathways."
-    yield warning("data-few-files", "data", message, fix)
+        elif listed and readers(run) >= MANY_READERS:  # `hub-streaming` reports files on the hub
+            many = readers(run)
+            message = (
+                f"The data has {listed} file{'s' if listed != 1 else ''} for {many} processes: each of them "
+                f"reads and tokenises all rows, and drops {many - 1} of {many}."
+            )
+            fix = (
+                f"Split the data into {many} files, or a multiple of that: `xsft data prepare FILE`; or use mode: "
+                "pathways."
+            )
+            yield warning("data-few-files", "data", message, fix)
+    # The rows must make a batch. source: google-tunix@0.1.7 sft/peft_trainer.py [_run_eval]: "No eval
+    # examples found. Skipping eval metrics logging."
+    rows = _eval_rows(run, facts)
+    per_device = number(keys.get("eval_per_device_batch_size")) or number(keys.get("per_device_batch_size")) or 1.0
+    batch = int(run.devices * max(1.0, per_device))
+    evaluates = (number(keys.get("eval_interval")) or -1) > 0 and not is_on(keys.get("generate_padding_batch_eval"))
+    if evaluates and rows is not None and rows < batch:
+        message = (
+            f"The data for evaluation has {rows:,} rows, and one batch takes {batch:,}: MaxText drops what "
+            "makes no whole batch, so no evaluation takes place."
+        )
+        fix = "Use more rows, a smaller eval.per_device_batch_size, or remove the eval section."
+        yield warning("eval-beyond-data", where_of("eval_interval", run), message, fix)
 
 
 def _check_grain_files(run: Run, keys: Keys, count: int) -> Iterator[Problem]:
@@ -196,7 +196,8 @@ def _check_grain_files(run: Run, keys: Keys, count: int) -> Iterator[Problem]:
         fix = f"Split the data into at least {readers(run)} files: `xsft data prepare FILE`; or use MaxText 0.2.5."
         yield error("grain-files", "data", message, fix, kind="disputable")
         return
-    workers, each = int(number(keys.get("grain_worker_count")) or 0), max(1, count // readers(run))
+    workers = int(number(keys.get("grain_worker_count")) or 0)
+    each = max(1, count // readers(run))
     if keys.get("grain_file_type") == "parquet" and workers > each:
         message = (
             f"grain_worker_count {workers} is more than the {each} of {count} files that each of {readers(run)}"
@@ -215,8 +216,9 @@ def _check_even_shares(run: Run, keys: Keys, facts: Facts, count: int) -> Iterat
     """Check for files that do not divide evenly among processes: the run ends with the first process that has no more
     rows."""
     rows = (facts.data.counted if facts.data else None) or training_rows(run)
-    many, per_step = readers(run), rows_per_step(run, keys)
-    if rows is None or not count % many or not per_step or is_on(keys.get("generate_padding_batch_train", False)):
+    many = readers(run)
+    per_step = rows_per_step(run, keys)
+    if rows is None or not count % many or not per_step or is_on(keys.get("generate_padding_batch_train")):
         return
     epochs = run.spec.data.num_epoch or 1
     even = rows * epochs * (count // many * many) // count
@@ -229,30 +231,9 @@ def _check_even_shares(run: Run, keys: Keys, facts: Facts, count: int) -> Iterat
         yield warning("data-uneven-files", "data", message, fix)
 
 
-def _check_evaluation_batch(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
-    """Check that the rows make a batch. source: google-tunix@0.1.7 sft/peft_trainer.py [_run_eval]: "No eval examples
-    found. Skipping eval metrics logging."
-    """
-    if (number(keys.get("eval_interval")) or -1) <= 0 or is_on(keys.get("generate_padding_batch_eval", False)):
-        return
-    rows, batch = _eval_rows(run, facts), _eval_batch(run, keys)
-    if rows is None or rows >= batch:
-        return
-    message = (
-        f"The data for evaluation has {rows:,} rows, and one batch takes {batch:,}: MaxText drops what makes no whole"
-        " batch, so no evaluation takes place."
-    )
-    fix = "Use more rows, a smaller eval.per_device_batch_size, or remove the eval section."
-    yield warning("eval-beyond-data", where_of("eval_interval", run), message, fix)
-
-
 def _eval_rows(run: Run, facts: Facts) -> int | None:
-    data, catalogued = run.spec.data, dataset(run.spec.data.hf_path)
+    data = run.spec.data
+    catalogued = dataset(run.spec.data.hf_path)
     if data.hf_eval_files is not None:
         return facts.eval_data.counted if facts.eval_data else None
     return catalogued.rows(data.hf_eval_split or "", hf_name=data.hf_name or "") if catalogued else None
-
-
-def _eval_batch(run: Run, keys: Keys) -> int:
-    per_device = number(keys.get("eval_per_device_batch_size")) or number(keys.get("per_device_batch_size")) or 1.0
-    return int(run.devices * max(1.0, per_device))

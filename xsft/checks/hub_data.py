@@ -34,7 +34,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def check_hub_data(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Yield the problems of the data section that the hub's answer shows."""
     del keys
-    hub, path = facts.hub_data, run.spec.data.hf_path
+    hub = facts.hub_data
+    path = run.spec.data.hf_path
     if hub is None:
         return
     if hub.unanswered:

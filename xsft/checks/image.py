@@ -89,7 +89,8 @@ def _check_reference(ref: str | None) -> Iterator[Problem]:
 
 def _check_pull_limit(run: Run) -> Iterator[Problem]:
     """Check the hosts that pull the image; under Pathways only the head does."""
-    image, hosts = run.spec.image, run.slice.hosts * run.num_slices if run.slice else 0
+    image = run.spec.image
+    hosts = run.slice.hosts * run.num_slices if run.slice else 0
     if image.ref is None or image.pull_secret or run.mode.single_controller or hosts <= HUB_PULLS:
         return
     if parse_image_name(image.ref).host == HUB:
@@ -226,7 +227,8 @@ def _check_entrypoint(ref: str, image: ImageConfiguration) -> Iterator[Problem]:
 
 
 def _check_maxtext(ref: str, contents: ImageContents, run: Run) -> Iterator[Problem]:
-    version, named = contents.packages.get("maxtext"), run.spec.image.maxtext
+    version = contents.packages.get("maxtext")
+    named = run.spec.image.maxtext
     layout = release(named).layout
     if version and version != named:
         yield maxtext_differs(version, run)

@@ -9,7 +9,7 @@ their shape. Adapters without a module in the run are dropped, and a missing one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ from xsft.checks.checkpoint import right_level, scan_axis, scan_of
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, where_of
 from xsft.spec.base import Keys
-from xsft.spec.facts import CheckpointFacts, SavedArray
+from xsft.spec.facts import CheckpointFacts
 from xsft.spec.resolve import Run
 from xsft.weights.checkpoint_files import certain
 from xsft.weights.checkpoint_report import kind, weights
@@ -38,10 +38,18 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def check_lora(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check the settings of LoRA, if adapters are requested."""
     del facts
-    if not is_on(keys.get("lora.enable_lora", False)):
+    if not is_on(keys.get("lora.enable_lora")):
         return
     yield from _check_lora_release(run, keys)
-    yield from _check_adapter_dtype(keys)
+    # A scan over layers carries activations (bfloat16), and float32 adapters return
+    # float32.
+    mixed = keys.get("weight_dtype", "float32") == "float32" and keys.get("dtype", "bfloat16") == "bfloat16"
+    if mixed and is_on(keys.get("scan_layers", True)):
+        message = (
+            "LoRA with float32 weights stops with TypeError: scan body carry bfloat16 against float32 (float32 is "
+            "MaxText's default)."
+        )
+        yield error("lora-float32", "train.weight_dtype", message, "Set train.weight_dtype: bfloat16.")
     if keys.get("attention") == "flash":
         message = (
             "attention=flash stops LoRA: MaxText adds adapters by tracing one token, and flash requires multiples of "
@@ -50,7 +58,8 @@ def check_lora(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         fix = "Remove it: the default, autoselected, uses flash from 128 tokens up."
         yield error("lora-flash", where_of("attention", run), message, fix)
     yield from _check_module_pattern(run, keys)
-    alpha, rank = number(keys.get("lora.lora_alpha")) or 0, number(keys.get("lora.lora_rank")) or 0
+    alpha = number(keys.get("lora.lora_alpha")) or 0
+    rank = number(keys.get("lora.lora_rank")) or 0
     if rank > 0 and alpha / rank > MOST_SCALE:
         message = f"alpha / rank is {alpha / rank:g}: adapters are added at that scale, and the model breaks down."
         fix = f"Set lora.alpha to {2 * rank:g}, or give a reason under checks:."
@@ -75,19 +84,6 @@ def _check_lora_release(run: Run, keys: Keys) -> Iterator[Problem]:
 
 MOST_SCALE = 32
 """Published fine-tunings use an alpha of half the rank to four times it, a few sixteen times."""
-
-
-def _check_adapter_dtype(keys: Keys) -> Iterator[Problem]:
-    """Check the adapters' dtype: a scan over layers carries activations (bfloat16), and float32 adapters return
-    float32."""
-    mixed = keys.get("weight_dtype", "float32") == "float32" and keys.get("dtype", "bfloat16") == "bfloat16"
-    if not mixed or not is_on(keys.get("scan_layers", True)):
-        return
-    message = (
-        "LoRA with float32 weights stops with TypeError: scan body carry bfloat16 against float32 (float32 is "
-        "MaxText's default)."
-    )
-    yield error("lora-float32", "train.weight_dtype", message, "Set train.weight_dtype: bfloat16.")
 
 
 def _check_module_pattern(run: Run, keys: Keys) -> Iterator[Problem]:
@@ -142,8 +138,9 @@ def check_adapters(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def _check_module_path(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check that lora.module_path matches a module. source: maxtext@0.2.5 utils/lora_utils.py: "no LoRA parameters
     found"."""
-    path, where = str(keys.get("lora.lora_module_path") or ""), "lora.module_path"
-    if not path or not is_on(keys.get("lora.enable_lora", False)) or not is_on(keys.get("scan_layers", True)):
+    path = str(keys.get("lora.lora_module_path") or "")
+    where = "lora.module_path"
+    if not path or not is_on(keys.get("lora.enable_lora")) or not is_on(keys.get("scan_layers", True)):
         return
     model = _adapted_arrays(run, keys, facts)
     names = [name.split(".") for name in model.arrays] if model else []
@@ -169,7 +166,8 @@ TOO_LONG = "with the names of the model takes too much time or memory, here and 
 def _check_mask(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check that the mask of trained weights matches an array. source: maxtext@0.2.5 optimizers/optimizers.py
     [_get_path_mask_fn]: `re.search` in paths of arrays; Tunix's adapter puts `base` before them."""
-    patterns, model = keys.get(MASK), _adapted_arrays(run, keys, facts)
+    patterns = keys.get(MASK)
+    model = _adapted_arrays(run, keys, facts)
     if not isinstance(patterns, list) or not patterns or model is None or not is_on(keys.get("scan_layers", True)):
         return
     paths = [f"{of}{name.replace('.', '/')}/value" for of in ("", "base/") for name in model.arrays]
@@ -194,7 +192,10 @@ def _adapters_unread(message: str) -> Problem:
 
 
 def _check_saved_adapters(run: Run, keys: Keys, stored: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
-    pairs = _adapter_pairs(stored.arrays)
+    # By the name of the weight that each pair adapts, e.g. `decoder.layers.mlp.wo.kernel`.
+    shapes = {name: certain(array) for name, array in weights(stored.arrays).items()}
+    names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
+    pairs = {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
     if kind(stored.arrays) != "adapters":
         fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
         yield error("lora-restore-path", WHERE, f"{run.adapters} holds no LoRA adapters.", fix)
@@ -208,7 +209,24 @@ def _check_saved_adapters(run: Run, keys: Keys, stored: CheckpointFacts, facts: 
             "unchanged, and scales them by the run's alpha / rank."
         )
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
-    yield from _check_adapted_modules(run, keys, pairs, _adapted_arrays(run, keys, facts))
+    model = _adapted_arrays(run, keys, facts)
+    if model is None:
+        return
+    if foreign := _foreign(pairs, model.arrays):
+        message = f"{run.adapters} does not adapt {run.spec.model.name}: {foreign}."
+        fix = "Use adapters of this model, or correct model.name, its sizes and model.scan_layers."
+        yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
+        return
+    adapted = _adapted_weights(keys, model.arrays)
+    missing = sorted(adapted - set(pairs))
+    unused = sorted(set(pairs) - adapted)
+    if adapted and (missing or unused):
+        differences = [f"{len(missing)} are missing, e.g. {missing[0]}"] if missing else []
+        if unused:
+            differences.append(f"{len(unused)} would be dropped, e.g. {unused[0]}")
+        message = f"{run.adapters} adapts other modules than lora.module_path: {'; '.join(differences)}."
+        fix = "Set lora.module_path to the value that the adapters were trained with."
+        yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
 
 
 class _AdapterPair(Struct, frozen=True, kw_only=True):
@@ -230,36 +248,11 @@ class _AdapterPair(Struct, frozen=True, kw_only=True):
         return any(numbers == math.prod(kernel) * layers * self.rank**2 for layers in (1, *kernel[:2]))
 
 
-def _adapter_pairs(arrays: Sequence[SavedArray]) -> dict[str, _AdapterPair]:
-    """Return the pairs of adapters by the name of the weight that each adapts, e.g. `decoder.layers.mlp.wo.kernel`."""
-    shapes = {name: certain(array) for name, array in weights(arrays).items()}
-    names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
-    return {name: _AdapterPair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
-
-
 def _adapted_arrays(run: Run, keys: Keys, facts: Facts) -> RequiredArrays | None:
     """Return the arrays that the run adapts; None if not all are known."""
     layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=scan_axis(keys))
     arrays = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
     return arrays if arrays is not None and arrays.complete else None
-
-
-def _check_adapted_modules(
-    run: Run, keys: Keys, pairs: Mapping[str, _AdapterPair], model: RequiredArrays | None
-) -> Iterator[Problem]:
-    if model is None:
-        return
-    if foreign := _foreign(pairs, model.arrays):
-        message = f"{run.adapters} does not adapt {run.spec.model.name}: {foreign}."
-        fix = "Use adapters of this model, or correct model.name, its sizes and model.scan_layers."
-        yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
-        return
-    adapted = _adapted_weights(keys, model.arrays)
-    missing, unused = sorted(adapted - set(pairs)), sorted(set(pairs) - adapted)
-    if adapted and (missing or unused):
-        message = f"{run.adapters} adapts other modules than lora.module_path: {_differ(missing, unused)}."
-        fix = "Set lora.module_path to the value that the adapters were trained with."
-        yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
 
 
 def _foreign(pairs: Mapping[str, _AdapterPair], arrays: Mapping[str, ArrayShape]) -> str:
@@ -283,9 +276,3 @@ def _adapted_weights(keys: Keys, arrays: Mapping[str, ArrayShape]) -> set[str]:
     except ValueError:
         return set()
     return {kernels[path] for path in matching or ()}
-
-
-def _differ(missing: Sequence[str], unused: Sequence[str]) -> str:
-    parts = [f"{len(missing)} are missing, e.g. {missing[0]}"] if missing else []
-    parts += [f"{len(unused)} would be dropped, e.g. {unused[0]}"] if unused else []
-    return "; ".join(parts)

@@ -73,7 +73,7 @@ def _check_memory(run: Run, keys: Keys, facts: Facts, known: KnownStep | None) -
     near = (*shipped_near(run), *facts.near_fits)
     if known is not None:
         yield _compiled_problem(known, run, near)
-    elif run.model is None or is_on(keys.get("override_model_config", False)):
+    elif run.model is None or is_on(keys.get("override_model_config")):
         return
     elif run.spec.on_this_machine:
         if run.model.params_b is not None and facts.memory_gib:
@@ -85,7 +85,12 @@ def _check_memory(run: Run, keys: Keys, facts: Facts, known: KnownStep | None) -
                 fix = "Use a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
                 yield error("local-memory", "model.name", message, fix)
     elif run.slice is not None:
-        yield from _check_uncompiled(run, run.model, run.slice, keys, near)
+        refused = tuple(check_size(run, run.model, run.slice, keys)) or tuple(
+            _check_gathered_experts(run.model, run.slice, run, keys)
+        )
+        problems = refused or (_never_compiled(run, run.model, run.slice, keys, near),)
+        place = _fitting_place(run, near)
+        yield from (replace(problem, fix=f"{place}{problem.fix}") for problem in problems)
 
 
 def _check_required_fit(run: Run, statements: Sequence[Problem], known: KnownStep | None) -> Iterator[Problem]:
@@ -112,7 +117,8 @@ def _compiled_problem(known: KnownStep, run: Run, near: Sequence[NearStep]) -> P
     problem = _verdict_problem(known)
     if problem.fit == "no":
         problem = replace(problem, fix=f"{_fitting_place(run, near)}{problem.fix}")
-    compiled_with, release = known.entry.versions.get("maxtext", ""), run.release.version
+    compiled_with = known.entry.versions.get("maxtext", "")
+    release = run.release.version
     if compiled_with == release:
         return problem
     severity = problem.severity
@@ -158,16 +164,6 @@ def _note_of(known: KnownStep) -> str:
     if known.row is None or not known.row.note:
         return ""
     return f" {known.row.note[0].upper()}{known.row.note[1:]}."
-
-
-def _check_uncompiled(
-    run: Run, model: CatalogModel, tpu: Slice, keys: Keys, near: Sequence[NearStep]
-) -> Iterator[Problem]:
-    """Yield the problems of a run that was never compiled."""
-    refused = tuple(check_size(run, model, tpu, keys)) or tuple(_check_gathered_experts(model, tpu, run, keys))
-    problems = refused or (_never_compiled(run, model, tpu, keys, near),)
-    place = _fitting_place(run, near)
-    yield from (replace(problem, fix=f"{place}{problem.fix}") for problem in problems)
 
 
 def _never_compiled(run: Run, model: CatalogModel, tpu: Slice, keys: Keys, near: Sequence[NearStep]) -> Problem:
@@ -243,10 +239,12 @@ def _check_gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Key
     source: ahead-of-time compilation of deepseek3-671b with fsdp alone: 75.16 GiB, 21 of them one layer's experts.
     Other models were not compiled that way, so for them it is a warning.
     """
-    if not model.moe or tpu.hbm_gib is None or is_on(keys.get("lora.enable_lora", False)):
+    if not model.moe or tpu.hbm_gib is None or is_on(keys.get("lora.enable_lora")):
         return
-    ici, dcn = mesh_axes(keys, "ici", total=tpu.devices), mesh_axes(keys, "dcn", total=run.num_slices)
-    split, tensor = ici.get("expert", 1) * dcn.get("expert", 1), ici.get("tensor", 1) * ici.get("fsdp_transpose", 1)
+    ici = mesh_axes(keys, "ici", total=tpu.devices)
+    dcn = mesh_axes(keys, "dcn", total=run.num_slices)
+    split = ici.get("expert", 1) * dcn.get("expert", 1)
+    tensor = ici.get("tensor", 1) * ici.get("fsdp_transpose", 1)
     need = 2 * 2 * 3 * model.experts * model.emb * model.moe_dim / max(1, split * tensor) / GIB
     if need > tpu.hbm_gib:
         message = (
@@ -288,7 +286,7 @@ def _catalogued_model(run: Run, keys: Keys) -> str | None:
     is not compiled."""
     if run.model is None or run.spec.on_this_machine or trainer_of(run).STEP is None:
         return None
-    if is_on(keys.get("override_model_config", False)):
+    if is_on(keys.get("override_model_config")):
         return None
     return run.model.name
 
@@ -300,7 +298,8 @@ def _entry(row: CompilerVerdict) -> CompiledStep:
 
 
 def _verdict(row: CompilerVerdict) -> Verdict:
-    peak, total = row.peak_gib or 0.0, row.sum_gib or 0.0
+    peak = row.peak_gib or 0.0
+    total = row.sum_gib or 0.0
     match row.outcome:
         case "fits":
             return Fits(peak_gib=peak, sum_gib=total, limit_gib=row.limit_gib, by=None)

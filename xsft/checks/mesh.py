@@ -63,11 +63,12 @@ def check_mesh(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     yield from _check_ring(run, keys)
     if any(keys.get(key) or run.pins.get(key) for key in OWN_RULES):
         return
-    ici, dcn = mesh_axes(keys, "ici", total=run.slice.devices), mesh_axes(keys, "dcn", total=run.num_slices)
+    ici = mesh_axes(keys, "ici", total=run.slice.devices)
+    dcn = mesh_axes(keys, "dcn", total=run.num_slices)
     axes = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
     yield from _check_physical_mesh(run.slice, ici, keys)
     yield from _check_batch(run, keys, axes)
-    if run.model is not None and not is_on(keys.get("override_model_config", False)):
+    if run.model is not None and not is_on(keys.get("override_model_config")):
         yield from _check_dimensions(run.model, axes)
     if run.num_slices > 1 and dcn.get("data", 1) == run.num_slices:
         message = f"Each of the {run.num_slices} slices holds the whole state: more slices do not save memory this way."
@@ -82,7 +83,8 @@ def _check_axes(run: Run) -> Iterator[Problem]:
         for axis in sizes:
             key = f"{group}_{axis}_parallelism"
             if not key_ok(key, version=version):
-                message, fix = f"MaxText {version} has no {key}.", key_hint(key, version=version)
+                message = f"MaxText {version} has no {key}."
+                fix = key_hint(key, version=version)
                 yield error("mesh-axis-unknown", f"parallelism.{group}.{axis}", message, fix)
 
 
@@ -135,7 +137,7 @@ def _check_physical_mesh(run: Slice, ici: Axes, keys: Keys) -> Iterator[Problem]
     Slices of up to 8 chips have an order of their own in JAX and take any shape; two devices per chip are not modelled.
     """
     sizes = [size for size in ici.values() if size > 1]
-    if run.chips <= 8 or run.devices != run.chips or is_on(keys.get("allow_split_physical_axes", False)):
+    if run.chips <= 8 or run.devices != run.chips or is_on(keys.get("allow_split_physical_axes")):
         return
     if sizes != [run.chips] and not _assignable(sizes, [size for size in run.physical_axes if size > 1]):
         shape = " × ".join(f"{axis} {size}" for axis, size in ici.items() if size > 1)
@@ -297,14 +299,9 @@ def _fix(length: int, keys: Keys) -> str:
     """Return lengths that the blocks fit, or blocks that fit the length."""
     named = [name for name in (*ROWS, *COLUMNS, *PARTS) if name in keys]
     blocks = {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)}
-    fitting = [size for size in _dividing_lengths(length) if misfit(size, blocks) is None]
-    lengths = f"Use max_target_length {' or '.join(map(str, fitting))}" if fitting else "Use another length"
-    return f"{lengths}, or change {', '.join(named)}." if named else f"{lengths}."
-
-
-def _dividing_lengths(length: int) -> tuple[int, ...]:
-    """Return the nearest lengths that the default blocks divide."""
     size = DEFAULT_BLOCK if length > DEFAULT_BLOCK else LANES
-    return tuple(
-        dict.fromkeys(candidate for candidate in (length // size * size, -(-length // size) * size) if candidate)
-    )
+    # The nearest lengths that the default blocks divide, below and above.
+    nearest = dict.fromkeys((length // size * size, -(-length // size) * size))
+    fitting = [str(candidate) for candidate in nearest if candidate and misfit(candidate, blocks) is None]
+    lengths = f"Use max_target_length {' or '.join(fitting)}" if fitting else "Use another length"
+    return f"{lengths}, or change {', '.join(named)}." if named else f"{lengths}."

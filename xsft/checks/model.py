@@ -32,12 +32,25 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     yield from _check_tokenizer(run)
     yield from _check_tokens_in_embedding(run, keys, facts)
     yield from _check_chat_template(run, keys, facts.tokenizer)
-    yield from _check_layer_settings(run, keys)
+    default = run.pins.get("scan_layers", True) is True
+    if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
+        message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
+        yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")
+    # A sparse indexer's settings. source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and
+    # "DeepSeek4 is only supported with".
+    attention = keys.get("attention", "autoselected")
+    splash = attention == "flash" and is_on(keys.get("use_tokamax_splash"))
+    has_indexer = run.pins.get("use_indexer") or run.pins.get("use_sparse_indexer")  # its name in 0.2.0
+    if has_indexer and attention != "dot_product" and not splash:
+        message = f"{run.spec.model.name} has a sparse indexer, for which MaxText refuses attention={attention}."
+        fix = "Set in overrides.maxtext attention: flash and use_tokamax_splash: true, or attention: dot_product."
+        yield error("indexer-attention", where_of("attention", run) or "model.name", message, fix)
     yield from _check_architecture(run, keys)
 
 
 def _model_unknown(run: Run) -> Problem:
-    name, version = run.spec.model.name, run.release.version
+    name = run.spec.model.name
+    version = run.release.version
     names = models_of(version)
     similar = [n for n in suggest(name) if n in names] or get_close_matches(
         name.lower(), sorted(names), n=3, cutoff=0.5
@@ -70,7 +83,8 @@ def _check_initial_weights(run: Run) -> Iterator[Problem]:
 
 
 def _check_convertible(run: Run) -> Iterator[Problem]:
-    hf, model = run.spec.model.hf, run.model
+    hf = run.spec.model.hf
+    model = run.model
     if hf is None or model is None:
         return
     failure = weights_failure(
@@ -133,7 +147,8 @@ def _way_to_convert(failure: WeightsFailure) -> str:
 
 
 def _check_tokenizer(run: Run) -> Iterator[Problem]:
-    tokenizer, version = run.tokenizer, run.release.version
+    tokenizer = run.tokenizer
+    version = run.release.version
     pinned = run.spec.model.tokenizer_revision
     if tokenizer and pinned and is_local(tokenizer):
         message = f"{tokenizer} is a folder, which has no revisions: {pinned} would be ignored."
@@ -206,22 +221,6 @@ def _check_chat_template(run: Run, keys: Keys, read: TokenizerFacts | None) -> I
     yield error("chat-template-missing", "data.chat_template", message, fix)
 
 
-def _check_layer_settings(run: Run, keys: Keys) -> Iterator[Problem]:
-    default = run.pins.get("scan_layers", True) is True
-    if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", default)):
-        message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
-        yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")
-    # Check the sparse indexer's settings. source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and
-    # "DeepSeek4 is only supported with".
-    attention = keys.get("attention", "autoselected")
-    splash = attention == "flash" and is_on(keys.get("use_tokamax_splash", False))
-    has_indexer = run.pins.get("use_indexer") or run.pins.get("use_sparse_indexer")  # its name in 0.2.0
-    if has_indexer and attention != "dot_product" and not splash:
-        message = f"{run.spec.model.name} has a sparse indexer, for which MaxText refuses attention={attention}."
-        fix = "Set in overrides.maxtext attention: flash and use_tokamax_splash: true, or attention: dot_product."
-        yield error("indexer-attention", where_of("attention", run) or "model.name", message, fix)
-
-
 BUILT_WITH: Keys = MappingProxyType(
     {
         "attention_type": "global",
@@ -268,7 +267,8 @@ def _check_architecture(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for keys that change the computation that the weights were trained with. A longer context may need other
     position embeddings."""
     weights = run.spec.model.checkpoint or run.spec.model.hf
-    longest, length = context_length(run.spec.model.name), number(keys.get("max_target_length")) or 0
+    longest = context_length(run.spec.model.name)
+    length = number(keys.get("max_target_length")) or 0
     for key in run.spec.overrides.maxtext if weights and run.model else ():
         trained = run.pins.get(key, BUILT_WITH.get(key))
         setting = keys.get(key)

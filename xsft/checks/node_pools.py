@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from xsft.base.acceptance import LateProblem
 from xsft.base.problems import Problem, error
-from xsft.catalog.tpu import Slice
 from xsft.checks.demand import TPU, Demand, PodSet, decimal_text, quantity
 from xsft.checks.quota import Group, check_quota, groups_of, labels_text, tolerates
 from xsft.cluster.jobset_fields import shape_of
@@ -93,9 +92,32 @@ def _check_slices(
     units = [unit for unit in slice_units(nodes) if unit.shape == shape]
     obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context, occupied)]
     if len(units) < wanted:
-        yield _slices_missing(shape, pods, wanted=wanted, existing=len(units), obstacles=obstacles)
+        existing = len(units)
+        usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
+        count = f"{existing or 'no'} {'slice' if existing == 1 else 'slices'} of {shape.tpu_type}"
+        fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
+        fewer = (
+            f"; or request fewer slices (tpu.num_slices: {existing})"
+            if existing
+            else "; or use another type (tpu.type)"
+        )
+        yield SLICES_MISSING.warning(
+            "tpu",
+            f"The cluster has {count}{usable}; the run asks for {wanted} (nodes with"
+            f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds "
+            "its quota while it waits for nodes.",
+            f"{fix}{fewer}.",
+        )
     elif len(units) - len(obstacles) < wanted:
-        yield _unavailable(shape, wanted=wanted, usable=len(units) - len(obstacles), obstacles=obstacles)
+        more = f" and {len(obstacles) - SHOWN} more" if len(obstacles) > SHOWN else ""
+        listed = "; ".join(one.text for one in obstacles[:SHOWN])
+        fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
+        yield SLICES_UNAVAILABLE.warning(
+            "tpu",
+            f"Of the cluster's slices of {shape.tpu_type}, {len(units) - len(obstacles)} can be used now, and "
+            f"the run asks for {wanted}. Not usable: {listed}{more}.",
+            f"Ask the administrator, or run: {fixes}",
+        )
 
 
 def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str, str]) -> Iterator[Obstacle]:
@@ -135,41 +157,27 @@ def _obstacle(unit: SliceUnit, pods: PodSet, context: str, occupied: Mapping[str
         )
 
 
-def _slices_missing(shape: Slice, pods: PodSet, *, wanted: int, existing: int, obstacles: list[Obstacle]) -> Problem:
-    usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
-    fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
-    fewer = (
-        f"; or request fewer slices (tpu.num_slices: {existing})" if existing else "; or use another type (tpu.type)"
-    )
-    return SLICES_MISSING.warning(
-        "tpu",
-        f"The cluster has {_count_slices(existing, shape)}{usable}; the run asks for {wanted} (nodes with"
-        f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds its quota"
-        " while it waits for nodes.",
-        f"{fix}{fewer}.",
-    )
-
-
-def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obstacle]) -> Problem:
-    more = f" and {len(obstacles) - SHOWN} more" if len(obstacles) > SHOWN else ""
-    listed = "; ".join(one.text for one in obstacles[:SHOWN])
-    fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
-    return SLICES_UNAVAILABLE.warning(
-        "tpu",
-        f"Of the cluster's slices of {shape.tpu_type}, {usable} can be used now, and the run asks for {wanted}."
-        f" Not usable: {listed}{more}.",
-        f"Ask the administrator, or run: {fixes}",
-    )
-
-
 def _check_head_node(nodes: tuple[Node, ...], pods: PodSet, context: str) -> Iterator[Problem]:
     """Check that one node holds one pod: a pod cannot be split."""
     requested = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
     if not nodes:
-        yield _no_head_node(pods, requested)
+        yield HEAD_NODE_MISSING.warning(
+            "mode",
+            f"The cluster has no node with {labels_text(pods.node_selector)}, where {pods.name} runs (it asks for"
+            f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while "
+            "it waits.",
+            "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads.",
+        )
         return
     if any(all(allocatable(node, name) >= amount for name, amount in requested.items()) for node in nodes):
-        yield from _check_usable_head_node(nodes, pods, context)
+        if all(node.spec.unschedulable or _untolerated_taints(node, pods) or not node.ready for node in nodes):
+            where = labels_text(pods.node_selector)
+            yield HEAD_NODE_MISSING.warning(
+                "mode",
+                f"No node with {where} takes {pods.name} now: all are cordoned, tainted or not Ready.",
+                f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a "
+                "cordoned one).",
+            )
         return
     largest = max(nodes, key=lambda node: tuple(allocatable(node, name) for name in sorted(requested)))
     has = ", ".join(_amount(name, allocatable(largest, name)) for name in sorted(requested))
@@ -181,26 +189,6 @@ def _check_head_node(nodes: tuple[Node, ...], pods: PodSet, context: str) -> Ite
         " slices while it waits.",
         f"Recreate that node pool with larger machines (xpk's are n2-standard-64); {listing} lists it.",
     )
-
-
-def _no_head_node(pods: PodSet, requested: Mapping[str, Decimal]) -> Problem:
-    return HEAD_NODE_MISSING.warning(
-        "mode",
-        f"The cluster has no node with {labels_text(pods.node_selector)}, where {pods.name} runs (it asks for"
-        f" {_list_amounts(requested)}). Unless a node pool scales up, the workers hold their slices while it waits.",
-        "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads.",
-    )
-
-
-def _check_usable_head_node(nodes: tuple[Node, ...], pods: PodSet, context: str) -> Iterator[Problem]:
-    """Yield a warning if every node is cordoned, not Ready or tainted."""
-    if all(node.spec.unschedulable or _untolerated_taints(node, pods) or not node.ready for node in nodes):
-        where = labels_text(pods.node_selector)
-        yield HEAD_NODE_MISSING.warning(
-            "mode",
-            f"No node with {where} takes {pods.name} now: all are cordoned, tainted or not Ready.",
-            f"Ask the administrator; {_nodes_command(pods, context)} (`kubectl uncordon NODE` opens a cordoned one).",
-        )
 
 
 def _nodes_command(pods: PodSet, context: str) -> str:
@@ -227,10 +215,6 @@ def _amount(resource: str, amount: Decimal) -> str:
     return f"{amount / 2**30:.4g} GiB of memory" if resource == "memory" else f"{decimal_text(amount)} {resource}"
 
 
-def _count_slices(count: int, shape: Slice) -> str:
-    return f"{count or 'no'} {'slice' if count == 1 else 'slices'} of {shape.tpu_type}"
-
-
 def _node_names(nodes: list[Node]) -> str:
     return nodes[0].name if len(nodes) == 1 else f"{nodes[0].name} and {len(nodes) - 1} more"
 
@@ -249,7 +233,13 @@ def check_cpu_quota(
     of_chips = [_on_chips(group, flavors, demand) for group in groups if set(WANTED) & set(group.resources)]
     names = next(filter(None, of_chips), None)
     if names:
-        yield _tpu_flavor(queue, names)
+        yield error(
+            "cpu-on-tpu",
+            "queue",
+            f"The ClusterQueue {queue.name} gives cpu and memory from TPU hosts only ({names}). A CPU "
+            "job would occupy a host of a slice, and the slice's chips would be idle.",
+            "Use another queue, or ask for a flavor of CPU nodes in it; or use a TPU slice: --on-tpu.",
+        )
     else:
         yield from check_quota(queue, flavors, demand)
 
@@ -261,7 +251,16 @@ def check_cpu_nodes(nodes: tuple[Node, ...], demand: Demand) -> Iterator[Problem
         each = pods.requested("memory") / (pods.pods or 1)
         largest = max(nodes, key=lambda node: allocatable(node, "memory"), default=None)
         if largest is None or allocatable(largest, "memory") < each:
-            yield _no_node(pods, each, largest)
+            has = "no node without chips"
+            if largest is not None:
+                machine = largest.metadata.labels.get(INSTANCE_TYPE)
+                named = f"{largest.name}, {machine}" if machine else largest.name
+                has = f"no node with more than {_gib(allocatable(largest, 'memory'))} ({named})"
+            yield NODE_MEMORY.warning(
+                "",
+                f"{pods.name} asks for {_gib(each)} of memory, and the cluster has {has}.",
+                "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool.",
+            )
 
 
 def _uncovered_cpu_problem(
@@ -312,29 +311,6 @@ def _on_chips(group: Group, flavors: Mapping[str, ResourceFlavor], demand: Deman
     names = [f.name for pods in demand.pod_sets for f in group.matching_flavors(pods)]
     of_chips = [name for name in names if name in flavors and TPU_NODE in flavors[name].spec.node_labels]
     return ", ".join(dict.fromkeys(names)) if names and len(of_chips) == len(names) else None
-
-
-def _tpu_flavor(queue: ClusterQueue, flavors: str) -> Problem:
-    return error(
-        "cpu-on-tpu",
-        "queue",
-        f"The ClusterQueue {queue.name} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
-        "job would occupy a host of a slice, and the slice's chips would be idle.",
-        "Use another queue, or ask for a flavor of CPU nodes in it; or use a TPU slice: --on-tpu.",
-    )
-
-
-def _no_node(pods: PodSet, requested: Decimal, largest: Node | None) -> Problem:
-    has = "no node without chips"
-    if largest is not None:
-        machine = largest.metadata.labels.get(INSTANCE_TYPE)
-        named = f"{largest.name}, {machine}" if machine else largest.name
-        has = f"no node with more than {_gib(allocatable(largest, 'memory'))} ({named})"
-    return NODE_MEMORY.warning(
-        "",
-        f"{pods.name} asks for {_gib(requested)} of memory, and the cluster has {has}.",
-        "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool.",
-    )
 
 
 def _gib(amount: Decimal) -> str:

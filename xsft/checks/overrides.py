@@ -28,7 +28,8 @@ from xsft.trainer.trainer import trainer_of
 Fields = Keys
 """Key path in the workload -> value."""
 
-_EVAL, _LORA = "eval_interval", "lora.enable_lora"
+_EVAL = "eval_interval"
+_LORA = "lora.enable_lora"
 """The keys that enable a section. source: maxtext@0.2.5 configs/base.yml, configs/post_train/sft.yml"""
 
 PATHS: Mapping[str, str] = MappingProxyType(

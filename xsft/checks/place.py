@@ -140,7 +140,9 @@ def _check_stage_names(run: Run, facts: Facts) -> Iterator[Problem]:
 
 def _check_name_length(run: Run, facts: Facts) -> Iterator[Problem]:
     """Check the name's length with the attempt's suffix, so that a second attempt's name fits too."""
-    target, mode, hosts = run.spec.target, run.mode.value, run.slice.hosts if run.slice else 1
+    target = run.spec.target
+    mode = run.mode.value
+    hosts = run.slice.hosts if run.slice else 1
     limit = run_name_limit(target=target, mode=mode, num_slices=run.num_slices, hosts=hosts)
     hard = jobset_limit(target=target, mode=mode, num_slices=run.num_slices, hosts=hosts)
     if len(run.run_name) > limit:

@@ -99,13 +99,31 @@ def check_identity(
     pools = sorted({str(found[NODE_POOL]) for found in labels if NODE_POOL in found})
     if not demand.buckets or not pools:
         return
-    email, found = google_account(account), rights or PodRights()
+    email = google_account(account)
+    found = rights or PodRights()
     without = pools if demand.host_network else _pools_without_identity(nodes)
     if email and without:
         yield _no_effect(email, without, demand)
     elif email and found.bound is False:
-        yield _unbound(email, demand)
-    yield from _check_scopes(found, demand, pools)
+        # source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity,
+        # "iam.serviceAccounts.getAccessToken denied"; a role on the whole project counts too, which is not read here.
+        member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
+        grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
+        yield WORKLOAD_IDENTITY_UNBOUND.warning(
+            "output",
+            f"The policy of {email} does not let the Kubernetes ServiceAccount {demand.service_account} of the "
+            f"namespace {demand.namespace} use it ({USER_ROLE}): the pods would get 403 from "
+            f"{', '.join(demand.buckets)}.",
+            f"Ask its owner to run: {shlex.join(grant)}",
+        )
+    # source: cloud.google.com/kubernetes-engine/docs/how-to/access-scopes: the default is devstorage.read_only.
+    if not found.writes:
+        yield NODE_SCOPES.error(
+            "output",
+            f"The nodes of {', '.join(pools)} have access scopes that do not allow writing to Cloud Storage: the pods"
+            f" would get 403 from {demand.buckets[0]}, whatever their account ({found.email}) may do.",
+            "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them.",
+        )
     identity = _of_node_pool(without[0], found, demand) if without else _of_account(email, demand, context)
     message = (
         f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Unknown: whether these "
@@ -115,17 +133,6 @@ def check_identity(
     if demand.repository:
         fix += f" ; and who may pull the image (the nodes pull with their own account): {_readers(demand.repository)}"
     yield note("pod-rights-not-checked", "output", message, fix, kind="unread")
-
-
-def _check_scopes(rights: PodRights, demand: Demand, pools: list[str]) -> Iterator[Problem]:
-    """source: cloud.google.com/kubernetes-engine/docs/how-to/access-scopes: the default is devstorage.read_only."""
-    if not rights.writes:
-        yield NODE_SCOPES.error(
-            "output",
-            f"The nodes of {', '.join(pools)} have access scopes that do not allow writing to Cloud Storage: the pods"
-            f" would get 403 from {demand.buckets[0]}, whatever their account ({rights.email}) may do.",
-            "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them.",
-        )
 
 
 def _readers(repository: str) -> str:
@@ -148,19 +155,6 @@ def _no_effect(email: str, pools: list[str], demand: Demand) -> Problem:
         update = f"gcloud container node-pools update {pools[0]} --cluster=… --workload-metadata=GKE_METADATA"
         fix = f"Ask the administrator to run it for each pool: {update}"
     return WORKLOAD_IDENTITY_OFF.warning("output", message, fix)
-
-
-def _unbound(email: str, demand: Demand) -> Problem:
-    """source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity, "iam.serviceAccounts.getAccessToken
-    denied"; a role on the whole project counts too, which is not read here."""
-    member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
-    grant = ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, f"--role={USER_ROLE}", member)
-    return WORKLOAD_IDENTITY_UNBOUND.warning(
-        "output",
-        f"The policy of {email} does not let the Kubernetes ServiceAccount {demand.service_account} of the namespace"
-        f" {demand.namespace} use it ({USER_ROLE}): the pods would get 403 from {', '.join(demand.buckets)}.",
-        f"Ask its owner to run: {shlex.join(grant)}",
-    )
 
 
 def _of_account(email: str | None, demand: Demand, context: str) -> PodIdentity:

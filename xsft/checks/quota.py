@@ -80,7 +80,15 @@ def _check_capacity(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]
         return
     flavors = group.matching_flavors(pods)
     if not flavors:
-        yield _mismatch(queue, group, pods)
+        selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
+        has = "; ".join(f"{f.name}: {labels_text(f.spec.node_labels)}" for f in group.flavors)
+        yield error(
+            "flavor-mismatch",
+            "tpu.type" if TPU in group.resources else "queue",
+            f"It would never be admitted: {pods.name} needs nodes with {labels_text(selector)}, and the ClusterQueue "
+            f"{queue} has {has}.",
+            "Use a type that the cluster has, or another queue.",
+        )
         return
     if any(all(amount <= _room(f, name) for name, amount in requested.items()) for f in flavors):
         return
@@ -129,18 +137,6 @@ def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what:
         f"It would never be admitted: {what} requests {decimal_text(asked)} {unit}, and the maximum of the"
         f" ClusterQueue {queue} is {decimal_text(most)}.",
         "Use fewer or smaller slices or another queue, or ask for more quota.",
-    )
-
-
-def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
-    selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
-    has = "; ".join(f"{f.name}: {labels_text(f.spec.node_labels)}" for f in group.flavors)
-    return error(
-        "flavor-mismatch",
-        "tpu.type" if TPU in group.resources else "queue",
-        f"It would never be admitted: {pods.name} needs nodes with {labels_text(selector)}, and the ClusterQueue "
-        f"{queue} has {has}.",
-        "Use a type that the cluster has, or another queue.",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xsft.base.problems import Problem, note, warning
 from xsft.checks.facts import Facts
+from xsft.checks.schedule import takes_spot_nodes
 from xsft.checks.step_time import HOUR_S, run_time
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
@@ -57,8 +58,7 @@ def _check_exit_codes_and_spot(run: Run) -> Iterator[Problem]:
         message = "on_exit_codes has no effect while restarts.max is 0."
         yield warning("restarts-codes-unused", "restarts.on_exit_codes", message, "Set restarts.max, e.g. 3.")
     # A lost node alone fails no Job (its pod is made again), but the processes that lose their peer exit non-zero.
-    tpu = run.spec.tpu
-    if tpu is not None and tpu.capacity == "spot" and run.spec.restarts.max == 0:
+    if takes_spot_nodes(run) and run.spec.restarts.max == 0:
         message = (
             "Spot slices without restarts: when a node is preempted, its pod is recreated, but the trainer on the "
             "other hosts exits with an error, which ends the run."
@@ -76,7 +76,7 @@ def _check_lost_slice(run: Run) -> Iterator[Problem]:
         "restart the run."
     )
     fix = "Set restarts.on_exit_codes: [1]; then an error in the workload is retried, too."
-    if run.spec.tpu is not None and run.spec.tpu.capacity == "spot":
+    if takes_spot_nodes(run):
         yield warning("restarts-lost-slice", "restarts.on_exit_codes", message, fix)
     else:
         yield note("restarts-lost-slice", "restarts.on_exit_codes", message, fix)
@@ -88,7 +88,7 @@ def _check_grace_and_ttl(run: Run) -> Iterator[Problem]:
         message = f"A grace period of {grace} s leaves no time to save: xpk's wrapper uses up to {WRAPPER_S} s of it."
         fix = f"Set the seconds of a save plus {WRAPPER_S}, or keep the default of 30."
         yield warning("grace-period", "restarts.grace_period_s", message, fix)
-    if grace is not None and grace > SPOT_NOTICE_S and run.spec.tpu is not None and run.spec.tpu.capacity == "spot":
+    if grace is not None and grace > SPOT_NOTICE_S and takes_spot_nodes(run):
         message = (
             f"A spot node ends {SPOT_NOTICE_S} s after its notice, whatever the grace period of {grace} s; its pods "
             "get about half of that."

@@ -24,7 +24,8 @@ HIGHEST = 1e-3
 """Published fine-tunings of all weights use 1e-6 to 1e-4, most tutorials 2e-5 (sft.yml's default)."""
 HIGHEST_LORA = 1e-2
 """Adapters take about ten times as much: 1e-4 to 1e-3."""
-LOWEST, LOWEST_LORA = 1e-8, 1e-5
+LOWEST = 1e-8
+LOWEST_LORA = 1e-5
 """A tenth of the lowest published rates and less."""
 LOWEST_SGD = 1e-3
 """SGD moves all weights together by rate x gradient, which MaxText clips to 1; Adam moves each by the rate."""
@@ -46,7 +47,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def check_schedule(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for schedules that would stop the run, lose its work or train it wrongly."""
     del facts
-    period, steps = run.spec.train.checkpoint_period, run.spec.train.steps
+    period = run.spec.train.checkpoint_period
+    steps = run.spec.train.steps
     if period is not None and run.spec.on_cluster and 2 * period > steps:
         message = (
             f"checkpoint_period {period} saves less than twice in {steps} steps; an interruption loses up to "
@@ -63,8 +65,11 @@ def check_schedule(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 
 def may_restart(run: Run) -> bool:
     """Return whether the run is expected to resume after an interruption."""
-    spot = run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
-    return run.spec.on_cluster and (run.spec.restarts.max > 0 or spot)
+    return run.spec.on_cluster and (run.spec.restarts.max > 0 or takes_spot_nodes(run))
+
+
+def takes_spot_nodes(run: Run) -> bool:
+    return run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
 
 
 def _check_profiler(run: Run, keys: Keys) -> Iterator[Problem]:
@@ -169,7 +174,7 @@ def _check_accumulation(run: Run, keys: Keys) -> Iterator[Problem]:
 def _check_bf16_weights(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for bfloat16 weights. source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient
     updates."""
-    if keys.get("weight_dtype") != "bfloat16" or is_on(keys.get("lora.enable_lora", False)):
+    if keys.get("weight_dtype") != "bfloat16" or is_on(keys.get("lora.enable_lora")):
         return
     rate = number(keys.get("learning_rate")) or SFT_LEARNING_RATE
     message = (
@@ -206,17 +211,35 @@ def check_learning_rate(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]
     del facts
     if run.spec.on_cluster and (run.spec.model.checkpoint or run.spec.model.hf):
         yield from _check_rate(run, keys)
-    yield from _check_rate_schedule(run, keys)
+    # Check its length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule].
+    length = number(keys.get(SCHEDULE))
+    steps = run.spec.train.steps
+    if length is not None and 0 < length < steps:
+        message = (
+            f"The learning rate is 0 after step {length:g}: the last {steps - length:g} of {steps} steps train nothing."
+        )
+        fix = f"Set {SCHEDULE} to at least {steps}, or remove it."
+        yield warning("schedule-ends-early", where_of(SCHEDULE, run), message, fix)
+    share = number(keys.get("warmup_steps_fraction"))
+    if share is not None and LONGEST_WARMUP < share <= 1:
+        message = f"The learning rate rises for {share:.0%} of the steps, and is at its value only after them."
+        yield warning("warmup-long", where_of("warmup_steps_fraction", run), message, "Set it to 0.1 or less.")
+    last = number(keys.get(FINAL))
+    if last is not None and last > 1:
+        message = f"{FINAL} {last:g} lets the learning rate grow to {last:g} times its value; 0.1 is usual."
+        yield warning("learning-rate-grows", where_of(FINAL, run), message, "Set it to 1 or less.")
     yield from _check_adam(run, keys)
     yield from _check_dropout_and_dtype(run, keys)
 
 
 def _check_rate(run: Run, keys: Keys) -> Iterator[Problem]:
-    rate, lora = number(keys.get("learning_rate", DEFAULT_RATE)), is_on(keys.get("lora.enable_lora", False))
+    rate = number(keys.get("learning_rate", DEFAULT_RATE))
+    lora = is_on(keys.get("lora.enable_lora"))
     sgd = keys.get("opt_type") == "sgd"
     highest, lowest = (HIGHEST_LORA, LOWEST_LORA) if lora else (HIGHEST, LOWEST)
     if sgd:
-        highest, lowest = math.inf, LOWEST_SGD
+        highest = math.inf
+        lowest = LOWEST_SGD
     what = "adapters" if lora else "all weights"
     if rate is not None and 0 < rate < lowest:
         by = " by SGD, which does not scale gradients as Adam does," if sgd else ""
@@ -241,28 +264,10 @@ def _check_rate(run: Run, keys: Keys) -> Iterator[Problem]:
     yield warning("learning-rate-high", where_of("learning_rate", run), message, fix)
 
 
-def _check_rate_schedule(run: Run, keys: Keys) -> Iterator[Problem]:
-    """Check its length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule]."""
-    length, steps = number(keys.get(SCHEDULE)), run.spec.train.steps
-    if length is not None and 0 < length < steps:
-        message = (
-            f"The learning rate is 0 after step {length:g}: the last {steps - length:g} of {steps} steps train nothing."
-        )
-        fix = f"Set {SCHEDULE} to at least {steps}, or remove it."
-        yield warning("schedule-ends-early", where_of(SCHEDULE, run), message, fix)
-    share = number(keys.get("warmup_steps_fraction"))
-    if share is not None and LONGEST_WARMUP < share <= 1:
-        message = f"The learning rate rises for {share:.0%} of the steps, and is at its value only after them."
-        yield warning("warmup-long", where_of("warmup_steps_fraction", run), message, "Set it to 0.1 or less.")
-    last = number(keys.get(FINAL))
-    if last is not None and last > 1:
-        message = f"{FINAL} {last:g} lets the learning rate grow to {last:g} times its value; 0.1 is usual."
-        yield warning("learning-rate-grows", where_of(FINAL, run), message, "Set it to 1 or less.")
-
-
 def _check_adam(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check how much AdamW shrinks each weight over the run: by rate x decay in a step, at half the peak rate."""
-    rate, decay = number(keys.get("learning_rate", DEFAULT_RATE)), number(keys.get("adam_weight_decay"))
+    rate = number(keys.get("learning_rate", DEFAULT_RATE))
+    decay = number(keys.get("adam_weight_decay"))
     shrunk = (rate or 0) * (decay or 0) * run.spec.train.steps / 2
     if run.spec.on_cluster and run.spec.model.checkpoint and shrunk > MOST_DECAY:
         message = f"adam_weight_decay {decay:g} shrinks every weight by {1 - math.exp(-shrunk):.0%} over the run."
@@ -281,10 +286,8 @@ def _check_adam(run: Run, keys: Keys) -> Iterator[Problem]:
 
 def _check_dropout_and_dtype(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for a dropout rate of 1 in a model that uses dropout; most models disable it."""
-    rate, on = (
-        number(keys.get("dropout_rate")),
-        keys.get("enable_dropout", run.pins.get("enable_dropout")),
-    )
+    rate = number(keys.get("dropout_rate"))
+    on = keys.get("enable_dropout", run.pins.get("enable_dropout"))
     if rate is not None and rate >= 1 and on is not False:
         message = f"dropout_rate is {rate:g}: every activation is dropped, and nothing is trained."
         yield error(

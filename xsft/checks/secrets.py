@@ -40,11 +40,7 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
             yield error("env-secret", path_below("env", name), message, fix, kind="secret")
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _check_gated_repos(run)
-    if (
-        run.spec.on_cluster
-        and is_on(keys.get("enable_wandb", False))
-        and not WANDB & {*run.spec.env, *run.spec.secrets.env}
-    ):
+    if run.spec.on_cluster and is_on(keys.get("enable_wandb")) and not WANDB & {*run.spec.env, *run.spec.secrets.env}:
         message = (
             "enable_wandb: W&B asks for a login at a terminal, and the pods have none: the run stops at its start."
         )
@@ -64,7 +60,8 @@ def _texts_to_search(run: Run) -> Iterator[tuple[str, str]]:
 
 def _check_gated_repos(run: Run) -> Iterator[Problem]:
     """Check for gated repositories: weights are converted elsewhere, but the run itself fetches tokenizer and data."""
-    model, data = run.spec.model, run.spec.data
+    model = run.spec.model
+    data = run.spec.data
     fetched = {"model.hf.repo": model.hf.repo if model.hf else None, "model.tokenizer": model.tokenizer}
     for where, repo in {**fetched, "data.hf_path": data.hf_path}.items():
         if repo and is_gated(repo):

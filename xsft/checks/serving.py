@@ -27,7 +27,12 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     del keys, facts
     yield from _check_legacy(run)
     yield from _check_exportable(run)
-    yield from _check_reader(run)
+    # Check that the engine which compares logits can load the export.
+    export = run.spec.stages.export
+    why = UNLOADED.get(model_type(run.spec.model.name) or "")
+    if export is not None and export.verify == "logits" and why:
+        message = f"The logits of {run.spec.model.name} are compared by mlx-lm, which cannot load its export: {why}."
+        yield error("engine-model-unknown", "stages.export.verify", message, "Write stages.export.verify: tensors.")
     if run.spec.stages.evaluate is not None:
         yield from check_comparable(run)
     stage = run.spec.stages.serve
@@ -43,7 +48,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         yield from _check_vllm_image(stage)
         yield from _check_accelerators(run, stage)
         yield from _check_model_length(run, stage)
-        name, limit = stage_name(run_name=run.run_name, stage="serve"), job_name_limit(target=run.spec.target)
+        name = stage_name(run_name=run.run_name, stage="serve")
+        limit = job_name_limit(target=run.spec.target)
         if len(name) > limit:
             message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
             yield error("serve-name", "name", message, "Use a shorter name: --run-name NAME.")
@@ -53,7 +59,8 @@ def _check_legacy(run: Run) -> Iterator[Problem]:
     """Check that the release's exporter reads what SFT saves: that of MaxText before 0.2.0 does not."""
     if run.release.layout != "legacy":
         return
-    stages, fix = run.spec.stages, "Use MaxText 0.2.0 or newer (image.maxtext), or remove the stage."
+    stages = run.spec.stages
+    fix = "Use MaxText 0.2.0 or newer (image.maxtext), or remove the stage."
     release = f"MaxText {run.release.version} has the legacy layout"
     if stages.evaluate is not None:
         yield error(
@@ -65,19 +72,11 @@ def _check_legacy(run: Run) -> Iterator[Problem]:
         yield error("serve-legacy", "stages.serve", f"{release}: there is no export to serve.", fix)
 
 
-def _check_reader(run: Run) -> Iterator[Problem]:
-    """Check that the engine which compares logits can load the export."""
-    export = run.spec.stages.export
-    why = UNLOADED.get(model_type(run.spec.model.name) or "")
-    if export is not None and export.verify == "logits" and why:
-        message = f"The logits of {run.spec.model.name} are compared by mlx-lm, which cannot load its export: {why}."
-        yield error("engine-model-unknown", "stages.export.verify", message, "Write stages.export.verify: tensors.")
-
-
 def _check_exportable(run: Run) -> Iterator[Problem]:
     """Check that the release exports the model: an error if an export is asked for, else a warning for weights that
     came from elsewhere."""
-    stages, model = run.spec.stages, run.spec.model
+    stages = run.spec.stages
+    model = run.spec.model
     failure = weights_failure(
         model.name, stage="export", version=run.release.version, scan_layers=model.scan_layers is not False
     )
@@ -112,7 +111,8 @@ def _check_vllm_image(stage: ServeStage) -> Iterator[Problem]:
 
 
 def _check_accelerators(run: Run, stage: ServeStage) -> Iterator[Problem]:
-    size, heads = weights_bytes(run), attention_heads(run)
+    size = weights_bytes(run)
+    heads = attention_heads(run)
     if size is None:
         message = f"The size of {run.spec.model.name} is not known, so neither are the accelerators that hold it."
         fix = "Leave stages.serve out, and serve the export by a Deployment of your own."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -69,12 +69,13 @@ def run_time(run: Run, *, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
     """
     keys = trainer_of(run).trainer_keys(run)
     # Return the tokens that a device computes in a step.
-    length, batch = target_length(keys), number(keys.get("per_device_batch_size")) or 1.0
+    length = target_length(keys)
+    batch = number(keys.get("per_device_batch_size")) or 1.0
     accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
     tokens = None if length is None else length * batch * accumulated
     if run.spec.on_this_machine or run.slice is None or tokens is None or trainer_of(run).STEP is None:
         return None
-    if run.model is None or is_on(keys.get("override_model_config", False)):
+    if run.model is None or is_on(keys.get("override_model_config")):
         return None
     step_s = least_step_s(run.model, run.slice, tokens=tokens, adapters=run.spec.lora is not None)
     if step_s is None:
@@ -117,7 +118,8 @@ def _published_ratios(step_s: float) -> tuple[float, ...]:
 
 def published_step_s(published: PublishedStep) -> float:
     """Return the least seconds of a published run's step. Raises LookupError for one whose size is unknown."""
-    model, tpu = catalog_model(published.model), parse_tpu_type(published.tpu_type)
+    model = catalog_model(published.model)
+    tpu = parse_tpu_type(published.tpu_type)
     least = least_step_s(model, tpu, tokens=published.tokens, adapters=False)
     if least is None:
         raise LookupError(f"{published.id}: the size of its model or TPU is unknown")
@@ -126,18 +128,14 @@ def published_step_s(published: PublishedStep) -> float:
 
 def analytic_verdict(run: Run) -> Verdict | None:
     """Return NO or INVALID if arithmetic alone decides; None if the compiler must be asked."""
-    return next(_estimated_verdicts(run), None)
-
-
-def _estimated_verdicts(run: Run) -> Iterator[Verdict]:
     keys = trainer_of(run).trainer_keys(run)
     for problem in errors_in((*mesh.check_mesh(run, keys, Facts()), *lora.check_lora(run, keys, Facts()))):
-        because = InvalidStep(where=problem.where, message=problem.message, fix=problem.fix)
-        yield Invalid(because=because)
+        return Invalid(because=InvalidStep(where=problem.where, message=problem.message, fix=problem.fix))
     if run.model is None or run.slice is None or run.model.params_b is None or run.slice.hbm_gib is None:
-        return
+        return None
     if keys.get("override_model_config") or keys.get("lora.lora_weight_qtype"):
-        return
+        return None
     need = minimum_gib_per_chip(params_b=run.model.params_b, run=run.slice, num_slices=run.num_slices, keys=keys)
-    if need > run.slice.hbm_gib:
-        yield DoesNotFit(needed_gib=round(need, 2), limit_gib=run.slice.hbm_gib, told_by="bound")
+    if need <= run.slice.hbm_gib:
+        return None
+    return DoesNotFit(needed_gib=round(need, 2), limit_gib=run.slice.hbm_gib, told_by="bound")

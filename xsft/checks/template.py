@@ -36,7 +36,15 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         if key in keys:
             yield from _check_template_path(run, keys, key)
     yield from _check_jinja(run, keys)
-    yield from _check_formatter(run, keys)
+    if run.template and run.template.questions and run.spec.data.formatting_func:
+        message = "The file of data.chat_template formats questions and answers, and so does data.formatting_func."
+        yield error("chat-template-dropped", "data.formatting_func", message, "Remove one of them.")
+    given = [key for key in keys if key.startswith("formatting_func_kwargs")]
+    if given and not keys.get("formatting_func_path"):
+        message = "MaxText drops formatting_func_kwargs without a function."
+        yield error(
+            "chat-template-dropped", where_of(given[0], run), message, "Set data.formatting_func, or remove them."
+        )
     if keys.get("formatting_func_path") == QUESTION_FORMATTER:
         yield from _check_question_template(run, keys)
 
@@ -44,7 +52,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def _check_template_release(run: Run) -> Iterator[Problem]:
     """Check that the release supports the template: Jinja is passed by content from 0.2.1 on, texts for questions from
     0.2.2; before, by a path in the image."""
-    template, version = run.template or Template(), run.release.version
+    template = run.template or Template()
+    version = run.release.version
     if template.jinja and not key_ok("chat_template", version=version):
         message = f"MaxText {version} does not support Jinja templates: it has no key chat_template."
         fix = "Use MaxText 0.2.1 or newer, or a tokenizer with this template."
@@ -83,7 +92,8 @@ def _dropped_template_problem(run: Run, key: str, cause: str, why: str) -> Probl
 def _check_template_path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
     """Check the template's path: MaxText joins it to its package's parent folder, and continues without the template if
     that file is missing. Before 0.2.2 a path was the only way to format questions and answers."""
-    path, where = str(keys[key] or ""), where_of(key, run)
+    path = str(keys[key] or "")
+    where = where_of(key, run)
     newer = at_least(run.release.version, "0.2.2")
     suffixes = SUFFIXES if newer and key == PATHS[0] else (".json",)
     if not path:
@@ -109,7 +119,8 @@ def _check_jinja(run: Run, keys: Keys) -> Iterator[Problem]:
 
     source: maxtext@0.2.1 and 0.2.5 configs/types.py, "Specified chat_template is invalid".
     """
-    text, where = str(keys.get("chat_template") or ""), where_of("chat_template", run)
+    text = str(keys.get("chat_template") or "")
+    where = where_of("chat_template", run)
     if not text:
         return
     if at := syntax_fault(text):
@@ -122,18 +133,6 @@ def _check_jinja(run: Run, keys: Keys) -> Iterator[Problem]:
     if not looks_like_jinja(text):
         message = "The template contains no Jinja, so every conversation gives the same text."
         yield error("chat-template-syntax", where, message, "Give the path of a file that contains the template.")
-
-
-def _check_formatter(run: Run, keys: Keys) -> Iterator[Problem]:
-    if run.template and run.template.questions and run.spec.data.formatting_func:
-        message = "The file of data.chat_template formats questions and answers, and so does data.formatting_func."
-        yield error("chat-template-dropped", "data.formatting_func", message, "Remove one of them.")
-    given = [key for key in keys if key.startswith("formatting_func_kwargs")]
-    if given and not keys.get("formatting_func_path"):
-        message = "MaxText drops formatting_func_kwargs without a function."
-        yield error(
-            "chat-template-dropped", where_of(given[0], run), message, "Set data.formatting_func, or remove them."
-        )
 
 
 def _check_question_template(run: Run, keys: Keys) -> Iterator[Problem]:

@@ -169,7 +169,8 @@ def _check_trainer_release(run: Run) -> Iterator[Problem]:
     if run.spec.on_this_machine and run.spec.image.ref is None and version != DEFAULT:
         message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
         yield error("local-release", "image.maxtext", message, f"Set {DEFAULT}, or use an image with {version}.")
-    trainer, name = trainer_of(run), run.spec.trainer
+    trainer = trainer_of(run)
+    name = run.spec.trainer
     module = trainer.module(run.release)
     if module not in trainer.MODULES:
         message = f"MaxText {version} starts {module}, whose keys the trainer {name} does not know."
@@ -207,7 +208,7 @@ def _key_hint(key: str, version: str) -> str:
 def _check_pinned_keys(run: Run, keys: Keys) -> Iterator[Problem]:
     """Check for keys that the model's configuration sets. source: maxtext@0.2.5 configs/pyconfig.py, "overridden by
     both model config and CLI"."""
-    if is_on(keys.get("override_model_config", False)):
+    if is_on(keys.get("override_model_config")):
         return
     for key, setting in keys.items():
         if key in run.pins and not same(setting, run.pins[key]):

@@ -81,22 +81,6 @@ class UnsupportedKey(Struct, frozen=True, kw_only=True):
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for keys that have no effect without an error, or that stop the run."""
     del facts
-    yield from _check_no_ops(run, keys)
-    yield from _check_unread_keys(run, keys)
-    for key, why in FOR_TESTS.items():
-        if is_on(keys.get(key, False)) or (number(keys.get(key)) or 0) > 0:
-            yield warning("key-for-tests", where_of(key, run), f"{key}={keys[key]}: {why}.", "Remove it.")
-    yield from _check_marks(run, keys)
-    yield from _check_refused_values(run, keys)
-    yield from _check_release_defects(run, keys)
-    yield from _check_dataset_type(run, keys)
-    if is_on(keys.get("convert_checkpoint_if_possible", False)):
-        message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
-        fix = "Convert before the run: name the weights under model.hf, and the plan shows the command."
-        yield warning("conversion-in-trainer", where_of("convert_checkpoint_if_possible", run), message, fix)
-
-
-def _check_no_ops(run: Run, keys: Keys) -> Iterator[Problem]:
     for key, (default, why) in NO_OPS.items():
         if key in keys and not same(keys[key], default):
             message = f"{key}={keys[key]} has no effect in SFT: {why}."
@@ -104,6 +88,23 @@ def _check_no_ops(run: Run, keys: Keys) -> Iterator[Problem]:
     if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
         message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."
         yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
+    yield from _check_unread_keys(run, keys)
+    for key, why in FOR_TESTS.items():
+        if is_on(keys.get(key, False)) or (number(keys.get(key)) or 0) > 0:
+            yield warning("key-for-tests", where_of(key, run), f"{key}={keys[key]}: {why}.", "Remove it.")
+    yield from _check_marks(run, keys)
+    # Refused values; the model's own configuration counts too: vision models switch use_multimodal on.
+    for refusal in REFUSALS:
+        setting = keys.get(refusal.key, run.pins.get(refusal.key))
+        if setting is not None and refusal.applies(setting, run):
+            message = f"{refusal.key}={setting}: {refusal.why}"
+            yield error(refusal.id, where_of(refusal.key, run) or "model.name", message, refusal.fix)
+    yield from _check_release_defects(run, keys)
+    yield from _check_dataset_type(run, keys)
+    if is_on(keys.get("convert_checkpoint_if_possible")):
+        message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
+        fix = "Convert before the run: name the weights under model.hf, and the plan shows the command."
+        yield warning("conversion-in-trainer", where_of("convert_checkpoint_if_possible", run), message, fix)
 
 
 def _check_unread_keys(run: Run, keys: Keys) -> Iterator[Problem]:
@@ -156,15 +157,6 @@ def _check_marks(run: Run, keys: Keys) -> Iterator[Problem]:
         )
         fix = f"Set overrides.maxtext: {{{', '.join(f'{key}: false' for key in added)}}}."
         yield warning("grain-marks", where_of(added[0], run) or where_of("dataset_type", run), message, fix)
-
-
-def _check_refused_values(run: Run, keys: Keys) -> Iterator[Problem]:
-    """Check for refused values; the model's own configuration counts too: vision models switch use_multimodal on."""
-    for refusal in REFUSALS:
-        setting = keys.get(refusal.key, run.pins.get(refusal.key))
-        if setting is not None and refusal.applies(setting, run):
-            message = f"{refusal.key}={setting}: {refusal.why}"
-            yield error(refusal.id, where_of(refusal.key, run) or "model.name", message, refusal.fix)
 
 
 def _check_release_defects(run: Run, keys: Keys) -> Iterator[Problem]:
