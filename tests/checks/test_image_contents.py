@@ -8,7 +8,7 @@ import pytest
 
 from tests.stories import intent_of, spec_of, varied
 from xsft.base.problems import Problem
-from xsft.checks.image import check_image_contents
+from xsft.checks.image_contents import check_image_contents
 from xsft.image.contents import ImageConfiguration, ImageLook, contents_of
 
 REF = "us-docker.pkg.dev/p/r/image:v1"

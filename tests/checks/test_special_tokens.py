@@ -11,8 +11,7 @@ from xsft.base.problems import Problem
 from xsft.catalog import models
 from xsft.catalog.tokenizers import SpecialTokens
 from xsft.checks.facts import Facts
-from xsft.checks.special_tokens import check_special_tokens as check
-from xsft.checks.special_tokens import masked_tokens, trained_tokens
+from xsft.checks.special_tokens import check, masked_tokens, trained_tokens
 from xsft.data.facts import TokenizerFacts
 from xsft.spec.model import WorkloadSpec
 

@@ -1,5 +1,4 @@
-"""Check the special tokens that MaxText trains at the end of an answer, and those that it repeats before each round.
-Pure.
+"""Check the special tokens that MaxText trains at the end of an answer. Pure.
 
 A target is masked when it equals the pad token (without a pad token: the unknown token); Hugging Face's pipeline masks
 the BOS, too, and Grain's does not. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id,
@@ -13,31 +12,20 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from xsft.base.acceptance import LateProblem
 from xsft.base.problems import Problem, error, note, warning
-from xsft.catalog.datasets import dataset
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens, tokenizer_family
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on
-from xsft.data.facts import DataFacts, TokenizerFacts
+from xsft.data.facts import TokenizerFacts
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainer.chat import TOKENS, chat_format
 
 UNKNOWN = SpecialTokens(eos=TOKENS["eos_token"])
 """Those of an unknown tokenizer, whose EOS a template may name."""
-REPEATED = LateProblem(id="repeated-per-round")
-"""Found once the rows can be read, which may be after a plan."""
-ROUNDS = "messages"
-"""The column whose rows may hold several rounds."""
 
 
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
-    yield from check_special_tokens(run, keys, facts)
-    yield from check_rounds(run, keys, facts)
-
-
-def check_special_tokens(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check for a masked end of answers; a note if the tokenizer is unknown."""
     if run.tokenizer is None or not reads_texts(keys):
         return
@@ -188,38 +176,3 @@ def _way_out(tokens: SpecialTokens, why: str) -> str:
     if tokens.unused and tokens.unused not in (tokens.pad, tokens.bos):
         return f"Set {field}: {tokens.unused!r}; each host then uses a copy of the tokenizer with it."
     return f"Set {field} to a token of its vocabulary that no text uses; each host then copies the tokenizer with it."
-
-
-def check_rounds(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
-    """Check for a head of the template that MaxText repeats, in data that is known to have several rounds in a row."""
-    if run.tokenizer is None or not reads_texts(keys) or facts.tokenizer_problem:
-        return
-    tokens = special_tokens_of(run, keys, facts.tokenizer)
-    if not tokens.repeats or run.spec.data.columns != [ROUNDS]:
-        return
-    if not _has_several_rounds(run, facts.data):
-        return
-    message = (
-        "MaxText renders each round of a conversation separately, so this tokenizer's template writes "
-        f"{tokens.repeats!r} before every round. At inference, only the first round has it."
-    )
-    fix = (
-        "Train on single rounds, and accept this under `checks:`. Or begin every conversation with a system message, "
-        "which may be empty, and let data.chat_template write the head only for it."
-    )
-    yield REPEATED.warning("data.columns", message, fix)
-
-
-def _has_several_rounds(run: Run, rows: DataFacts | None) -> bool:
-    if rows is not None:
-        return any(_questions(sampled.row) > 1 for sampled in rows.rows)
-    known = dataset(run.spec.data.hf_path)
-    return known is not None and known.several_rounds
-
-
-def _questions(row: object) -> int:
-    """Return the number of user messages in a row; 0 if it holds no conversation, which another check reports."""
-    messages = row.get(ROUNDS) if isinstance(row, dict) else None
-    if not isinstance(messages, list):
-        return 0
-    return sum(isinstance(message, dict) and message.get("role") == "user" for message in messages)

@@ -21,8 +21,8 @@ from xsft.trainer.trainer import trainer_of
 Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 
 FIRST_SHOWN = (
-    "trainer_keys", "unsupported", "model", "special_tokens", "data", "hub_data", "template", "schedule", "hosts",
-    "lora", "mesh", "memory", "place", "image", "pathways", "environment", "secrets", "restarts", "conversion",
+    "trainer_keys", "unsupported", "model", "special_tokens", "rounds", "data", "hub_data", "template", "schedule",
+    "hosts", "lora", "mesh", "memory", "place", "image", "pathways", "environment", "secrets", "restarts", "conversion",
     "checkpoint", "serving",
 )  # fmt: skip
 """Modules whose problems are shown first, in this order; the problems of other modules follow, by the module's name."""

@@ -13,7 +13,7 @@ from xsft.base.lenient import JsonObject, mapping, text
 from xsft.base.problems import Problem, warning
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import check_ready_timeout
-from xsft.checks.image import check_image_contents, unread_with_secret
+from xsft.checks.image_contents import check_image_contents, unread_with_secret
 from xsft.checks.node_pools import HEAD_NODE_MISSING, SLICES_MISSING
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence

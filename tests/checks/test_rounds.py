@@ -7,7 +7,7 @@ import pytest
 from tests.checks.factory import FLAGSHIP, ids, spec
 from tests.checks.test_special_tokens import DEEPSEEK
 from xsft.checks.facts import Facts
-from xsft.checks.special_tokens import check_rounds as check
+from xsft.checks.rounds import check
 from xsft.data.facts import DataFacts, SampledRow
 
 
