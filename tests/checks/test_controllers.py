@@ -111,10 +111,7 @@ def test_a_check_of_another_controller_or_of_flavors_that_the_run_does_not_get_i
 
 
 def provisioning(conditions: list[dict[str, str]]) -> dict[str, Any]:
-    return {
-        "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"},
-        "status": {"conditions": conditions},
-    }
+    return {"spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"}, "status": {"conditions": conditions}}
 
 
 def provisioned(only_on: list[str]) -> dict[str, Any]:

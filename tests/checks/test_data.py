@@ -85,9 +85,7 @@ def test_padding_batches_allow_any_number_of_steps():
 
 
 @given(
-    per_device=st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0]),
-    accumulated=st.integers(1, 8),
-    num_slices=st.integers(1, 4),
+    per_device=st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0]), accumulated=st.integers(1, 8), num_slices=st.integers(1, 4)
 )
 def test_rows_per_step_never_exceed_what_whole_sequences_need(per_device: float, accumulated: int, num_slices: int):
     run = run_of(

@@ -62,11 +62,7 @@ def test_complete_place_is_ready_for_both_modes() -> None:
 
 
 def test_mcjax_cluster_lacks_the_head_and_gets_the_xpk_command() -> None:
-    facts = replace(
-        WHOLE,
-        cpu_nodes=(),
-        cluster_queues=(cluster_queue(["google.com/tpu"]),),
-    )
+    facts = replace(WHOLE, cpu_nodes=(), cluster_queues=(cluster_queue(["google.com/tpu"]),))
     needs = place_needs("main", PLACE, facts)
     assert missing_needs(needs) == {"mcjax": (), "pathways": ("head-nodes", "head-quota")}
     where = "--cluster=big --project=my-project --zone=us-east5-b"

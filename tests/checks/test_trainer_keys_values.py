@@ -25,9 +25,7 @@ def test_overrides_of_any_size_are_checked_without_an_error(key: str) -> None:
 
 
 def test_number_is_finite_and_bounded() -> None:
-    assert [number(value) for value in EXTREMES] == [
-        *(LARGEST, -LARGEST, LARGEST, -LARGEST, None, LARGEST, LARGEST),
-    ]
+    assert [number(value) for value in EXTREMES] == [*(LARGEST, -LARGEST, LARGEST, -LARGEST, None, LARGEST, LARGEST)]
 
 
 @pytest.mark.parametrize(

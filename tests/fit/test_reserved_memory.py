@@ -29,11 +29,7 @@ def test_a_second_reservation_waits_for_the_first_and_reports_it_once(tmp_path: 
     first.enter_context(reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0))
     pauses = iter((ExitStack(), first))
     with reserved_memory(
-        tmp_path,
-        needed=4.0,
-        say=said.append,
-        free_gib=lambda: 6.0,
-        pause=lambda _s: next(pauses).close(),
+        tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0, pause=lambda _s: next(pauses).close()
     ):
         assert said == ["waiting: 6.0 GiB of memory free, 4 needed, and 1 other compilation may take 4 GiB"]
     assert len(list(tmp_path.glob("[0-9]*"))) <= 1, "reservations that ended are removed by the next"
