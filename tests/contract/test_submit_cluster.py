@@ -23,7 +23,7 @@ from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
 from tests.runs.test_log_sources_read import until
 from tests.tools.calls import calls_of, two_way
-from tests.verbs.test_secret import to
+from tests.verbs.test_place_secret import to
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat"

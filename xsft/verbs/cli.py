@@ -157,8 +157,11 @@ ARGUMENTS: dict[str, frozenset[str]] = {
 """Module `<key>_arguments` -> the verbs whose arguments it declares, each by `VERB_arguments`."""
 
 FUNCTIONS = {
-    "import": "import_:run",
+    "import": "init:import_command",
+    "run": "submit:run_all_stages",
+    "logs": "wait:logs",
     "setup": "doctor:setup",
+    "secret": "place:secret",
     "checkpoint convert": "checkpoint_jobs:convert",
     "checkpoint export": "checkpoint_jobs:export",
 }

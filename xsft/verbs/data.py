@@ -24,6 +24,7 @@ from xsft.verbs.document import (
     Document,
     VerbDocument,
     document_of,
+    print_lines,
     print_to_stderr,
     problem_documents,
     report_document,
@@ -141,10 +142,16 @@ def _show_examples(workload: api.LoadedWorkload, args: argparse.Namespace) -> in
         exit_status=status_of(picked.problems),
     )
     noun = "sequence" if args.packed else "example"
-    if not args.json:
-        _draw_examples(document, vocabulary, noun=noun, with_ids=args.tokens)
-    none = () if picked.examples else (f"none of the {len(picked.answers.passes[0].rows):,} {noun}s read matches",)
-    return report_document(document, lambda _document: none, as_json=args.json)
+
+    def draw(document: DataDocument) -> None:
+        screen = console(sys.stdout)
+        for example in document.examples or ():
+            for line in _example_lines(example, vocabulary, noun, with_ids=args.tokens):
+                screen.print(line, highlight=False, soft_wrap=True)
+        if not document.examples:
+            print_lines((f"none of the {len(picked.answers.passes[0].rows):,} {noun}s read matches",))
+
+    return report_document(document, draw, as_json=args.json)
 
 
 def _example_fields(row: int, sequence: TokenSequence, vocabulary: Vocabulary) -> DataExample:
@@ -189,32 +196,29 @@ def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int
         data=section,
         problems=problem_documents(folder.problems),
     )
-    if not args.json:
-        for line in _prepared_lines(document):
-            print_to_stderr(line)
-    return report_document(document, _section_lines, as_json=args.json)
+    return report_document(document, _print_prepared, as_json=args.json)
 
 
 BAR = 40
 """Characters of the longest bar."""
 
 
-def _draw_examples(document: DataDocument, vocabulary: Vocabulary, *, noun: str, with_ids: bool) -> None:
-    screen = console(sys.stdout)
-    for example in document.examples or ():
-        for line in _example_lines(example, vocabulary, noun, with_ids=with_ids):
-            screen.print(line, highlight=False, soft_wrap=True)
-
-
 def _example_lines(example: DataExample, vocabulary: Vocabulary, noun: str, *, with_ids: bool) -> Iterator[Text]:
-    yield Text(_head(example, noun), style="bold")
+    cut = "; cut at max_target_length" if example.cut else ""
+    masked = example.tokens - example.trained
+    counts = f"{example.tokens} tokens, {example.trained} trained, {masked} masked, {example.padding} padding{cut}"
+    yield Text(f"{noun} {example.row}: {counts}", style="bold")
     border = 0
     packed = len({piece.segment for piece in example.parts}) > 1
     for piece in example.parts:
         if packed and piece.segment != border:
             border = piece.segment
             yield Text(f"  ── example {border} of this sequence", style="bold")
-        yield _piece_line(piece, vocabulary)
+        style = "green" if piece.part == "trained" else "dim"
+        line = Text(f"  {piece.part:8}", style=style)
+        for text, kind in spans(piece, vocabulary):
+            line.append(printable_line(text), style=f"{style} reverse" if kind else style)
+        yield line
         if with_ids:
             yield Text(f"          {' '.join(map(str, piece.ids))}", style="dim")
     if example.padding:
@@ -222,26 +226,11 @@ def _example_lines(example: DataExample, vocabulary: Vocabulary, noun: str, *, w
     yield Text(f"  end     {_end_text(example, vocabulary)}", style="dim")
 
 
-def _piece_line(piece: Piece, vocabulary: Vocabulary) -> Text:
-    style = "green" if piece.part == "trained" else "dim"
-    line = Text(f"  {piece.part:8}", style=style)
-    for text, kind in spans(piece, vocabulary):
-        line.append(printable_line(text), style=f"{style} reverse" if kind else style)
-    return line
-
-
-def _head(example: DataExample, noun: str) -> str:
-    cut = "; cut at max_target_length" if example.cut else ""
-    masked = example.tokens - example.trained
-    counts = f"{example.tokens} tokens, {example.trained} trained, {masked} masked, {example.padding} padding{cut}"
-    return f"{noun} {example.row}: {counts}"
-
-
 def _end_text(example: DataExample, vocabulary: Vocabulary) -> str:
     """Return a line on the special token that ends the trained text, and on the tokenizer's BOS and EOS."""
-    trained = [piece.special for piece in example.parts if piece.part == "trained" and piece.special]
     text = "no special token is trained at the end"
     if example.end is not None:
+        trained = [piece.special for piece in example.parts if piece.part == "trained" and piece.special]
         kind = trained[-1][-1].kind
         special = f" ({kind})" if kind != "special" else ""
         text = f"{printable_line(example.end)}{special} is trained at the end"
@@ -249,7 +238,8 @@ def _end_text(example: DataExample, vocabulary: Vocabulary) -> str:
     began = "begins without BOS"
     if first and (first[0].at, first[0].kind) == (0, "BOS"):
         began = "begins with BOS"
-    bos, eos = _token_named(vocabulary, "BOS"), _token_named(vocabulary, "EOS")
+    bos = _token_named(vocabulary, "BOS")
+    eos = _token_named(vocabulary, "EOS")
     return f"{text}; {began}; the tokenizer's BOS is {bos}, its EOS {eos}"
 
 
@@ -300,16 +290,14 @@ def _figures(document: DataDocument, reading: ReadSettings, which: str) -> Itera
         yield "epochs", f"{each}: {epochs}", which if document.everything else f"estimated from {which}"
 
 
-def _prepared_lines(document: PrepareDocument) -> Iterator[str]:
-    yield f"{'found' if document.found else 'prepared'}  {document.to}/{document.attempt}"
+def _print_prepared(document: PrepareDocument) -> None:
+    """Print the section of the workload, to be copied; what was written is no part of it, and goes to stderr."""
+    print_to_stderr(f"{'found' if document.found else 'prepared'}  {document.to}/{document.attempt}")
     for split, rows in document.rows.items():
         shards = [shard for shard in document.shards if shard.split == split]
-        size = sum(shard.bytes for shard in shards)
-        yield f"{split:8}  {rows:,} rows in {len(shards)} shards of {shards[0].rows:,}, {size / 1e6:,.1f} MB"
+        megabytes = sum(shard.bytes for shard in shards) / 1e6
+        print_to_stderr(f"{split:8}  {rows:,} rows in {len(shards)} shards of {shards[0].rows:,}, {megabytes:,.1f} MB")
     if document.refused:
-        yield f"left out  {document.refused:,} rows that cannot be trained on"
-    yield "Replace the workload's data section by:"
-
-
-def _section_lines(document: PrepareDocument) -> Iterator[str]:
-    yield workload_yaml({"data": document.data}).rstrip("\n")
+        print_to_stderr(f"left out  {document.refused:,} rows that cannot be trained on")
+    print_to_stderr("Replace the workload's data section by:")
+    print_lines((workload_yaml({"data": document.data}).rstrip("\n"),))

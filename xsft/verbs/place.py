@@ -1,5 +1,6 @@
 """`xsft place show|add|create`: print what a cluster has for runs, add a place to places.yaml, or print the xpk command
-that creates a cluster; with `--yes`, run it."""
+that creates a cluster; with `--yes`, run it. `xsft secret create NAME`: create the Kubernetes Secret that a workload
+names; its value comes from stdin or a file, never from argv."""
 
 from __future__ import annotations
 
@@ -8,19 +9,23 @@ import shlex
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
 
+from xsft.base.amounts import counted_text
 from xsft.base.errors import UsageError
+from xsft.base.secrets import looks_secret
 from xsft.cluster.api import FOR_READS
 from xsft.cluster.cluster import connect
 from xsft.cluster.errors import last_net
 from xsft.cluster.sources import PlaceQuery, RunSource, known_places, sources
-from xsft.cluster.supply import SliceUser, TpuSupply
+from xsft.cluster.supply import SliceUser
 from xsft.launcher.audit import AuditRow
 from xsft.machine.deadline import LOOKS_S, Deadline
+from xsft.machine.regular import read_secret_file, read_secret_stdin
 from xsft.machine.streams import has_terminal
 from xsft.planning import api
 from xsft.spec.yamledit import render_place
@@ -31,6 +36,7 @@ from xsft.verbs.document import (
     choose,
     document_of,
     print_lines,
+    print_to_stderr,
     problem_documents,
     report_document,
     request_of,
@@ -40,6 +46,7 @@ from xsft.verbs.terminal import terminal
 from xsft.world.discovery import ClusterView, GkeCluster, ProjectView
 from xsft.world.new_cluster import create_cluster, plan_cluster
 from xsft.world.new_place import PlaceRequest, add_place
+from xsft.world.new_secret import SecretRequest, create_secret
 from xsft.world.view import QueueQuota, view_place
 
 
@@ -114,6 +121,18 @@ class PlaceCreateDocument(VerbDocument, frozen=True, kw_only=True, tag_field="sc
     """Whether `--yes` ran the command, and Google Cloud lists the cluster."""
 
 
+class SecretDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.secret/1"):
+    """`xsft secret create NAME --json`. It never contains the value."""
+
+    action: Literal["created"]
+    """What was done; a Secret that exists is an error (exit status 4): nothing is overwritten."""
+    name: str
+    key: str
+    namespace: str
+    context: str
+    """The kubeconfig context of its cluster."""
+
+
 def run(args: argparse.Namespace) -> int:
     match args.action:
         case "add":
@@ -131,13 +150,12 @@ def _show_place(args: argparse.Namespace) -> int:
     with show_spinner("place", f"reading {source.name}"), last_net(source.name):
         cluster = connect(source.where, patience=FOR_READS).by(Deadline.after(LOOKS_S))
         view = view_place(cluster, namespace=source.namespace)
-    slices = tuple(map(_supply_fields, view.slices))
+    slices = tuple(
+        document_of(SliceSupply, supply, free=supply.free, held=supply.in_use, queued=supply.queued)
+        for supply in view.slices
+    )
     document = document_of(PlaceDocument, view, action="show", place=args.name, slices=slices)
     return report_document(document, _draw_place, as_json=args.json)
-
-
-def _supply_fields(supply: TpuSupply) -> SliceSupply:
-    return document_of(SliceSupply, supply, free=supply.free, held=supply.in_use, queued=supply.queued)
 
 
 def _find_source(query: PlaceQuery) -> RunSource:
@@ -160,35 +178,28 @@ def _draw_place(document: PlaceDocument) -> None:
     screen.print(Text(f"{document.context}: {versions}"), soft_wrap=True)
     screen.print()
     if document.slices:
-        screen.print(_table(document.slices))
+        table = Table("TPU TYPE", "SLICES", "FREE", "HELD", "QUEUED", "UNAVAILABLE", box=None, pad_edge=False)
+        for supply in document.slices:
+            numbers = (supply.total, supply.free, supply.held, supply.queued, len(supply.unavailable))
+            table.add_row(supply.tpu_type, *map(str, numbers))
+        screen.print(table)
     else:
         screen.print(Text("No TPU slices."))
     for line in (*_slice_lines(document.slices), *_quota_lines(document.queues), *document.unread):
         screen.print(Text(line), soft_wrap=True)
 
 
-def _table(slices: tuple[SliceSupply, ...]) -> Table:
-    table = Table("TPU TYPE", "SLICES", "FREE", "HELD", "QUEUED", "UNAVAILABLE", box=None, pad_edge=False)
-    for supply in slices:
-        numbers = (supply.total, supply.free, supply.held, supply.queued, len(supply.unavailable))
-        table.add_row(supply.tpu_type, *map(str, numbers))
-    return table
-
-
 def _slice_lines(slices: tuple[SliceSupply, ...]) -> Iterator[str]:
     for supply in slices:
         if supply.users or supply.unavailable:
             yield ""
-        yield from (_user_line(supply.tpu_type, user) for user in supply.users)
+        for user in supply.users:
+            verb = "holds" if user.state == "holds" else "waits for"
+            slices_text = counted_text(user.slices, "slice")
+            yield f"{supply.tpu_type}  {user.jobset} (namespace {user.namespace}) {verb} {slices_text}"
         if supply.unavailable:
             missing = ", ".join(supply.unavailable)
             yield f"{supply.tpu_type}  unavailable (cordoned, not Ready, or hosts missing): {missing}"
-
-
-def _user_line(tpu_type: str, user: SliceUser) -> str:
-    plural = "" if user.slices == 1 else "s"
-    verb = "holds" if user.state == "holds" else "waits for"
-    return f"{tpu_type}  {user.jobset} (namespace {user.namespace}) {verb} {user.slices} slice{plural}"
 
 
 def _quota_lines(queues: tuple[QueueQuota, ...]) -> Iterator[str]:
@@ -213,24 +224,21 @@ def _add_place(args: argparse.Namespace) -> int:
         found=document_of(FoundProject, new.project, cluster=new.cluster),
         problems=problem_documents(new.problems),
     )
-    if not args.json:
-        sys.stderr.writelines(f"{line}\n" for line in _found_lines(document))
-    return report_document(document, _added_lines, as_json=args.json)
+    return report_document(document, _print_added, as_json=args.json)
 
 
-def _found_lines(document: PlaceAddDocument) -> Iterator[str]:
+def _print_added(document: PlaceAddDocument) -> None:
+    """Print the entry of places.yaml; what was found is no part of it, and goes to stderr."""
     cluster = document.found.cluster
     if cluster.slices:
-        yield f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in cluster.slices.items())}"
+        print_to_stderr(f"slices: {', '.join(f'{count} x {tpu_type}' for tpu_type, count in cluster.slices.items())}")
     if cluster.priority_classes:
-        yield f"priority classes: {', '.join(cluster.priority_classes)}"
-    yield from (f"note: {note}" for note in document.notes)
-
-
-def _added_lines(document: PlaceAddDocument) -> Iterator[str]:
+        print_to_stderr(f"priority classes: {', '.join(cluster.priority_classes)}")
+    for note in document.notes:
+        print_to_stderr(f"note: {note}")
     if document.action == "added":
-        yield f"{document.file}: added the place {document.place}"
-    yield document.entry.rstrip("\n")
+        print_lines((f"{document.file}: added the place {document.place}",))
+    print_lines((document.entry.rstrip("\n"),))
 
 
 def _create_place(args: argparse.Namespace) -> int:
@@ -247,7 +255,7 @@ def _create_place(args: argparse.Namespace) -> int:
         audit=plan.audit,
     )
     if not args.json:
-        print_lines(_creation_lines(document))
+        print_lines(_creation_lines(document))  # before xpk runs for up to an hour
     if not args.yes:
         return report_document(document, as_json=args.json)
     cluster = create_cluster(plan, listener=terminal())
@@ -271,3 +279,28 @@ def _creation_lines(document: PlaceCreateDocument) -> Iterator[str]:
     yield from (f"# {shlex.join(argv)}" for argv in commands if argv[:1] == ("gcloud",) and "create" in argv)
     if document.dry_run[:-1] != document.xpk_argv:
         yield "# xpk's dry run shows one slice of a reservation; the line above makes all of them."
+
+
+def secret(args: argparse.Namespace) -> int:
+    texts = [text for text in vars(args).values() if isinstance(text, str)]
+    if args.stray or args.literal is not None or any(map(looks_secret, texts)):
+        # any argument that could be the value; none is shown
+        raise UsageError(
+            "A value was given on the command line, which every user of this machine can read. xsft does not use "
+            "or show it.",
+            fix="Pipe it in (xsft secret create NAME < FILE) or give --from-file FILE; replace a token that was "
+            "exposed.",
+            id="secret-on-command-line",
+        )
+    read = partial(read_secret_stdin, sys.stdin.buffer)
+    if args.from_file:
+        read = partial(read_secret_file, Path(args.from_file))
+    created = create_secret(request_of(args, SecretRequest), read=read, waiting=partial(show_spinner, "secret"))
+    return report_document(document_of(SecretDocument, created, action="created"), _secret_lines, as_json=args.json)
+
+
+def _secret_lines(created: SecretDocument) -> Iterator[str]:
+    where = f"namespace {created.namespace} (context {created.context})"
+    yield f"created the Secret {created.name}, key {created.key}, in {where}"
+    reference = f"{{secret: {created.name}, key: {created.key}}}"
+    yield f"in a workload: secrets: {{hf_token: {reference}}}, or secrets: {{env: {{WANDB_API_KEY: {reference}}}}}"

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from xsft.base.amounts import duration_text
 from xsft.base.errors import INTERRUPTED
 from xsft.cluster.cluster import Cluster
@@ -18,7 +20,7 @@ from xsft.runs.waiting import WaitLimits
 from xsft.spec.serving_inputs import PORT
 from xsft.stages.create_server import stop_line
 from xsft.stages.serve_here import NAMED, Server, serve_here
-from xsft.stages.serve_on_cluster import AnsweringServer, ServeCall, ServeRequest, plan_server, serve_on_cluster
+from xsft.stages.serve_on_cluster import ServeCall, ServeRequest, plan_server, serve_on_cluster
 from xsft.verbs.document import (
     VerbDocument,
     asker,
@@ -57,14 +59,10 @@ class ServeDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema",
 
 
 def run(args: argparse.Namespace) -> int:
-    is_file = args.model.endswith(WORKLOADS)
-    _refuse_serve_options(args, is_file=is_file)
-    return _serve_on_cluster(args) if is_file else _serve_here(args)
-
-
-def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
-    local_options = {"--port": args.port}
-    cluster_options = {
+    if args.model.endswith(WORKLOADS):
+        refuse_options({"--port": args.port}, "is for a server on this machine")
+        return _serve_on_cluster(args)
+    of_clusters = {
         "--weights": args.weights,
         "--dry-run": args.dry_run,
         "--yes": args.yes,
@@ -72,39 +70,46 @@ def _refuse_serve_options(args: argparse.Namespace, *, is_file: bool) -> None:
         "--set": args.settings,
         "--run-name": args.run_name,
     }
-    if is_file:
-        refuse_options(local_options, "is for a server on this machine")
-    else:
-        refuse_options(cluster_options, "is for a server on a cluster")
+    refuse_options(of_clusters, "is for a server on a cluster")
+
+    def say(server: Server) -> None:
+        document = ServeDocument(url=server.url, model=NAMED, folder=str(server.model.folder))
+        report_document(document, partial(_here_lines, model_type=server.model.model_type), as_json=args.json)
+
+    serve_here(args.model, port=args.port, listener=terminal(), ready=say)
+    return INTERRUPTED
+
+
+def _here_lines(document: ServeDocument, *, model_type: str) -> Iterator[str]:
+    yield f"serving {document.folder} ({model_type}); Ctrl-C stops it"
+    yield _curl(document.url, model=document.model)
 
 
 def _serve_on_cluster(args: argparse.Namespace) -> int:
     """Print the plan, or create the server and wait until it answers."""
     listener = terminal()
     call = plan_server(request_of(args, ServeRequest), listener=listener)
-    answering = None
-    text = partial(_server_plan_lines, call=call)
-    if not args.dry_run:
-        limits = request_of(args, WaitLimits)
-        answering = serve_on_cluster(call, ask=asker(yes=args.yes or args.json), limits=limits, listener=listener)
-        print_problems(() if args.json else answering.begun.problems)
-        text = partial(_server_lines, plan=call.plan, cluster=answering.cluster)
-    return report_document(_server_document(call, answering), text, as_json=args.json, shown=True)
-
-
-def _serve_here(args: argparse.Namespace) -> int:
-    serve_here(args.model, port=args.port, listener=terminal(), ready=partial(_say, as_json=args.json))
-    return INTERRUPTED
-
-
-def _say(server: Server, *, as_json: bool) -> None:
-    document = ServeDocument(url=server.url, model=NAMED, folder=str(server.model.folder))
-    report_document(document, partial(_here_lines, model_type=server.model.model_type), as_json=as_json)
-
-
-def _here_lines(document: ServeDocument, *, model_type: str) -> Iterator[str]:
-    yield f"serving {document.folder} ({model_type}); Ctrl-C stops it"
-    yield _curl(document.url, model=document.model)
+    plan = call.plan
+    document = ServeDocument(
+        url=plan.output,
+        model=plan.inputs.served_model_name,
+        folder=plan.inputs.weights,
+        run_name=plan.run_name,
+        digest=plan.digest,
+        objects=(plan.manifest, *plan.dependents),
+        audit=call.audit,
+        problems=problem_documents(call.problems),
+        action="planned",
+    )
+    if args.dry_run:
+        return report_document(document, partial(_server_plan_lines, call=call), as_json=args.json, shown=True)
+    limits = request_of(args, WaitLimits)
+    answering = serve_on_cluster(call, ask=asker(yes=args.yes or args.json), limits=limits, listener=listener)
+    if not args.json:
+        print_problems(answering.begun.problems)
+    document = replace(document, action=answering.begun.action, uid=answering.begun.uid)
+    text = partial(_server_lines, plan=plan, cluster=answering.cluster)
+    return report_document(document, text, as_json=args.json, shown=True)
 
 
 def _curl(url: str, *, model: str) -> str:
@@ -140,20 +145,3 @@ def _server_lines(document: ServeDocument, *, plan: ServingPlan, cluster: Cluste
     yield f"from here {shlex.join(forward)}"
     yield f"          {_curl(f'http://127.0.0.1:{PORT}/v1', model=document.model)}"
     yield f"end it    {stop_line(cluster, plan)}"
-
-
-def _server_document(call: ServeCall, answering: AnsweringServer | None) -> ServeDocument:
-    """Return the document; None: of a server that is only planned."""
-    plan = call.plan
-    return ServeDocument(
-        url=plan.output,
-        model=plan.inputs.served_model_name,
-        folder=plan.inputs.weights,
-        run_name=plan.run_name,
-        digest=plan.digest,
-        objects=(plan.manifest, *plan.dependents),
-        audit=call.audit,
-        problems=problem_documents(call.problems),
-        action=answering.begun.action if answering else "planned",
-        uid=answering.begun.uid if answering else None,
-    )

@@ -1,4 +1,5 @@
-"""`xsft submit FILE`: execute the plan that `xsft plan FILE` prints, on its cluster or on this machine."""
+"""`xsft submit FILE`: execute the plan that `xsft plan FILE` prints, on its cluster or on this machine.
+`xsft run FILE`: do the stages of a workload in order, each once."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import TextIO
 from xsft.base.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.base.lenient import ShowLine
 from xsft.base.reporting import AskUser
+from xsft.base.stage import STAGES
 from xsft.environments import environments
 from xsft.launch.fit_search import UNASKED_TIMEOUT_S, compile_first, wants_compiler
 from xsft.launch.local_machine import Machine
@@ -21,8 +23,11 @@ from xsft.machine.signals import NOTHING_CREATED, when_interrupted
 from xsft.planning import api
 from xsft.planning.steps import Plan
 from xsft.runs.waiting import WaitLimits
+from xsft.stages.walk import PipelineRequest, StageReport, WalkResult, run_stages
 from xsft.verbs.document import (
+    VerbDocument,
     asker,
+    print_lines,
     print_problems,
     print_to_stderr,
     problem_documents,
@@ -33,6 +38,13 @@ from xsft.verbs.document import (
 )
 from xsft.verbs.submission import Result, SubmitDocument, report_submission, show_result, submission_document
 from xsft.verbs.terminal import terminal
+
+
+class RunDocument(VerbDocument, frozen=True, kw_only=True, tag_field="schema", tag="xsft.run/1"):
+    """`xsft run FILE --json`."""
+
+    stages: tuple[StageReport, ...]
+    """Stages of the workload, in order."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,3 +128,38 @@ def local_document(plan: Plan, result: LocalResult, *, picture: Path | None) -> 
         private_pids=result.private_pids,
         problems=problem_documents(result.warnings),
     )
+
+
+def run_all_stages(args: argparse.Namespace) -> int:
+    if STAGES.index(args.first) > STAGES.index(args.last):
+        raise UsageError(f"--from {args.first} is after --to {args.last}.", fix=f"The order: {', '.join(STAGES)}.")
+    if not args.waits and args.notify:
+        raise UsageError("--notify posts an end, and --no-wait waits for none.", fix="Leave one of them out.")
+    if not args.waits and args.timeout_s is not None:
+        raise UsageError("--timeout limits a wait, and --no-wait disables it.", fix="Leave one of them out.")
+    workload = api.load(args.file, settings=args.settings, run_name=args.run_name)
+
+    def say(line: str) -> None:
+        if not args.json:
+            print_lines((line,))
+
+    walked = run_stages(
+        workload,
+        request_of(args, PipelineRequest),
+        ask=asker(yes=args.yes or args.json),
+        listener=terminal(),
+        begin=lambda stage, before: say(f"{stage.name:<9}{'begins':<9}{stage.run_name}: {before.why}"),
+        tell=lambda report: say(_report_line(report)),
+    )
+    return report_document(walk_document(walked), as_json=args.json, failed=walked.failed)
+
+
+def _report_line(report: StageReport) -> str:
+    line = f"{report.name:<9}{report.action:<9}{report.run_name}: {report.why}"
+    if report.result:
+        line += f"  {report.result}"
+    return line
+
+
+def walk_document(walked: WalkResult) -> RunDocument:
+    return RunDocument(stages=walked.reports, exit_status=INTERRUPTED if walked.interrupted else 0)

@@ -1,20 +1,28 @@
-"""`xsft wait RUN`: wait until the run is done, runs, or has reached a step; the exit status is the result."""
+"""`xsft wait RUN`: wait until the run is done, runs, or has reached a step; the exit status is the result.
+`xsft logs RUN`: show the log of the process that prints steps, or of the named processes."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
+from typing import Literal, TextIO
 
 from msgspec import field
 from msgspec.structs import replace
 
+from xsft.base.amounts import duration_text
+from xsft.base.reporting import Reporter
 from xsft.cluster.sources import PlaceQuery
 from xsft.machine import clock
 from xsft.machine.signals import goes_on, when_interrupted
-from xsft.runs.read_all import runs_for
+from xsft.machine.streams import with_controls
+from xsft.runs.log_roles import LogRequest
+from xsft.runs.log_sources import RunLogs
+from xsft.runs.read_all import RunAccess, runs_for
 from xsft.runs.rows import Row, state_line
+from xsft.runs.run_logs import LogReader, end_text, found_lines
 from xsft.runs.run_receipts import record_wait_end
 from xsft.runs.waiting import (
     Clock,
@@ -35,6 +43,7 @@ from xsft.verbs.document import (
     problem_documents,
     report_document,
     request_of,
+    show_spinner,
 )
 from xsft.verbs.runs_arguments import where_text
 
@@ -106,3 +115,44 @@ def report_wait(name: str, *, goal: Goal, waited: WaitResult, json: bool) -> int
 def _run_lines(document: WaitDocument) -> Iterator[str]:
     if document.run:
         yield state_line(document.run)
+
+
+def logs(args: argparse.Namespace) -> int:
+    runs = runs_for(request_of(args, PlaceQuery), names=(args.run,), everything=True)
+    request = log_request(args)
+    reader = RunLogs(runs=runs, trouble=print_to_stderr)
+    with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
+        stdout = with_controls(sys.stdout) if args.raw else sys.stdout
+        return print_log(args.run, request=request, runs=runs, logs=reader, timestamps=args.timestamps, stdout=stdout)
+
+
+def log_request(args: argparse.Namespace) -> LogRequest:
+    return request_of(args, LogRequest, since_s=args.since)
+
+
+def print_log(
+    name: str, *, request: LogRequest, runs: RunAccess, logs: LogReader, timestamps: bool, stdout: TextIO
+) -> int:
+    """Print the log and return 0; if the run was followed to its end, also how it ended. Raises as `found_lines`."""
+    listener = Reporter(waiting=show_spinner, say=print_to_stderr)
+    log = found_lines(name, asked=request, runs=runs, logs=logs, timestamps=timestamps, listener=listener)
+    line = None
+    for line in log.lines:
+        stdout.write(f"{line}\n")
+        stdout.flush()  # for a reader of a pipe
+    if line is None and log.names:
+        sys.stderr.write(f"No log lines from {', '.join(log.names[:3])}{_why_nothing(request)}\n")
+    text = end_text(log.seen, runs=runs) if request.follow else None
+    if text is not None:
+        print_to_stderr(text)
+    return 0
+
+
+def _why_nothing(request: LogRequest) -> str:
+    """Return the reason for an empty log; one that was requested in part may have no lines in that part."""
+    if request.tail == 0:
+        return ": --tail 0 requests no lines"
+    if request.since_s is not None:
+        lately = duration_text(request.since_s)
+        return f" in the last {lately}: it has printed nothing since, or its log was deleted with its pod"
+    return ": it has not started, or its log was deleted with its pod"

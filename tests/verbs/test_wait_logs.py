@@ -11,16 +11,16 @@ from tests.runs.test_run_logs import FAILED, opened
 from xsft.runs.classify import classify
 from xsft.runs.log_roles import LogRequest, ProcessRole
 from xsft.verbs.cli import parser
-from xsft.verbs.logs import log_request, print_log
+from xsft.verbs.wait import log_request, print_log
 
 
 def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytest.CaptureFixture[str]) -> None:
     told = opened()
     runs, out = FakeRuns(told.found), io.StringIO()
     for name, job in (("gemma", "slice-job"), ("deep", "pathways-head")):
-        assert print_log(name, asked=LogRequest(), runs=runs, logs=told, timestamps=False, stdout=out) == 0
+        assert print_log(name, request=LogRequest(), runs=runs, logs=told, timestamps=False, stdout=out) == 0
         assert told.roles == [ProcessRole(replicated_job=job, slice_index=0, host=0)]
-    assert print_log("gemma", asked=LogRequest(), runs=runs, logs=told, timestamps=True, stdout=out) == 0
+    assert print_log("gemma", request=LogRequest(), runs=runs, logs=told, timestamps=True, stdout=out) == 0
     assert out.getvalue().splitlines() == ["hello from 0", "hello from 0", "2026-11-21T11:00:00Z hello from 0"]
     assert capsys.readouterr().err == ""
 
@@ -39,7 +39,7 @@ def test_logs_shows_the_process_that_prints_steps_without_a_prefix(capsys: pytes
 def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
     told = opened(empty=True)
     assert (
-        print_log("deep", asked=asked, runs=FakeRuns(told.found), logs=told, timestamps=False, stdout=io.StringIO())
+        print_log("deep", request=asked, runs=FakeRuns(told.found), logs=told, timestamps=False, stdout=io.StringIO())
         == 0
     )
     assert capsys.readouterr().err.splitlines()[0] == f"No log lines from {why}"
@@ -61,7 +61,7 @@ def test_the_end_of_a_followed_run_is_printed(capsys: pytest.CaptureFixture[str]
     for follow in (False, True):
         assert capsys.readouterr().err == ""
         request = LogRequest(follow=follow)
-        assert print_log("gemma", asked=request, runs=runs, logs=told, timestamps=False, stdout=io.StringIO()) == 0
+        assert print_log("gemma", request=request, runs=runs, logs=told, timestamps=False, stdout=io.StringIO()) == 0
     end = "-- gemma  failed (trainer-failed)  step 120/1000  loss 2.346: xsft why gemma --\n"
     assert capsys.readouterr().err == end
 
@@ -74,4 +74,4 @@ def test_a_closed_pipe_raises_broken_pipe_error() -> None:
     told = opened()
     runs = FakeRuns(told.found)
     with pytest.raises(BrokenPipeError):  # xsft.verbs.cli ends with 141
-        print_log("gemma", asked=LogRequest(), runs=runs, logs=told, timestamps=False, stdout=Closed())
+        print_log("gemma", request=LogRequest(), runs=runs, logs=told, timestamps=False, stdout=Closed())

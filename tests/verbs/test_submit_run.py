@@ -13,7 +13,7 @@ from tests.hfmodels import SIZES, write_model
 from tests.inprocess import xsft
 from tests.localruns import FakeTrainer
 from tests.stages.test_train_stage import training, walked, written
-from xsft.verbs.run import walk_document
+from xsft.verbs.submit import walk_document
 
 
 @pytest.mark.loopback
