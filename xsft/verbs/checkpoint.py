@@ -56,10 +56,12 @@ def checkpoint_lines(report: CheckpointReport) -> Iterator[str]:
     if report.layout == "hugging_face":
         yield from _export_lines(report)
         return
-    yield f"format      {_format(report)}"
+    zarr = {True: "zarr v3", False: "zarr v2", None: "zarr of an unknown version"}[report.use_zarr3]
+    yield f"format      {zarr}, {'with' if report.use_ocdbt else 'without'} OCDBT"
     yield f"layers      {_layers(report)}"
     yield f"dtypes      {_dtypes(report)}"
-    yield f"parameters  {_count_or_unknown(report.parameters)} in {report.arrays} arrays"
+    parameters = "unknown" if report.parameters is None else f"{report.parameters:,}"
+    yield f"parameters  {parameters} in {report.arrays} arrays"
     yield f"models      {', '.join(report.models) or 'no model of the catalogue has these names and shapes'}"
     yield f"modes       {', '.join(report.modes) or 'none'}"
     yield f"size        {_bytes(report.bytes)}; {_bytes(report.bytes_read)} read"
@@ -83,11 +85,6 @@ def _writer(by: Writer) -> str:
     return f"{what}, digest {by.spec_digest[:12]}"
 
 
-def _format(report: CheckpointReport) -> str:
-    zarr = {True: "zarr v3", False: "zarr v2", None: "zarr of an unknown version"}[report.use_zarr3]
-    return f"{zarr}, {'with' if report.use_ocdbt else 'without'} OCDBT"
-
-
 def _layers(report: CheckpointReport) -> str:
     match report.scan_layers:
         case None:
@@ -102,11 +99,8 @@ def _layers(report: CheckpointReport) -> str:
 def _dtypes(report: CheckpointReport) -> str:
     if report.dtypes is None:
         return f"unknown: {report.dtypes_detail}"
-    return f"{', '.join(report.dtypes)}{f' ({report.dtypes_detail})' if report.dtypes_detail else ''}"
-
-
-def _count_or_unknown(parameters: int | None) -> str:
-    return "unknown" if parameters is None else f"{parameters:,}"
+    dtypes = ", ".join(report.dtypes)
+    return f"{dtypes} ({report.dtypes_detail})" if report.dtypes_detail else dtypes
 
 
 def _bytes(size: int | None) -> str:

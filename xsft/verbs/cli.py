@@ -30,6 +30,8 @@ from xsft.verbs.document import (
     problem_documents,
 )
 
+READER_GONE = 141
+"""Exit status for a closed pipe, as a shell reports SIGPIPE (128 + 13)."""
 RunVerb = Callable[[argparse.Namespace], int]
 
 
@@ -41,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run_reported(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _reader_went_away()
+        # A reader such as `head` closed the pipe: no traceback now, and none when the interpreter exits.
+        silence_stdout()
+        return READER_GONE
     return status
 
 
@@ -94,13 +98,6 @@ def _use_present_name(args: argparse.Namespace) -> None:
     elif args.verb == "submit" and args.dry_run:
         sys.stderr.write("`xsft submit FILE --dry-run` is now `xsft plan FILE`\n")
         vars(args).update(verb="plan", files=[args.file], offline=False, part="screen", notify=None)
-
-
-def _reader_went_away() -> int:
-    """Return the status for a pipe that its reader (such as `head`) closed: no traceback now, and none at interpreter
-    exit."""
-    silence_stdout()
-    return 141
 
 
 GROUPS: dict[str, dict[str, str]] = {
@@ -236,15 +233,14 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fix = f"see `{self.helps or self.prog} --help`"
         if unknown := re.match(r"argument VERB: invalid choice: '([^']*)'", message):
-            near = difflib.get_close_matches(unknown[1], VERBS, n=1)
-            question = f"Did you mean {near[0]}? " if near else ""
+            similar = difflib.get_close_matches(unknown[1], VERBS, n=1)
+            question = f"Did you mean {similar[0]}? " if similar else ""
             raise UsageError(f"{question}{unknown[1]!r} is not a verb of xsft.", fix=fix)
-        raise UsageError(_without_values(message) if self.discreet else message, fix=fix)
-
-
-def _without_values(message: str) -> str:
-    """Return argparse's message without the values it repeats."""
-    return re.sub(r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL)
+        if self.discreet:  # argparse repeats the values
+            message = re.sub(
+                r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL
+            )
+        raise UsageError(message, fix=fix)
 
 
 def _help_by_group() -> str:
@@ -271,7 +267,8 @@ def parser(*, only: str | None = None, alone: bool = False) -> argparse.Argument
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         sub.discreet = name in DISCREET
         if only is None or only == name:
-            _add_arguments(name, sub)
+            key = next(key for key, verb_names in ARGUMENTS.items() if name in verb_names)
+            getattr(importlib.import_module(f"xsft.verbs.{key}_arguments"), f"{name}_arguments")(sub)
         sub.actions = actions_of(sub)
         for action in sub.actions.values():
             action.intermixed = name in INTERMIXED
@@ -289,11 +286,6 @@ def _verb_function(verb: str, *, action: str | None) -> RunVerb:
     module, _, name = FUNCTIONS.get(f"{verb} {action}", usual).partition(":")
     function: RunVerb = getattr(importlib.import_module(f"xsft.verbs.{module}"), name)
     return function
-
-
-def _add_arguments(verb: str, parser: argparse.ArgumentParser) -> None:
-    module = next(module for module, verbs in ARGUMENTS.items() if verb in verbs)
-    getattr(importlib.import_module(f"xsft.verbs.{module}_arguments"), f"{verb}_arguments")(parser)
 
 
 def report_failure(problem: Exception, arguments: Sequence[str]) -> int:

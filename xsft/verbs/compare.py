@@ -96,8 +96,8 @@ def judge(comparison: RunComparison, *, store: RecordStore, count: int, json: bo
     earlier = earlier_curves(run, store=store, count=count)
     judgement = judge_run(run, earlier)
     problems = (*comparison.problems, *judgement.problems)
-    whole = RunComparison(curves=(run, *earlier), problems=problems)
-    document = replace(_compare_document(whole, target=None), measures=judgement.measures)
+    with_earlier = RunComparison(curves=(run, *earlier), problems=problems)
+    document = replace(_compare_document(with_earlier, target=None), measures=judgement.measures)
     if judgement.failed and not json:
         print_lines(_comparison_lines(document))
     return report_document(document, _comparison_lines, as_json=json, failed=judgement.failed)

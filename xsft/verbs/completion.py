@@ -34,11 +34,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     import shtab
 
-    whole = parser()
-    for action in _actions(whole):
+    command_line = parser()
+    for action in _actions(command_line):
         if kind := _completed_kind(action):
             action.complete = shtab.cmd(f"{ASKED} {kind}")  # type: ignore[attr-defined]
-    sys.stdout.write(shtab.complete(whole, shell=args.shell))
+    sys.stdout.write(shtab.complete(command_line, shell=args.shell))
     return 0
 
 
@@ -57,10 +57,10 @@ def place_names(start: Path) -> tuple[str, ...]:
 
     file = places_file(start, env=own_environment(), home=Path.home())
     try:
-        found = parse_yaml(read_workload_text(file)).data if file else {}
+        places = parse_yaml(read_workload_text(file)).data if file else {}
     except XsftError:
         return ()
-    return tuple(sorted(name for name in map(str, found) if _NAME.fullmatch(name)))
+    return tuple(sorted(name for name in map(str, places) if _NAME.fullmatch(name)))
 
 
 def _completed_kind(action: argparse.Action) -> str | None:

@@ -4,7 +4,7 @@ draws reach the terminal; the texts in it are screened."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -74,30 +74,18 @@ LONGEST = 400
 def print_evaluation(report: EvaluationReport, *, stream: TextIO) -> None:
     """Print the table, the rules and the verdict."""
     screen = console(stream)
-    screen.print(table(report))
-    for line in lines(report):
-        screen.print(Text(line))
-
-
-def table(report: EvaluationReport) -> Table:
-    made = Table("prompt", "base", "tuned", show_lines=True)
-    answers = zip(report.prompts, report.base.answers, report.tuned.answers, strict=True)
-    for prompt, base, tuned in answers:
-        made.add_row(*(Text(_shorten_answer(text)) for text in (prompt[-1].content, base.text, tuned.text)))
-    if report.tuned.rows:
-        made.add_row(Text(_loss_label(report.tuned)), Text(_loss(report.base)), Text(_loss(report.tuned)))
-    return made
-
-
-def lines(report: EvaluationReport) -> Iterator[str]:
-    """Yield a line for each rule, then the verdict."""
+    table = Table("prompt", "base", "tuned", show_lines=True)
+    base, tuned = report.base, report.tuned
+    for prompt, base_answer, tuned_answer in zip(report.prompts, base.answers, tuned.answers, strict=True):
+        texts = (prompt[-1].content, base_answer.text, tuned_answer.text)
+        table.add_row(*(Text(_shorten_answer(text)) for text in texts))
+    if tuned.rows:
+        label = f"eval loss ({tuned.targets:,} tokens of {tuned.rows} rows)"
+        table.add_row(Text(label), Text(_loss(base)), Text(_loss(tuned)))
+    screen.print(table)
     for rule in report.judgement.rules:
-        yield f"{'holds ' if rule.passed else 'missed'}  {rule.rule}: {rule.why}"
-    yield f"verdict {report.judgement.verdict}"
-
-
-def _loss_label(tuned: MeasuredWeights) -> str:
-    return f"eval loss ({tuned.targets:,} tokens of {tuned.rows} rows)"
+        screen.print(Text(f"{'holds ' if rule.passed else 'missed'}  {rule.rule}: {rule.why}"))
+    screen.print(Text(f"verdict {report.judgement.verdict}"))
 
 
 def _loss(measured: MeasuredWeights) -> str:

@@ -91,17 +91,13 @@ def diff_lines(document: DiffDocument, *, with_manifest: bool) -> Iterator[str]:
             hidden += len(differences)
         elif differences:
             yield from ("", f"## {section}")
-            yield from _section_lines(differences)
+            for difference in differences:
+                if difference.a is not None:
+                    yield f"- {difference.key}: {_value_text(difference.a)}"
+                if difference.b is not None:
+                    yield f"+ {difference.key}: {_value_text(difference.b)}"
     if hidden:
         yield from ("", f"and {counted_text(hidden, 'field')} of xpk's line and the manifest that follow: --manifest")
-
-
-def _section_lines(differences: Sequence[Difference]) -> Iterator[str]:
-    for difference in differences:
-        if difference.a is not None:
-            yield f"- {difference.key}: {_value_text(difference.a)}"
-        if difference.b is not None:
-            yield f"+ {difference.key}: {_value_text(difference.b)}"
 
 
 def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Difference, ...]:
@@ -126,14 +122,18 @@ def _arguments_by_name(argv: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _leaves_of(document: Any, at: str = "") -> dict[str, Any]:
-    if isinstance(document, Mapping) and document:
-        items = [(f"{at}.{key}" if at else str(key), value) for key, value in document.items()]
-    elif isinstance(document, list) and document:
-        items = [(f"{at}[{i}]", value) for i, value in enumerate(document)]
+def _leaves_of(node: Any, path: str = "") -> dict[str, Any]:
+    """Return the values that hold no others, by key path, e.g. `spec.jobs[0].name`."""
+    if isinstance(node, Mapping) and node:
+        children = {f"{path}.{key}" if path else str(key): child for key, child in node.items()}
+    elif isinstance(node, list) and node:
+        children = {f"{path}[{i}]": child for i, child in enumerate(node)}
     else:
-        return {at: document}
-    return {path: leaf for key, value in items for path, leaf in _leaves_of(value, key).items()}
+        return {path: node}
+    leaves: dict[str, Any] = {}
+    for child_path, child in children.items():
+        leaves |= _leaves_of(child, child_path)
+    return leaves
 
 
 def _value_text(value: Any) -> str:

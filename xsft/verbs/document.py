@@ -85,8 +85,8 @@ AnyPrinted = TypeVar("AnyPrinted", bound=PrintedDocument)
 
 def request_of(args: argparse.Namespace, kind: type[Request], /, **more: Any) -> Request:
     """Return the request: each field is the argument of its name, or one of `more`."""
-    given = {**vars(args), **more}
-    return convert({name: given[name] for name in kind.__struct_fields__ if name in given}, kind)
+    arguments = {**vars(args), **more}
+    return convert({name: arguments[name] for name in kind.__struct_fields__ if name in arguments}, kind)
 
 
 def refuse_options(options: Mapping[str, object], why: str) -> None:
@@ -98,8 +98,8 @@ def refuse_options(options: Mapping[str, object], why: str) -> None:
 
 def document_of(kind: type[AnyDocument], source: Struct, /, **fields: Any) -> AnyDocument:
     """Return the document with these fields; the others are the fields of the same name of `source`."""
-    known = {**asdict(source), **fields}
-    return convert({name: known[name] for name in kind.__struct_fields__ if name in known}, kind, from_attributes=True)
+    parts = {**asdict(source), **fields}
+    return convert({name: parts[name] for name in kind.__struct_fields__ if name in parts}, kind, from_attributes=True)
 
 
 def problem_documents(problems: Iterable[Problem]) -> tuple[ProblemFields, ...]:
@@ -215,19 +215,17 @@ class _Spinner:
         self._update: Callable[[str], None] | None = None
 
     def __call__(self, line: str, /) -> None:
-        self._update = self._update or self._start()
+        if self._update is None:
+            from xsft.verbs.console import spinner
+
+            display = self._stack.enter_context(spinner(sys.stderr))
+            task = display.add_task(self._title, total=None)
+            self._update = lambda text: display.update(task, description=text, refresh=True)
         self._update(f"{self._title}: {line}")
 
     def pause(self) -> None:
         self._stack.close()
         self._update = None
-
-    def _start(self) -> Callable[[str], None]:
-        from xsft.verbs.console import spinner
-
-        display = self._stack.enter_context(spinner(sys.stderr))
-        task = display.add_task(self._title, total=None)
-        return lambda text: display.update(task, description=text, refresh=True)
 
 
 @contextmanager

@@ -93,9 +93,12 @@ def _classes(info: Type) -> Iterator[type]:
 def _describe_fields(node: dict[str, Any], kind: type) -> dict[str, Any]:
     """Return the node with the descriptions of its fields. A part that the code has as a value is printed whole."""
     texts = {key: text for base in reversed(kind.__mro__) for key, text in _field_texts(base).items()}
-    described = {key: {"description": texts[key]} if key in texts else {} for key in node["properties"]}
     keys = sorted(node["properties"], key=_rank)  # every field is always printed
-    properties = {key: {**_without_default(node["properties"][key]), **described[key]} for key in keys}
+    properties: dict[str, dict[str, Any]] = {}
+    for key in keys:
+        properties[key] = {name: part for name, part in node["properties"][key].items() if name != "default"}
+        if key in texts:
+            properties[key]["description"] = texts[key]
     about = {"description": _in_json(node["description"]).partition("\n\n")[0]} if "description" in node else {}
     return {**node, **about, "properties": properties, "required": keys}
 
@@ -104,10 +107,6 @@ def _rank(key: str) -> int:
     """Return the position of a field: the schema's name first, what all documents have last."""
     last = ("problems", "exit_status")
     return last.index(key) + 1 if key in last else -(key == "schema")
-
-
-def _without_default(node: dict[str, Any]) -> dict[str, Any]:
-    return {key: part for key, part in node.items() if key != "default"}
 
 
 def _field_texts(kind: type) -> dict[str, str]:

@@ -234,8 +234,8 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 def where_text(args: argparse.Namespace) -> str:
     """Return these options as text, for a command in a message."""
-    given = {"--place": args.place, "--context": args.context, "--namespace": args.namespace}
-    return shlex.join(part for name, value in given.items() if value is not None for part in (name, value))
+    options = {"--place": args.place, "--context": args.context, "--namespace": args.namespace}
+    return shlex.join(part for name, value in options.items() if value is not None for part in (name, value))
 
 
 def a_namespace(text: str) -> str:

@@ -79,7 +79,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
 
 def watch(
     runs: RunAccess,
-    wanted: RowFilter,
+    row_filter: RowFilter,
     *,
     every_s: float,
     pause: Pause,
@@ -89,7 +89,7 @@ def watch(
     """Refresh until Ctrl-C (exit status 130), or for `rounds` reads. Raises as `report` does at the first read only."""
     stream = stdout or sys.stdout
     drawn = console(stream)
-    views = _looks(partial(next_look, runs, wanted), every_s=every_s, pause=pause, rounds=rounds)
+    views = _looks(partial(next_look, runs, row_filter), every_s=every_s, pause=pause, rounds=rounds)
     if drawn.is_terminal and not drawn.is_dumb_terminal and not drawn.no_color:
         _in_place(views, drawn, now=runs.now, every_s=every_s)
     else:
@@ -109,12 +109,12 @@ def _looks(
         yield before
 
 
-def next_look(runs: RunAccess, wanted: RowFilter, before: StatusView | None) -> StatusView:
+def next_look(runs: RunAccess, row_filter: RowFilter, before: StatusView | None) -> StatusView:
     """Read the runs. The first read raises if nothing can be read, or a name is missing; later ones keep the earlier
     rows with their age."""
     now = runs.now()
     try:
-        status = read_status(runs, wanted)
+        status = read_status(runs, row_filter)
     except Unreachable as silent:
         if before is None:
             raise
@@ -123,7 +123,7 @@ def next_look(runs: RunAccess, wanted: RowFilter, before: StatusView | None) -> 
         raise status.missing
     rows = status.rows
     if before is not None and not status.found.whole:  # a run missing from an incomplete answer may still exist
-        read_keys = {_row_key(one.row) for one in status.found.rows}
+        read_keys = {_row_key(run.row) for run in status.found.rows}
         rows = (*rows, *(row for row in _older(before, now) if _row_key(row) not in read_keys))
     return StatusView(rows=rows, at=now, said=lines_of(status.problems))
 
