@@ -98,12 +98,12 @@ duration = argument_type(seconds_of)
 """The seconds of a duration."""
 
 
-def whole_number(least: int = 0, most: int = 999_999_999) -> Callable[[str], int]:
+def whole_number(lowest: int = 0, highest: int = 999_999_999) -> Callable[[str], int]:
     """Return a type of argparse for a whole number within these limits."""
 
     def parse(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or len(text) > 9 or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least:,} to {most:,}")
+        if not text.isascii() or not text.isdecimal() or len(text) > 9 or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {lowest:,} to {highest:,}")
         return int(text)
 
     return parse

@@ -153,7 +153,7 @@ def links_of(row: Row, log: Iterable[str]) -> Iterator[CardLink]:
     """Yield the pages of Google Cloud, if the cluster is GKE's, the command of TensorBoard, and a tracker's page."""
     if row.tensorboard:
         yield CardLink(title="tensorboard", target=f"tensorboard --logdir {row.tensorboard}")
-    for address in dict.fromkeys(found[1] for line in log if (found := TRACKER.search(line))):
+    for address in dict.fromkeys(match[1] for line in log if (match := TRACKER.search(line))):
         yield CardLink(title="tracker", target=address)
     where = GKE.fullmatch(row.cluster or "")
     if where is None or row.jobset is None:
@@ -278,8 +278,8 @@ def _row_lines(row: Row, cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "step", ", ".join((cells["STEP"], *_named_cells(cells, "LOSS", "STEP TIME", "MFU")))
     yield "queue/eta", cells["QUEUE/ETA"]
     if row.chips:
-        held = "; a queued run holds none" if row.state == "queued" else ""
-        yield "chips", f"{row.chips}, {row.num_slices or 1} x {row.tpu}, mode {cells['MODE']}{held}"
+        queued = "; a queued run holds none" if row.state == "queued" else ""
+        yield "chips", f"{row.chips}, {row.num_slices or 1} x {row.tpu}, mode {cells['MODE']}{queued}"
     yield "age", ", ".join((cells["AGE"], *_named_cells(cells, "RESTARTS", "RESUMED")))
     yield "where", cells["CLUSTER"]
     yield "output", row.output or ""
@@ -376,7 +376,7 @@ def _plot_curves(curves: Sequence[tuple[Mapping[int, float], str | None]], *, he
 def _step_ticks(steps: set[int]) -> tuple[list[int], list[str]]:
     """Return whole steps, evenly apart, the first and the last among them, and their labels."""
     first, last = min(steps), max(steps)
-    most = MOST_TICKS if len(str(last)) < WIDE else FEW_TICKS
-    count = min(most, last - first + 1)
+    limit = MOST_TICKS if len(str(last)) < WIDE else FEW_TICKS
+    count = min(limit, last - first + 1)
     ticks = sorted({first + round(i * (last - first) / max(1, count - 1)) for i in range(count)})
     return ticks, [str(tick) for tick in ticks]

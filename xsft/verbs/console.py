@@ -75,7 +75,8 @@ def print_evaluation(report: EvaluationReport, *, stream: TextIO) -> None:
     """Print the table, the rules and the verdict."""
     screen = console(stream)
     table = Table("prompt", "base", "tuned", show_lines=True)
-    base, tuned = report.base, report.tuned
+    base = report.base
+    tuned = report.tuned
     for prompt, base_answer, tuned_answer in zip(report.prompts, base.answers, tuned.answers, strict=True):
         texts = (prompt[-1].content, base_answer.text, tuned_answer.text)
         table.add_row(*(Text(_shorten_answer(text)) for text in texts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
@@ -155,14 +155,12 @@ def run(args: argparse.Namespace) -> int:
     document = FitDocument(fits=tuple(map(fit_entry, answers)), problems=problem_documents(unread))
     if unread or any(answer.refused for answer in answers):
         document = replace(document, exit_status=UsageError.exit_status)
+    lines: Iterable[str] = ()
     if matrix:
-        return report_document(document, lambda _document: fit_matrix(answers), as_json=args.json)
-    return report_document(document, _hint_lines, as_json=args.json)
-
-
-def _hint_lines(document: FitDocument) -> Iterator[str]:
-    if any(entry.verdict == "no" for entry in document.fits):
-        yield "--search finds the nearest configuration that fits."
+        lines = fit_matrix(answers)
+    elif any(entry.verdict == "no" for entry in document.fits):
+        lines = ("--search finds the nearest configuration that fits.",)
+    return report_document(document, lambda _document: lines, as_json=args.json)
 
 
 def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], None]:
@@ -170,7 +168,11 @@ def _with_prefix(progress: Callable[[str], None], name: str) -> Callable[[str], 
 
 
 def _search(args: argparse.Namespace) -> int:
-    _refuse_search_options(args)
+    if len(args.files) != 1 or args.files[0] == STDIN:
+        raise UsageError("--search takes one workload file.", fix="Give one file; each search takes its own budget.")
+    if args.write and args.settings:
+        fix = "Write the settings into the file first, or search without --write."
+        raise UsageError("--write would change a file that --set has already changed for this command.", fix=fix)
     slices = tuple(int(number) for number in args.slices if number.isdecimal())
     request = request_of(args, SearchRequest, file=args.files[0], slices=slices)
     with show_progress("fit") as progress:
@@ -192,14 +194,6 @@ def _searched_lines(document: FitDocument, *, done: SearchResult, settings: Sequ
         yield f"It fits with {', '.join(settings)}: write that into the file too, then apply this with --write."
     else:
         yield "Written." if outcome.written else "Apply it with --write."
-
-
-def _refuse_search_options(args: argparse.Namespace) -> None:
-    if len(args.files) != 1 or args.files[0] == STDIN:
-        raise UsageError("--search takes one workload file.", fix="Give one file; each search takes its own budget.")
-    if args.write and args.settings:
-        fix = "Write the settings into the file first, or search without --write."
-        raise UsageError("--write would change a file that --set has already changed for this command.", fix=fix)
 
 
 def _report_state(state: SearchState, *, progress: ProgressView, as_json: bool) -> None:

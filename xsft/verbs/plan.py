@@ -157,7 +157,7 @@ def _print_part(plan: Plan, stages: Sequence[StagePlan], part: PlanPart) -> None
         case "trainer":
             print_lines((trainer_line(plan.trainer_argv, plan.trainer_env),))
         case "audit":
-            print_lines(audit_lines(plan.audit, whole=True))
+            print_lines(audit_lines(plan.audit, every_row=True))
         case "all":
             sys.stdout.write(plan_text(plan, width=width))
             print_lines(stage_lines(stages))

@@ -18,7 +18,7 @@ from xsft.checks.trainer_keys import number
 from xsft.launcher.audit import AuditRow
 from xsft.planning.steps import Plan, Planned
 from xsft.spec.resolve import Run
-from xsft.trainer.shuffling import SEED, Seeds, restarts_in_place
+from xsft.trainer.shuffling import SEED, restarts_in_place
 from xsft.trainer.trainer import trainer_of
 from xsft.verbs.document import Document, ProblemFields, counts_text, problem_lines
 
@@ -28,7 +28,18 @@ def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> s
 
     `width`: of the terminal; None: long lines stay whole.
     """
-    return "\n".join(_lines_of_plan(plan, audit=audit, width=width)) + "\n"
+    lines = [f"# {plan.file}"]
+    for label, text in summary(plan):
+        lines += wrap_line(f"{label:<12}{text}", width=width, indent=12)
+    if plan.conversion_argv:
+        lines += block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
+    lines += command_blocks(plan, "trainer", argv=plan.trainer_argv, env=plan.trainer_env)
+    if seeds := plan.seeds:
+        # The trainer's line holds the seed of the first start; later starts change it.
+        restart = f"+{seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
+        lines += block("seeds", f"{SEED}={seeds.first}, {restart}+{seeds.per_attempt} each attempt")
+    lines += evidence_blocks(plan, audit=audit, width=width)
+    return "\n".join(lines) + "\n"
 
 
 def shell_line(argv: Iterable[str]) -> str:
@@ -38,18 +49,6 @@ def shell_line(argv: Iterable[str]) -> str:
     if words[0] == "python3" and "-m" in words:
         head = words.index("-m") + 2
     return " \\\n    ".join((" ".join(words[:head]), *words[head:]))
-
-
-def _lines_of_plan(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
-    yield f"# {plan.file}"
-    for label, text in summary(plan):
-        yield from wrap_line(f"{label:<12}{text}", width=width, indent=12)
-    if plan.conversion_argv:
-        yield from block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
-    yield from command_blocks(plan, "trainer", argv=plan.trainer_argv, env=plan.trainer_env)
-    if plan.seeds is not None:
-        yield from block("seeds", _seeds(plan, plan.seeds))
-    yield from evidence_blocks(plan, audit=audit, width=width)
 
 
 def command_blocks(plan: Planned, title: str, *, argv: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
@@ -67,7 +66,7 @@ def evidence_blocks(plan: Planned, *, audit: bool = False, width: int | None = N
         reasons = (line for reason in plan.by_hand for line in wrap_line(f"- {reason}", width=width, indent=2))
         yield from block("if you run this xpk line by hand", "\n".join(reasons))
     if plan.audit:
-        yield from audit_lines(plan.audit, whole=audit)
+        yield from audit_lines(plan.audit, every_row=audit)
     yield from problems_block(plan.problems, width=width)
 
 
@@ -136,18 +135,18 @@ def problems_block(problems: tuple[Problem | ProblemFields, ...], *, width: int 
         yield from block("checks", "\n".join(part for line in lines for part in wrap_line(line, width=width, indent=4)))
 
 
-def _seeds(plan: Plan, seeds: Seeds) -> str:
-    """Return how later starts change the seed; the trainer's line holds that of the first start."""
-    restart = f"+{seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
-    return f"{SEED}={seeds.first}, {restart}+{seeds.per_attempt} each attempt"
-
-
-def audit_lines(rows: tuple[AuditRow, ...], *, whole: bool) -> Iterator[str]:
-    """Yield the lines of the audit. `whole`: every row; else the counts by outcome, and the rows that differ from the
+def audit_lines(rows: tuple[AuditRow, ...], *, every_row: bool) -> Iterator[str]:
+    """Yield the lines of the audit. `every_row`; else the counts by outcome, and the rows that differ from the
     request."""
-    shown = rows if whole else tuple(row for row in rows if row.outcome in ("dropped", "altered"))
+    outcomes = [row.outcome for row in rows]
+    counts = ", ".join(f"{outcomes.count(o)} {o}" for o in ("landed", "patched", "dropped", "altered") if o in outcomes)
+    shown = rows
+    hint = ""
+    if not every_row:
+        shown = tuple(row for row in rows if row.outcome in ("dropped", "altered"))
+        hint = " (--audit shows each field)"
     yield ""
-    yield f"## audit: {_counts(rows)}{'' if whole else ' (--audit shows each field)'}"
+    yield f"## audit: {counts}{hint}"
     if shown:
         yield from _table(shown)
 
@@ -157,12 +156,6 @@ def block(title: str, body: str) -> Iterator[str]:
     yield ""
     yield f"## {title}"
     yield body
-
-
-def _counts(rows: Iterable[AuditRow]) -> str:
-    outcomes = [row.outcome for row in rows]
-    named = ("landed", "patched", "dropped", "altered")
-    return ", ".join(f"{outcomes.count(o)} {o}" for o in named if o in outcomes)
 
 
 def _table(rows: tuple[AuditRow, ...]) -> Iterator[str]:
@@ -206,7 +199,9 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "steps", f"{run.spec.train.steps} of {_tokens_per_step(plan)}, a checkpoint every {run.checkpoint_period}"
     yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
     yield from _where_rows(plan)
-    yield from _fit_rows_of(plan.problems)
+    for problem in plan.problems:
+        if problem.fit:
+            yield "fits", f"{FITS[problem.fit]}: {problem.message}"
     if plan.time:
         yield "time", time_text(plan.time)
     yield "restarts", f"{_restarts_text(plan)}; {_compiled_text(plan)}"
@@ -263,10 +258,6 @@ def cluster_text(run: Run) -> str:
     if place is None:
         return "?"
     return f"context {place.context}" if place.context else f"{place.cluster} ({place.project}, {place.zone})"
-
-
-def _fit_rows_of(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
-    yield from (("fits", f"{FITS[p.fit]}: {p.message}") for p in problems if p.fit)
 
 
 def _restarts_text(plan: Plan) -> str:

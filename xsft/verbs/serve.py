@@ -132,7 +132,7 @@ def _server_plan_lines(document: ServeDocument, *, call: ServeCall) -> Iterator[
     yield f"address     {document.url}"
     yield from block("server", shell_line(vllm_argv(inputs)))
     yield from block("objects", yaml_text(document.objects).rstrip())
-    yield from audit_lines(document.audit, whole=False)
+    yield from audit_lines(document.audit, every_row=False)
     yield from problems_block(document.problems)
 
 

@@ -149,10 +149,10 @@ def align_columns(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, 
 
 def fitting_columns(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
     """Return the columns that fit a terminal of this width; those that are empty for all runs are dropped first."""
-    kept = [c for c in COLUMNS if c.drop == 0 or any(c.text(row) != NOTHING for row in rows)]
-    while _width(kept, rows) > width and any(c.drop for c in kept):
-        kept.remove(max(kept, key=lambda c: c.drop))
-    return tuple(kept)
+    columns = [c for c in COLUMNS if c.drop == 0 or any(c.text(row) != NOTHING for row in rows)]
+    while _width(columns, rows) > width and any(c.drop for c in columns):
+        columns.remove(max(columns, key=lambda c: c.drop))
+    return tuple(columns)
 
 
 def _table_line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from xsft.base.amounts import size_text
 from xsft.base.reporting import ProgressView, Reporter, TakeEvent
-from xsft.cluster.evidence import Evidence
 from xsft.evaluation.report import EvaluationReport
 from xsft.launch.identity import Proposal
 from xsft.launch.local_run import TrainedHere, TrainingHere
@@ -22,7 +21,6 @@ from xsft.launch.submit import SubmissionBegins
 from xsft.launch.wait_for_end import UnexpectedEnd
 from xsft.machine import clock
 from xsft.machine.clock import monotonic
-from xsft.runs.cause_rule import Cause
 from xsft.stages.convert_stage import ConvertingOnCluster, ReadingWeights
 from xsft.trainer.lines import (
     CheckpointRestored,
@@ -77,9 +75,9 @@ def terminal(stream: TextIO | None = None, *, as_json: bool = False) -> Reporter
             view.pause()
 
     def below(show: Callable[..., Any]) -> Callable[..., Any]:
-        def show_below(*shown: Any) -> Any:
+        def show_below(*arguments: Any) -> Any:
             clear()
-            return show(*shown)
+            return show(*arguments)
 
         return show_below
 
@@ -103,11 +101,14 @@ def _show_event(event: ShownEvent, *, stream: TextIO, as_json: bool) -> None:
             if not as_json:
                 print_created(event)
         case UnexpectedEnd(evidence=evidence, cause=cause):
-            _print_cause(evidence, cause)
+            for line in (*log_lines(evidence, tail=TAIL), *cause_lines(cause)):
+                print_to_stderr(line)
         case TrainedHere(plan=plan, result=result, picture=picture):
             show_result(plan, result, picture, stream=stream)
         case EvaluationReport():
-            _print_report(event, stream=stream)
+            from xsft.verbs.console import print_evaluation  # through rich
+
+            print_evaluation(event, stream=stream)
 
 
 def _show_activity(activity: ShownActivity, *, stream: TextIO) -> AbstractContextManager[TakeEvent]:
@@ -120,17 +121,6 @@ def _show_activity(activity: ShownActivity, *, stream: TextIO) -> AbstractContex
             return show_conversion(activity)
         case ConvertingOnCluster():
             return nullcontext(ConversionDisplay(print_to_stderr, every_s=CONVERSION_EVERY_S))
-
-
-def _print_cause(evidence: Evidence, cause: Cause) -> None:
-    for line in (*log_lines(evidence, tail=TAIL), *cause_lines(cause)):
-        print_to_stderr(line)
-
-
-def _print_report(report: EvaluationReport, *, stream: TextIO) -> None:
-    from xsft.verbs.console import print_evaluation  # through rich
-
-    print_evaluation(report, stream=stream)
 
 
 OnEvent = Callable[[TrainerEvent], None]
@@ -181,9 +171,11 @@ def step_text(event: Step, *, steps: int, eta_s: float | None) -> str:
 
 def clock_text(seconds: float) -> str:
     """Return the seconds as a clock shows them: `0:07`, `12:30`, `3:04:05`."""
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minute:02}:{second:02}"
+    return f"{minute}:{second:02}"
 
 
 def immediate_line(event: TrainerEvent) -> str | None:
@@ -329,8 +321,8 @@ class ConversionDisplay:
                 pace.add(done=done, of=of, at=at)
                 if not pace.rate:
                     return None
-                whole = f" of about {size_text(of)}" if of else ""
-                return f"{doing} {size_text(done)}{whole}, {size_text(pace.rate)}/s{_time_left(pace)}"
+                total = f" of about {size_text(of)}" if of else ""
+                return f"{doing} {size_text(done)}{total}, {size_text(pace.rate)}/s{_time_left(pace)}"
 
 
 def _time_left(pace: ConversionPace) -> str:

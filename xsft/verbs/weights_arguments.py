@@ -196,9 +196,9 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 def _parse_rows(text: str) -> tuple[int, ...]:
     numbers = text.split(",")
-    if not all(one.isascii() and one.isdecimal() and len(one) < 10 for one in numbers):
+    if not all(number.isascii() and number.isdecimal() and len(number) < 10 for number in numbers):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of rows: write 3, or 3,5,8")
-    return tuple(int(one) for one in numbers)
+    return tuple(map(int, numbers))
 
 
 def _add_prepare(parser: argparse.ArgumentParser) -> None:

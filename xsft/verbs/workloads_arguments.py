@@ -201,4 +201,4 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",") if one.strip()]
+    return [word.strip() for word in text.split(",") if word.strip()]
