@@ -120,7 +120,9 @@ def test_a_model_is_put_into_the_template_with_a_slice_that_holds_it(
 
 @pytest.mark.parametrize("name", models.names())
 def test_every_model_gives_a_workload_that_can_be_read(name: str) -> None:
-    spec = read_spec(init.workload_text("mcjax", folder=None, model=name))
+    text = init.workload_text("mcjax", folder=None, model=name)
+    spec = read_spec(text)
+    assert ("Or Hugging Face" in text) == ("# hf: {" in text)
     assert spec.model.name == name
     assert spec.model.tokenizer == (models.model(name).hf_id or "my-org/my-tokenizer")
 

@@ -9,7 +9,6 @@ from typing import Literal
 from msgspec import to_builtins
 
 from xsft.base.amounts import duration_text
-from xsft.fit.alternatives import Alternative
 from xsft.fit.search import FitSearch, TriedAlternative
 from xsft.fit.trainer_step import tunable_run
 from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict, figures_text, rejection
@@ -192,31 +191,23 @@ def found_lines(fit: FoundFit, base: FitAnswer) -> Iterator[str]:
     if isinstance(base.verdict, Fits):
         yield "It fits as it is: nothing to search."
         return
-    yield from _ending_lines(fit)
-    yield from _rejected_lines(fit)
-    if best is None:
-        yield "No alternative that fits was found."
-        return
-    is_nearest = not any(why == "open" for _, why in fit.search.untried_candidates())
-    yield f"The nearest {'' if is_nearest else 'so far '}that fits: {best.alternative.words}."
-    yield from _training_lines(best.alternative, base)
-
-
-def _training_lines(best: Alternative, base: FitAnswer) -> Iterator[str]:
-    """Yield the other effects on the training, besides the changed keys."""
-    as_it_is = tunable_run(base.run)
-    if as_it_is and best.run.tokens_per_step != as_it_is.tokens_per_step:
-        yield f"A step trains {best.run.tokens_per_step:,.0f} tokens instead of {as_it_is.tokens_per_step:,.0f}."
-
-
-def _ending_lines(fit: FoundFit) -> Iterator[str]:
     match fit.stopped:
         case "budget":
             yield f"Stopped after {duration_text(fit.budget_s)}; the same command continues (verdicts are kept)."
         case "interrupted":
             yield "Interrupted; the same command continues (verdicts are kept)."
         case "done":
-            return
+            pass
+    yield from _rejected_lines(fit)
+    if best is None:
+        yield "No alternative that fits was found."
+        return
+    is_nearest = not any(why == "open" for _, why in fit.search.untried_candidates())
+    yield f"The nearest {'' if is_nearest else 'so far '}that fits: {best.alternative.words}."
+    tokens = best.alternative.run.tokens_per_step
+    as_it_is = tunable_run(base.run)
+    if as_it_is and tokens != as_it_is.tokens_per_step:  # an effect on the training, besides the changed keys
+        yield f"A step trains {tokens:,.0f} tokens instead of {as_it_is.tokens_per_step:,.0f}."
 
 
 def _rejected_lines(fit: FoundFit) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -171,13 +171,19 @@ def _act(action: str, recipe: Recipe, maker: ImageMaker) -> ImageDone | None:
 
 
 def _request(args: argparse.Namespace, *, project: Path, cwd: Path) -> ImageRequest:
+    build_arguments: dict[str, str] = {}
+    for text in args.arg:
+        name, equals, argument = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--arg {text}: no `=` in it.", fix="Write --arg NAME=VALUE.")
+        build_arguments[name] = argument
     options = request_of(
         args,
         BuildOptions,
         maxtext_source=_source_option(args.maxtext_source, project=project, cwd=cwd),
         tunix_source=_source_option(args.tunix_source, project=project, cwd=cwd),
         code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
-        args=dict(_parse_pairs(args.arg)),
+        args=build_arguments,
     )
     return request_of(
         args,
@@ -192,14 +198,6 @@ def _source_option(text: str | None, *, project: Path, cwd: Path) -> str | None:
     if text is None or text == "pypi" or text.startswith("git+"):
         return text
     return within_project(text, project=project, cwd=cwd)
-
-
-def _parse_pairs(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for text in texts:
-        name, equals, argument = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--arg {text}: no `=` in it.", fix="Write --arg NAME=VALUE.")
-        yield name, argument
 
 
 def _existing_file(text: str | None) -> str | None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from xsft.base.terminal_text import safe_text
 from xsft.evaluation.inputs import PromptTurn
-from xsft.evaluation.report import MeasuredAnswer, Measurement
+from xsft.evaluation.report import MeasuredAnswer
 from xsft.launch.local_machine import maxtext_machine
 from xsft.machine.paths import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.records.record_files import record_store
-from xsft.stages.sample import SampleOptions, TunedRun, sample, tuned_run
+from xsft.stages.sample import SampleOptions, sample, tuned_run
 from xsft.verbs.document import Document, VerbDocument, print_to_stderr, report_document, request_of, show_progress
 from xsft.verbs.terminal import terminal
 
@@ -49,7 +49,11 @@ def run(args: argparse.Namespace) -> int:
         measured = sample(run, sampling, machine=machine, progress=progress, scratch=scratch)
     if not args.json and not all(answer.text.strip() for answer in measured.tuned.answers):
         print_to_stderr("An answer is empty: the first token of it was the end.")
-    return report_document(_sample_document(run, measured), sample_lines, as_json=args.json)
+    bases = measured.base.answers if measured.base else [None] * len(measured.prompts)
+    answers = zip(measured.prompts, bases, measured.tuned.answers, strict=True)
+    samples = tuple(SampledPrompt(prompt=prompt, base=base, tuned=tuned) for prompt, base, tuned in answers)
+    document = SampleDocument(run_name=run.run_name, step=run.step, weights=run.weights, samples=samples)
+    return report_document(document, sample_lines, as_json=args.json)
 
 
 def sample_lines(document: SampleDocument) -> Iterator[str]:
@@ -63,14 +67,3 @@ def sample_lines(document: SampleDocument) -> Iterator[str]:
         if sampled.base is not None:
             yield safe_text(f"base    {sampled.base.text}")
         yield safe_text(f"tuned   {sampled.tuned.text}")
-
-
-def _sample_document(run: TunedRun, measured: Measurement) -> SampleDocument:
-    bases = measured.base.answers if measured.base else [None] * len(measured.prompts)
-    answers = zip(measured.prompts, bases, measured.tuned.answers, strict=True)
-    return SampleDocument(
-        run_name=run.run_name,
-        step=run.step,
-        weights=run.weights,
-        samples=tuple(SampledPrompt(prompt=prompt, base=base, tuned=tuned) for prompt, base, tuned in answers),
-    )

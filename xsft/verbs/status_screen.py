@@ -91,9 +91,15 @@ def watch(
     drawn = console(stream)
     views = _looks(partial(next_look, runs, row_filter), every_s=every_s, pause=pause, rounds=rounds)
     if drawn.is_terminal and not drawn.is_dumb_terminal and not drawn.no_color:
-        _in_place(views, drawn, now=runs.now, every_s=every_s)
-    else:
-        _line_by_line(views, stream, now=runs.now)
+        with Live(console=drawn, auto_refresh=False, transient=False) as live:
+            for view in views:
+                live.update(_picture(view, console=drawn, now=runs.now(), every_s=every_s), refresh=True)
+        return 0
+    before: StatusView | None = None
+    for view in views:
+        stream.writelines(f"{runs.now()}  {line}\n" for line in changes(before, view))
+        stream.flush()
+        before = view
     return 0
 
 
@@ -136,20 +142,6 @@ def changes(before: StatusView | None, after: StatusView) -> tuple[str, ...]:
     lines += [f"{printable(row.run_name)}  no longer shown" for key, row in old.items() if key not in new]
     before_said = before.said if before else ()
     return (*lines, *(line for line in after.said if line not in before_said))
-
-
-def _line_by_line(views: Iterator[StatusView], stream: TextIO, *, now: Callable[[], str]) -> None:
-    before: StatusView | None = None
-    for after in views:
-        stream.writelines(f"{now()}  {line}\n" for line in changes(before, after))
-        stream.flush()
-        before = after
-
-
-def _in_place(views: Iterator[StatusView], console: Console, *, now: Callable[[], str], every_s: float) -> None:
-    with Live(console=console, auto_refresh=False, transient=False) as live:
-        for after in views:
-            live.update(_picture(after, console=console, now=now(), every_s=every_s), refresh=True)
 
 
 def _picture(shown: StatusView, *, console: Console, now: str, every_s: float) -> RenderableType:
