@@ -161,7 +161,7 @@ class Pod(KubernetesObject, frozen=True, kw_only=True):
 
     def memory_limit(self, container: str) -> str:
         """Return the memory limit of a container, as Kubernetes writes it; empty without one."""
-        limits = (one.resources.limits.get("memory") for one in self.spec.containers if one.name == container)
+        limits = (spec.resources.limits.get("memory") for spec in self.spec.containers if spec.name == container)
         return str(next(limits, None) or "")
 
 

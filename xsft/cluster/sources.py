@@ -56,8 +56,8 @@ def sources(
             message = f"Place {query.place} was not found. {known_names}"
             raise UsageError(message, fix="Use one of them, or --context NAME.")
         return (source_at(places[query.place], query.namespace),)
-    own = [place for place in places.values() if placeholder_in(place.project, place.cluster) is None]
-    everywhere = [source_at(place, query.namespace) for place in own]
+    real = [place for place in places.values() if placeholder_in(place.project, place.cluster) is None]
+    everywhere = [source_at(place, query.namespace) for place in real]
     for entry in entries:
         if entry.cluster is not None:
             source = _source_of(entry.cluster, query.namespace or entry.namespace or DEFAULT_NAMESPACE)

@@ -30,9 +30,9 @@ class UnusableAnswer(ValueError):
 
 def join_bounded(parts: Iterable[bytes], *, limit: int = MAX_BYTES) -> bytes:
     """Return the parts as one. Raises as `bounded` does."""
-    whole = BytesIO()  # its value is not copied, unlike that of a list of parts
-    whole.writelines(bounded(parts, limit=limit))
-    return whole.getvalue()
+    content = BytesIO()  # its value is not copied, unlike that of a list of parts
+    content.writelines(bounded(parts, limit=limit))
+    return content.getvalue()
 
 
 class BoundedBytes(BytesIO):

@@ -25,18 +25,14 @@ def exclusive(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     private_folder(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        _wait_for_lock(handle, waiting)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
-
-
-def _wait_for_lock(handle: int, waiting: Callable[[], None]) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        waiting()
-        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def create_locked(path: Path, content: bytes) -> int:
@@ -108,10 +104,9 @@ def holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
         return None
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     rows = (line.split() for line in lines)
-    found = {
-        int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5] == file and row[4].isdecimal()
-    }
-    return found.pop() if len(found) == 1 and min(found) > 0 else None
+    pids = {int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5] == file and row[4].isdecimal()}
+    # 0 is a process of another PID namespace
+    return pids.pop() if len(pids) == 1 and min(pids) > 0 else None
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:

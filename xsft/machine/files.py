@@ -98,7 +98,12 @@ def read_workload_text(
     file-encoding or file-empty.
     """
     name = str(path)
-    content = _from_stdin(stdin or sys.stdin.buffer) if name == STDIN else _from_file(name, open_fd, kind)
+    if name != STDIN:
+        return _decode_text(name, _from_file(name, open_fd, kind), kind)
+    try:
+        content = (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
+    except OSError as failed:
+        raise _unreadable(STDIN, failed) from None
     return _decode_text(name, content, kind)
 
 
@@ -142,12 +147,12 @@ def write_atomic(
         target = Path(path).resolve()
         if target.is_dir():
             raise UsageError(f"cannot write {_printable_name(str(path))}: it is a directory", fix="Give a file in it.")
-        _write_beside(target, content, write, durable=durable, mode=mode)
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as failed:  # RuntimeError: looping links; ValueError: a NUL
+        with replacing_name(target) as fresh:
+            write_new(fresh, content, write=write, durable=durable, mode=mode, like=target)
+            fresh.replace(target)
+        if durable:
+            sync_folder(target.parent)
+    except (OSError, RuntimeError, ValueError) as failed:  # RuntimeError: looping links; ValueError: a NUL
         raise not_written(Path(path), failed) from failed
 
 
@@ -163,17 +168,20 @@ def write_private(path: Path, data: bytes | str) -> None:
 def _decode_text(name: str, content: bytes, kind: ContentKind) -> str:
     if len(content) > kind.max_bytes:
         raise _too_big(name, f"more than {kind.max_bytes:,} bytes", kind)
-    text = _decode(name, content, kind)
+    fix = "Save the file as UTF-8 text."
+    for bom, encoding in _BOMS:
+        if content.startswith(bom):
+            message = f"{_printable_name(name)} is {encoding}; a {kind.noun} must be UTF-8"
+            raise _problem("file-encoding", name, message, fix)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        line = content.count(b"\n", 0, bad.start) + 1
+        message = f"{_printable_name(name)} is not UTF-8 text: line {line} contains the byte 0x{content[bad.start]:02x}"
+        raise _problem("file-encoding", name, message, fix) from None
     if not text.strip():
         raise _problem("file-empty", name, f"{_printable_name(name)} is empty", kind.make)
     return text
-
-
-def _from_stdin(stdin: BinaryIO) -> bytes:
-    try:
-        return stdin.read(MAX_BYTES + 1)
-    except OSError as failed:
-        raise _unreadable(STDIN, failed) from None
 
 
 def _from_file(name: str, open_fd: Callable[[str, int], int], kind: ContentKind) -> bytes:
@@ -192,31 +200,16 @@ def _from_file(name: str, open_fd: Callable[[str, int], int], kind: ContentKind)
         raise _unreadable(name, failed) from None
 
 
-def _refuse_by_stat(name: str, found: os.stat_result, kind: ContentKind) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _refuse_by_stat(name: str, status: os.stat_result, kind: ContentKind) -> None:
+    if stat.S_ISDIR(status.st_mode):
         fix = f"Give a file in it: {_printable_name(name).rstrip('/')}/*{kind.suffixes[0]}"
         raise _problem("file-directory", name, f"{_printable_name(name)} is a directory", fix)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         message = f"{_printable_name(name)} is a pipe, socket or device, not a file"
         piped = f", or give - and pipe {kind.piped} to standard input" if kind.piped else ""
         raise _problem("file-not-regular", name, message, f"Give a file{piped}.")
-    if found.st_size > kind.max_bytes:
-        raise _too_big(name, f"{found.st_size:,} bytes", kind)
-
-
-def _decode(name: str, content: bytes, kind: ContentKind) -> str:
-    fix = "Save the file as UTF-8 text."
-    for bom, encoding in _BOMS:
-        if content.startswith(bom):
-            raise _problem(
-                "file-encoding", name, f"{_printable_name(name)} is {encoding}; a {kind.noun} must be UTF-8", fix
-            )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as bad:
-        line = content.count(b"\n", 0, bad.start) + 1
-        message = f"{_printable_name(name)} is not UTF-8 text: line {line} contains the byte 0x{content[bad.start]:02x}"
-    raise _problem("file-encoding", name, message, fix)
+    if status.st_size > kind.max_bytes:
+        raise _too_big(name, f"{status.st_size:,} bytes", kind)
 
 
 def _did_you_mean(name: str, kind: ContentKind) -> str:
@@ -225,19 +218,9 @@ def _did_you_mean(name: str, kind: ContentKind) -> str:
         siblings = [p.name for p in islice(path.parent.iterdir(), _MAX_SIBLINGS) if p.suffix in kind.suffixes]
     except (OSError, ValueError):
         return "Check the path; its folder cannot be read either."
-    near = get_close_matches(path.name, siblings, n=3, cutoff=0.6)
-    found = ", ".join(_printable_name(str(path.with_name(n))) for n in near)
-    return f"Did you mean {found}?" if near else kind.where
-
-
-def _write_beside(
-    target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool, mode: int
-) -> None:
-    with replacing_name(target) as fresh:
-        write_new(fresh, content, write=write, durable=durable, mode=mode, like=target)
-        fresh.replace(target)
-    if durable:
-        sync_folder(target.parent)
+    similar = get_close_matches(path.name, siblings, n=3, cutoff=0.6)
+    names = ", ".join(_printable_name(str(path.with_name(name))) for name in similar)
+    return f"Did you mean {names}?" if similar else kind.where
 
 
 def write_new(
@@ -256,9 +239,9 @@ def write_new(
     try:
         if like and like.exists():
             os.fchmod(fd, stat.S_IMODE(like.stat().st_mode))
-        rest = memoryview(content)
-        while rest:
-            rest = rest[write(fd, bytes(rest)) :]
+        unwritten = memoryview(content)
+        while unwritten:
+            unwritten = unwritten[write(fd, bytes(unwritten)) :]
         if durable:
             os.fsync(fd)
     finally:
@@ -277,7 +260,8 @@ def sync_folder(folder: Path) -> None:
 
 def not_written(path: Path, failed: Exception) -> EnvironmentMissing:
     """Return the error for a file that could not be written, with what to do about it."""
-    name, folder = _printable_name(str(path)), _printable_name(str(path.parent))
+    name = _printable_name(str(path))
+    folder = _printable_name(str(path.parent))
     code = failed.errno if isinstance(failed, OSError) else None
     if code in {errno.ENOSPC, errno.EDQUOT}:
         fix = f"Free some space (df -h {folder}) and run the same command again; no partial file was left."
@@ -309,7 +293,9 @@ def system_words(failed: Exception) -> str:
 
 
 def _printable_name(name: str) -> str:
-    return "standard input" if name == STDIN else ascii(name)[1:-1] if not name.isprintable() else name
+    if name == STDIN:
+        return "standard input"
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def _problem(id: str, name: str, message: str, fix: str) -> SpecError:
@@ -322,15 +308,11 @@ def sweep(folder: Path, *, older_s: float = OLD_S) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):  # its writer may have renamed it
-                _remove(entry, before=before)
-
-
-def _remove(entry: os.DirEntry[str], *, before: float) -> None:
-    if not _BESIDE.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
-        return
-    found = entry.stat(follow_symlinks=False)
-    if found.st_uid == os.getuid() and found.st_mtime < before:
-        Path(entry.path).unlink(missing_ok=True)
+                if not _BESIDE.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                if status.st_uid == os.getuid() and status.st_mtime < before:
+                    Path(entry.path).unlink(missing_ok=True)
 
 
 def schema_line(folder: Path | None) -> str:

@@ -84,13 +84,26 @@ def error_of(path: str, failed: Exception, permissions: str) -> XsftError:
     """
     match failed:
         case GoogleAPICallError() if _KEY in str(failed.message):
-            return _key_refused(path)
+            # source: cloud.google.com/storage/docs/encryption/using-customer-managed-keys, "Service agent access"
+            bucket = "/".join(path.split("/")[:3])
+            key = f"$(gcloud storage buckets describe {bucket} --format='value(default_kms_key)')"
+            return EnvironmentMissing(
+                f"{path}: Cloud Storage may not use the bucket's default encryption key (Cloud KMS): objects can be"
+                " neither written nor read.",
+                fix=f"Ask the owner of the key to run: gcloud storage service-agent --authorize-cmek={key}",
+                id="bucket-key",
+            )
         case GoogleAPICallError(code=400):  # a retry would say the same; the server's own words say why
             message = f"{path}: Cloud Storage refused the request: {_brief(failed)}"
             fix = "Change what it names; a requester-pays bucket cannot be used."
             return Unreachable(message, fix=fix, again="never")
         case GoogleAPICallError():
-            return Unreachable(f"{path}: {_status_text(failed.code)}", fix=_mend(failed.code, permissions))
+            message = f"{path}: Cloud Storage answered HTTP {failed.code}"
+            fix = "Try again; status.cloud.google.com says whether Cloud Storage is up."
+            if failed.code in _FORBIDDEN:
+                message = f"{path}: permission denied (HTTP {failed.code})"
+                fix = f"Ask for {permissions} on the bucket, or log in with an account that has them."
+            return Unreachable(message, fix=fix)
         case GoogleAuthError():
             return Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN)
         case RequestException() | OSError():
@@ -98,28 +111,6 @@ def error_of(path: str, failed: Exception, permissions: str) -> XsftError:
         case _:
             message = f"{path}: the answer cannot be read ({type(failed).__name__}: {_brief(failed)})"
             return Unreachable(message, fix="Check for a proxy in between, and try again.", again="unsure")
-
-
-def _key_refused(path: str) -> EnvironmentMissing:
-    """source: cloud.google.com/storage/docs/encryption/using-customer-managed-keys, "Service agent access"."""
-    bucket = "/".join(path.split("/")[:3])
-    key = f"$(gcloud storage buckets describe {bucket} --format='value(default_kms_key)')"
-    return EnvironmentMissing(
-        f"{path}: Cloud Storage may not use the bucket's default encryption key (Cloud KMS): objects can be neither "
-        "written nor read.",
-        fix=f"Ask the owner of the key to run: gcloud storage service-agent --authorize-cmek={key}",
-        id="bucket-key",
-    )
-
-
-def _status_text(code: int | None) -> str:
-    return f"permission denied (HTTP {code})" if code in _FORBIDDEN else f"Cloud Storage answered HTTP {code}"
-
-
-def _mend(code: int | None, permissions: str) -> str:
-    if code in _FORBIDDEN:
-        return f"Ask for {permissions} on the bucket, or log in with an account that has them."
-    return "Try again; status.cloud.google.com says whether Cloud Storage is up."
 
 
 def _brief(failed: BaseException) -> str:

@@ -39,9 +39,9 @@ def google_session(credentials: Any) -> Any:
     class GoogleSession(Session, AuthorizedSession):
         """An auth object that keeps the header google-auth sets."""
 
-    made = GoogleSession(credentials, auth_request=Request(_for_tokens()))
-    made.configure_mtls_channel()  # type: ignore[no-untyped-call]
-    return made
+    session = GoogleSession(credentials, auth_request=Request(_for_tokens()))
+    session.configure_mtls_channel()  # type: ignore[no-untyped-call]
+    return session
 
 
 def _for_tokens() -> Any:

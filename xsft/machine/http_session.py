@@ -35,7 +35,8 @@ class Session(requests.Session):
         self.mount("http://", BoundedAdapter())
 
     def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
-        request.auth = request.auth or _keep_request
+        # an `auth` of requests' kind keeps requests from looking for another login
+        request.auth = request.auth or (lambda prepared: prepared)
         return super().prepare_request(request)
 
     def send(self, request: requests.PreparedRequest, **settings: Any) -> requests.Response:
@@ -86,13 +87,6 @@ def _bounded_stream(raw: Any, *settings: Any, **more: Any) -> Iterator[bytes]:
         raise requests.RequestException(f"the answer {unusable}") from None
 
 
-def _keep_request(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Return the request as it is. As an `auth` of requests' kind it prevents requests from looking for another
-    login.
-    """
-    return request
-
-
 NOTICE_S = 10.0
 """Seconds in which a notice must be answered, with name resolution and the whole answer."""
 
@@ -117,15 +111,15 @@ def require_listener(path: str, *, timeout_s: float) -> None:
         probe.connect(path)
 
 
-def free_port(wanted: int | None = None) -> int:
-    """Return `wanted`, or a port that the system chooses. Raises Refused, port-in-use, if `wanted` cannot be bound."""
+def free_port(port: int | None = None) -> int:
+    """Return `port`, or one that the system chooses. Raises Refused, port-in-use, if `port` cannot be bound."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, wanted or 0))
+            probe.bind((LOOPBACK, port or 0))
         except OSError as problem:
             raise Refused(
-                f"port {wanted} of {LOOPBACK} cannot be used: {problem.strerror}",
+                f"port {port} of {LOOPBACK} cannot be used: {problem.strerror}",
                 fix="Choose another with --port, or omit --port to use a free one.",
                 id="port-in-use",
             ) from problem

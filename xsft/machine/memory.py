@@ -55,13 +55,13 @@ def available_bytes(*, proc: Path = PROC, groups: Path = GROUPS) -> float:
     """Return the memory that a new program can have, the groups' file cache counted as free; infinite if the system
     does not report it.
     """
-    left = (limit - used for limit, used in _group_limits(proc, groups))
-    return min((*_meminfo(proc, "MemAvailable"), *left), default=float("inf"))
+    free = (limit - used for limit, used in _group_limits(proc, groups))
+    return min((*_meminfo(proc, "MemAvailable"), *free), default=float("inf"))
 
 
 def _meminfo(proc: Path, name: str) -> Iterator[int]:
-    if found := re.search(rf"^{name}:\s+(\d+) kB", _text_or_empty(proc / "meminfo"), re.MULTILINE):
-        yield int(found[1]) * 1024
+    if match := re.search(rf"^{name}:\s+(\d+) kB", _text_or_empty(proc / "meminfo"), re.MULTILINE):
+        yield int(match[1]) * 1024
 
 
 def _group_limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
@@ -71,9 +71,9 @@ def _group_limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
     """
     named = _text_or_empty(proc / "self" / "cgroup")
     for files in VERSIONS:
-        if own := files.own.search(named):
+        if match := files.own.search(named):
             root = groups / files.folder
-            folder = root / own[1]
+            folder = root / match[1]
             for group in (folder, *folder.parents):
                 if group.is_relative_to(root):
                     yield from _limit(group, files)

@@ -142,14 +142,14 @@ source: cloud.google.com/storage/docs/lifecycle, conditions."""
 
 
 def _deleted_after(rules: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    days: dict[str, int] = {}
     for rule in rules:
         when = rule.get("condition") or {}
         deletes = (rule.get("action") or {}).get("type") == "Delete" and when.get("isLive") is not False
         if deletes and "age" in when and set(when) <= AGED:
             for prefix in when.get("matchesPrefix") or [""]:
-                found[prefix] = min(int(when["age"]), found.get(prefix, int(when["age"])))
-    return found
+                days[prefix] = min(int(when["age"]), days.get(prefix, int(when["age"])))
+    return days
 
 
 class GcsObjects(GcsStorage):
@@ -203,28 +203,26 @@ class GcsObjects(GcsStorage):
         query = partial(blobs_below, self._client, bucket, prefix, **self._options)
         blobs, _ = self.ask(folder, query) or ([], frozenset())
         times = {blob.name.removeprefix(prefix): blob.updated for blob in blobs}
-        return {name: at.timestamp() if at else None for name, at in times.items() if name}
+        return {name: updated.timestamp() if updated else None for name, updated in times.items() if name}
 
-    def held_permissions(self, bucket: str, wanted: Sequence[str]) -> frozenset[str] | None:
-        """Return which of the `wanted` permissions this login holds on the bucket; None if there is no such bucket.
+    def held_permissions(self, bucket: str, permissions: Sequence[str]) -> frozenset[str] | None:
+        """Return which of the permissions this login holds on the bucket; None if there is no such bucket.
         Changes nothing.
         """
-        question = partial(self._client.bucket(bucket).test_iam_permissions, list(wanted), **self._options)
-        held = self.ask(f"gs://{bucket}", question)
-        if held is None:
-            return None
-        return frozenset(held)
+        question = partial(self._client.bucket(bucket).test_iam_permissions, list(permissions), **self._options)
+        held_here = self.ask(f"gs://{bucket}", question)
+        return None if held_here is None else frozenset(held_here)
 
     def settings(self, bucket: str) -> BucketSettings:
         """Return the bucket's settings that limit a run; needs storage.buckets.get."""
-        found = self.ask(f"gs://{bucket}", partial(self._client.get_bucket, bucket, **self._options))
-        if found is None:
+        settings = self.ask(f"gs://{bucket}", partial(self._client.get_bucket, bucket, **self._options))
+        if settings is None:
             return BucketSettings()
         return BucketSettings(
-            location=found.location or "",
-            retention_s=found.retention_period or 0,
-            requester_pays=bool(found.requester_pays),
-            deleted_after=_deleted_after(found.lifecycle_rules),
+            location=settings.location or "",
+            retention_s=settings.retention_period or 0,
+            requester_pays=bool(settings.requester_pays),
+            deleted_after=_deleted_after(settings.lifecycle_rules),
         )
 
 
@@ -238,9 +236,9 @@ def _written_at(path: Path) -> float | None:
 def latest_step(objects: Objects, *, output: str, run_name: str) -> int | None:
     """Return the newest step with a complete checkpoint, or None. Raises Unreachable if the output cannot be read."""
     folder = checkpoints_folder(output, run_name)
-    whole = WHOLE_IN_BUCKET if output.startswith("gs://") else WHOLE_HERE
+    last_file = WHOLE_IN_BUCKET if output.startswith("gs://") else WHOLE_HERE
     for step in sorted(begun_steps(objects, output=output, run_name=run_name), reverse=True):
-        if objects.read(f"{folder}/{step}/{whole}", limit=1) is not None:
+        if objects.read(f"{folder}/{step}/{last_file}", limit=1) is not None:
             return step
     return None
 

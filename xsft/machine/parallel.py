@@ -129,13 +129,14 @@ def all_answers(
     `waiting`: returns a line about the pending queries, each second; `progress` gets the line if it changed and is not
     empty.
     """
-    whole, last_line = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2)), ""
-    while not whole.ended(TOLD_EVERY_S):
+    call = start(lambda: answers(looks, threads=threads, timeout_s=threading.TIMEOUT_MAX / 2))
+    last_line = ""
+    while not call.ended(TOLD_EVERY_S):
         line = waiting()
         if line not in ("", last_line):
             last_line = line
             progress(line)
-    return cast("list[T]", whole.result())
+    return cast("list[T]", call.result())
 
 
 TOLD_EVERY_S = 1.0
@@ -165,4 +166,4 @@ class Questions:
         """Return the subjects of the pending queries, each once."""
         with self._lock:
             begun = tuple(self._begun.values())
-        return tuple(dict.fromkeys(subject for subject, one in begun if not one.ended(0)))
+        return tuple(dict.fromkeys(subject for subject, call in begun if not call.ended(0)))

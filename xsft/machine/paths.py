@@ -81,9 +81,9 @@ def private_folder(folder: Path) -> Path:
     changed. `mkdir(parents=True)` applies its mode to the last folder only. source: XDG base directory specification,
     "0700".
     """
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
     if not missing:
         folder.mkdir(exist_ok=True)  # the error of a file in its place
     return folder
@@ -134,13 +134,11 @@ def sweep_scratch(folder: Path, *, older_s: float = OLD_S) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
-                if entry.name.startswith(PREFIX) and _is_ours(entry, before=before):
+                if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                if status.st_uid == os.getuid() and status.st_mtime < before:
                     _remove_unless_held(entry.path)
-
-
-def _is_ours(entry: os.DirEntry[str], *, before: float) -> bool:
-    found = entry.stat(follow_symlinks=False)
-    return entry.is_dir(follow_symlinks=False) and found.st_uid == os.getuid() and found.st_mtime < before
 
 
 def _remove_unless_held(path: str) -> None:

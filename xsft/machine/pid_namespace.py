@@ -82,11 +82,16 @@ def containment(
     """Return the containment that works; `probe` runs an argv, `which` finds a program."""
     if system != "Linux":
         return Containment(prefix=(), private=False, why_not=f"{system} has no PID namespaces", needed=False)
-    tied = _tie_prefix(which)
+    # the trainer dies with xsft, even if xsft is killed (prctl PR_SET_PDEATHSIG)
+    tied = ("setpriv", "--pdeathsig", "KILL", "--") if which("setpriv") else ()
     if which("unshare") is None:
         return Containment(prefix=tied, private=False, why_not="`unshare` was not found; it is part of util-linux")
+    options = ("--pid", "--fork", "--mount-proc", "--kill-child", "--")
+    commands: list[tuple[str, ...]] = [("unshare", "--user", "--map-root-user", *options)]
+    if root:
+        commands.insert(0, ("unshare", *options))  # needs no user namespace, which a kernel may forbid
     why_not = ""
-    for prefix in _namespace_commands(root=root):
+    for prefix in commands:
         done = probe((*prefix, "sh", "-c", "test $$ = 1 && test -r /proc/1/comm"))
         if done.ok:
             return Containment(prefix=(*tied, *prefix, *SHIELD), private=True)
@@ -94,15 +99,15 @@ def containment(
     return Containment(prefix=tied, private=False, why_not=why_not or "`unshare --pid` failed")
 
 
-def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc"), uid: int | None = None) -> None:
+def refuse_where_harmful(containment: Containment, *, proc: Path = Path("/proc"), uid: int | None = None) -> None:
     """Raise Refused if, without a namespace, the trainer would end a process that is running here now."""
-    if found.private or not found.needed:
+    if containment.private or not containment.needed:
         return
     if victims := tuple(orphans(proc, uid=os.geteuid() if uid is None else uid)):
         named = ", ".join(str(pid) for pid in victims)
         raise Refused(
             f"MaxText would kill processes of other programs: {named} (orphaned multiprocessing workers), and no "
-            f"PID namespace is available to prevent it ({found.why_not})",
+            f"PID namespace is available to prevent it ({containment.why_not})",
             fix=(
                 "end them yourself if they are yours and no longer needed, or run on a machine where `unshare "
                 "--user --pid --fork true` works"
@@ -122,18 +127,6 @@ def orphans(proc: Path, *, uid: int) -> Iterator[int]:
             continue
         if any(mark in command for mark in MARKS) and status["PPid"] == 1 and uid in {0, status["Uid"]}:
             yield int(entry.name)
-
-
-def _tie_prefix(which: Callable[[str], str | None]) -> tuple[str, ...]:
-    """Return the prefix with which the trainer dies with xsft, even if xsft is killed (prctl PR_SET_PDEATHSIG)."""
-    return ("setpriv", "--pdeathsig", "KILL", "--") if which("setpriv") else ()
-
-
-def _namespace_commands(*, root: bool) -> Iterator[tuple[str, ...]]:
-    alone = ("--pid", "--fork", "--mount-proc", "--kill-child", "--")
-    if root:
-        yield ("unshare", *alone)
-    yield ("unshare", "--user", "--map-root-user", *alone)
 
 
 def _probe(argv: tuple[str, ...]) -> ProcessResult:

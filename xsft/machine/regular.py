@@ -94,7 +94,8 @@ def pieces_of(path: str | Path, progress: ByteProgress) -> Iterator[bytes]:
 
 def read_log(path: Path, *, tail: int | None = None) -> Iterator[str]:
     """Yield its lines, the last `tail` of them. Raises EnvironmentMissing if it cannot be read."""
-    yield from _last_lines(_read_lines(path), tail)
+    with _open_log(path) as log:
+        yield from _last_lines((_decode_line(line) for line in log), tail)
 
 
 def follow_log(
@@ -120,12 +121,6 @@ def follow_log(
 
 def _last_lines(lines: Iterator[str], tail: int | None) -> Iterator[str]:
     return lines if tail is None else iter(deque(lines, maxlen=tail))
-
-
-def _read_lines(path: Path) -> Iterator[str]:
-    with _open_log(path) as log:
-        for line in log:
-            yield _decode_line(line)
 
 
 def _decode_line(line: bytes) -> str:

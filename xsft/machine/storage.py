@@ -91,7 +91,8 @@ class LocalStorage:
     """Files on this machine."""
 
     def __init__(self, *, max_names: int = MAX_NAMES, max_files: int = MAX_FILES) -> None:
-        self._max_names, self._max_files = max_names, max_files
+        self._max_names = max_names
+        self._max_files = max_files
 
     def read(self, path: str, *, limit: int, start: int = 0) -> bytes | None:
         try:
@@ -108,13 +109,13 @@ class LocalStorage:
     def names(self, folder: str) -> tuple[str, ...]:
         try:
             with os.scandir(folder) as entries:
-                found = sorted(f"{e.name}/" if e.is_dir() else e.name for e in islice(entries, self._max_names + 1))
+                names = sorted(f"{e.name}/" if e.is_dir() else e.name for e in islice(entries, self._max_names + 1))
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except (OSError, ValueError) as failed:
             raise _cannot_read(folder, failed) from None
-        refuse_too_many(folder, len(found), most=self._max_names)
-        return tuple(found)
+        refuse_too_many(folder, len(names), limit=self._max_names)
+        return tuple(names)
 
     def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
         inside = (name.rstrip("/") for name in self.names(folder) if name.endswith("/"))
@@ -182,8 +183,8 @@ class GcsStorage:
         matchGlob."""
         options = {"timeout": self._timeout_s, "retry": None, "max_results": self._max_names}
         pattern = f"**/{{{','.join(files)}}}"
-        found = self._client.list_blobs(bucket, prefix=prefix, match_glob=pattern, **options)
-        inside = (blob.name.removeprefix(prefix).split("/") for blob in found)
+        blobs = self._client.list_blobs(bucket, prefix=prefix, match_glob=pattern, **options)
+        inside = (blob.name.removeprefix(prefix).split("/") for blob in blobs)
         return tuple(sorted({parts[0] for parts in inside if len(parts) == 2 and parts[1] in files}))
 
     def size(self, folder: str) -> int | None:
@@ -237,14 +238,14 @@ def blobs_below(
     blobs: list[Any] = []
     for page in listed.pages:
         blobs.extend(page)
-        refuse_too_many(f"gs://{bucket}/{prefix}", len(blobs) + len(listed.prefixes), most=max_names)
+        refuse_too_many(f"gs://{bucket}/{prefix}", len(blobs) + len(listed.prefixes), limit=max_names)
     return blobs, frozenset(listed.prefixes)
 
 
-def refuse_too_many(folder: str, count: int, *, most: int) -> None:
+def refuse_too_many(folder: str, count: int, *, limit: int) -> None:
     """Raise Unreachable: a part of the entries does not show what the folder contains."""
-    if count > most:
-        message = f"{folder} has more than {most:,} entries, and the rest was not read"
+    if count > limit:
+        message = f"{folder} has more than {limit:,} entries, and the rest was not read"
         raise Unreachable(message, fix="Check that it is a run's folder, and remove files that are not needed.")
 
 

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,12 +40,14 @@ def follow(
     If anything is raised meanwhile, above all by Ctrl-C, the child is stopped first. Raises EnvironmentMissing if it
     cannot be started, TimedOut if it was killed after `timeout_s`.
     """
-    with log.open("wb") as kept:
+    with log.open("wb") as log_file:
         process = _start_trainer(argv, env, output=subprocess.PIPE, cwd=cwd)
         with killed_after(timeout_s, partial(kill_session, process)) as expired:
             try:
                 with process.stdout as output:  # type: ignore[union-attr]
-                    keep_lines(_read_available(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
+                    # read1: what is available, without waiting for more
+                    chunks = iter(partial(output.read1, LONGEST), b"")  # type: ignore[union-attr]
+                    keep_lines(chunks, log=log_file, on_line=on_line)
                 status = process.wait()
             finally:
                 stop_session(process, grace_s=grace_s)
@@ -62,8 +63,8 @@ def run_process(
     argv: Sequence[str], *, env: Mapping[str, str], log: Path, grace_s: float = GRACE_S
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the process with its output in `log`; stop it at the end. Raises as `follow`."""
-    with log.open("wb") as kept:
-        process = _start_trainer(argv, env, output=kept.fileno())
+    with log.open("wb") as log_file:
+        process = _start_trainer(argv, env, output=log_file.fileno())
         try:
             yield process
         finally:
@@ -91,12 +92,6 @@ def _start_trainer(
         ) from failed
 
 
-def _read_available(output: BufferedReader) -> Iterator[bytes]:
-    """Yield what is available, without waiting for more."""
-    while chunk := output.read1(LONGEST):
-        yield chunk
-
-
 def keep_lines(chunks: Iterable[bytes], *, log: BinaryIO, on_line: Callable[[str], None]) -> None:
     """Write every byte to `log` as soon as its line has ended, then pass the line without its end to `on_line`."""
     for line in lines(chunks):
@@ -107,19 +102,21 @@ def keep_lines(chunks: Iterable[bytes], *, log: BinaryIO, on_line: Callable[[str
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield each line with its end; the last one may have no end."""
-    held = b""
+    line = b""
     for chunk in chunks:
-        looked_at, held, start = max(0, len(held) - 1), held + chunk, 0
-        for end in _END.finditer(held, looked_at):
-            yield from _split_line(held[start : end.end()])
+        searched = max(0, len(line) - 1)
+        line += chunk
+        start = 0
+        for end in _END.finditer(line, searched):
+            yield from _split_line(line[start : end.end()])
             start = end.end()
-        *long, held = _split_line(held[start:])
+        *long, line = _split_line(line[start:])
         yield from long
-    if held:
-        yield held
+    if line:
+        yield line
 
 
 def _split_line(line: bytes) -> Iterator[bytes]:
     """Yield the parts: at least one, and none empty unless the whole line is."""
-    for at in range(0, max(1, len(line)), LONGEST):
-        yield line[at : at + LONGEST]
+    for start in range(0, max(1, len(line)), LONGEST):
+        yield line[start : start + LONGEST]

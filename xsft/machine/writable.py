@@ -49,8 +49,8 @@ def check_writable(
 
 def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[Problem]:
     bucket, name = bucket_and_name(output)
-    held = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, DELETE_PERMISSION, BUCKET_PERMISSION))
-    if held is None:
+    permissions = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, DELETE_PERMISSION, BUCKET_PERMISSION))
+    if permissions is None:
         yield error(
             "output-bucket-missing",
             "output",
@@ -58,7 +58,7 @@ def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[P
             f"Create it, or correct the name: gcloud storage buckets create gs://{bucket}",
         )
         return
-    lacking = [name for name in OBJECT_PERMISSIONS if name not in held]
+    lacking = [permission for permission in OBJECT_PERMISSIONS if permission not in permissions]
     if lacking:
         yield error(
             "output-permission",
@@ -66,7 +66,7 @@ def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[P
             f"Your login cannot write results to the bucket {bucket}: it lacks {', '.join(lacking)}.",
             f"Ask its owner to grant roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
-    elif DELETE_PERMISSION not in held:
+    elif DELETE_PERMISSION not in permissions:
         yield warning(
             "output-delete",
             "output",
@@ -74,9 +74,9 @@ def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[P
             " neither delete old checkpoints nor overwrite a file.",
             f"Grant that account roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
-    if BUCKET_PERMISSION in held:
+    if BUCKET_PERMISSION in permissions:
         settings = objects.settings(bucket)
-        yield from _settings(bucket, name, settings)
+        yield from _check_settings(bucket, name, settings)
         if zone and settings.location and _continent(zone) != _continent(settings.location):
             yield _far_output_warning(bucket, settings.location, zone)
     else:
@@ -90,16 +90,16 @@ def _bucket(output: str, objects: GcsObjects, *, zone: str | None) -> Iterator[P
         )
 
 
-def _settings(bucket: str, name: str, found: BucketSettings) -> Iterator[Problem]:
+def _check_settings(bucket: str, name: str, settings: BucketSettings) -> Iterator[Problem]:
     """source: cloud.google.com/storage/docs/bucket-lock, /docs/lifecycle and /docs/requester-pays."""
-    if found.retention_s:
+    if settings.retention_s:
         message = (
-            f"The bucket {bucket} keeps every object for {found.retention_s:,} s: until then a run can neither delete"
-            " old checkpoints nor overwrite a file there (403 retentionPolicyNotMet)."
+            f"The bucket {bucket} keeps every object for {settings.retention_s:,} s: until then a run can neither"
+            " delete old checkpoints nor overwrite a file there (403 retentionPolicyNotMet)."
         )
         fix = "Use another bucket, or ask its owner for a lifecycle rule in place of the retention policy."
         yield warning("output-retention", "output", message, fix)
-    deleted = [days for prefix, days in found.deleted_after.items() if name.startswith(prefix)]
+    deleted = [days for prefix, days in settings.deleted_after.items() if name.startswith(prefix)]
     if deleted and min(deleted) <= SOON_DAYS:
         message = (
             f"A lifecycle rule of the bucket {bucket} deletes objects under {name or 'it'} after {min(deleted)} days:"
@@ -107,7 +107,7 @@ def _settings(bucket: str, name: str, found: BucketSettings) -> Iterator[Problem
         )
         fix = "Use another bucket or folder, or copy what you keep in time."
         yield warning("output-lifecycle", "output", message, fix)
-    if found.requester_pays:
+    if settings.requester_pays:
         message = (
             f"The bucket {bucket} is requester-pays, and MaxText names no project to bill: each request gets HTTP 400."
         )

@@ -44,7 +44,7 @@ from xsft.verbs.document import (
 )
 from xsft.verbs.terminal import terminal
 from xsft.world.discovery import ClusterView, GkeCluster, ProjectView
-from xsft.world.new_cluster import create_cluster, plan_cluster
+from xsft.world.new_cluster import make_cluster, plan_cluster
 from xsft.world.new_place import PlaceRequest, add_place
 from xsft.world.new_secret import SecretRequest, create_secret
 from xsft.world.view import QueueQuota, view_place
@@ -258,7 +258,7 @@ def _create_place(args: argparse.Namespace) -> int:
         print_lines(_creation_lines(document))  # before xpk runs for up to an hour
     if not args.yes:
         return report_document(document, as_json=args.json)
-    cluster = create_cluster(plan, listener=terminal())
+    cluster = make_cluster(plan.line, python=plan.python, on_line=terminal().say)
     return report_document(document, partial(_created_lines, cluster=cluster), as_json=args.json)
 
 

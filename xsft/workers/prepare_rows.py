@@ -156,10 +156,10 @@ def count_fetched(progress: PrepareProgress) -> None:
     from huggingface_hub import hf_file_system  # type: ignore[import-not-found]
 
     def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
-        def counted(*given: Any, **named: Any) -> bytes:
-            found = read(*given, **named)
-            progress.fetched += len(found)
-            return found
+        def counted(*arguments: Any, **named: Any) -> bytes:
+            content = read(*arguments, **named)
+            progress.fetched += len(content)
+            return content
 
         return counted
 
@@ -322,23 +322,30 @@ class Shards:
 
     def _finish(self) -> None:
         self._file.close()
-        shard = {"split": self._split, "name": self._path.name, "rows": self._in_shard, **_sealed(self._path)}
-        self._number, self._in_shard, self._file = self._number + 1, 0, None
-        tell({"shard": shard})
+        with self._path.open("rb+") as file:
+            os.fsync(file.fileno())  # the caller records the digest: the bytes must be on the disk
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = self._path.stat().st_size
+        tell(
+            {
+                "shard": {
+                    "split": self._split,
+                    "name": self._path.name,
+                    "rows": self._in_shard,
+                    "bytes": size,
+                    "sha256": digest,
+                }
+            }
+        )
+        self._number += 1
+        self._in_shard = 0
+        self._file = None
 
 
 def _schema(text: str) -> Any:
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-
-
-def _sealed(path: Path) -> DatasetRow:
-    """Return size and digest of the file on the disk."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
 
 
 def write_shards(job: Mapping[str, Any]) -> DatasetRow:

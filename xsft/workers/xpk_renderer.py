@@ -139,7 +139,11 @@ class Renderer:
         set_workload_parsers(workload_parser=commands.add_parser("workload"))
         self._set_context = set_context
         if PATHWAYS_ONLY not in packages:
-            _share_compiled_templates(workload, folder)
+            from jinja2 import Environment, FileSystemBytecodeCache
+
+            # xpk makes an environment, and compiles its template again, for every workload: 15 ms each
+            cache = FileSystemBytecodeCache(str(folder))
+            workload.Environment = functools.partial(Environment, bytecode_cache=cache)
         self._seal.closed = True
 
     def render(self, argv: list[str], manifest: str) -> int | None:
@@ -163,15 +167,6 @@ class Renderer:
         except Exception:
             return None
         return 0
-
-
-def _share_compiled_templates(workload: Any, folder: Path) -> None:
-    """Share compiled templates. xpk creates a new Jinja environment, and compiles its template again, for every
-    workload: 15 ms each.
-    """
-    from jinja2 import Environment, FileSystemBytecodeCache
-
-    workload.Environment = functools.partial(Environment, bytecode_cache=FileSystemBytecodeCache(str(folder)))
 
 
 def packages_to_replace(argvs: list[list[str]]) -> frozenset[str]:

@@ -79,10 +79,11 @@ def check_place(name: str, world: PlaceProbe | None = None, *, impersonate: bool
     the rights of the pods, with a token of their account. Raises UsageError for a name that is not in places.yaml,
     SpecError if that is invalid.
     """
-    probe, (places, file) = world or PlaceProbe(), known_places()
+    probe = world or PlaceProbe()
+    places, file = known_places()
     if name not in places:
-        known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-        raise UsageError(f"Place {name} was not found. {known}", fix="Use one of them, or add it: xsft place add.")
+        names = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+        raise UsageError(f"Place {name} was not found. {names}", fix="Use one of them, or add it: xsft place add.")
     place = places[name]
     checks = tuple(_in_time(dict(_place_questions({name: place}, probe)), late_s=probe.late_s))
     if not all(check.ok for check in checks if check.id == f"place:{name}"):
@@ -104,7 +105,7 @@ def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
         "JobSet": start(partial(_why_absent, partial(cluster.get_jobset, name=NO_JOBSET, namespace=namespace))),
         "Kueue": start(partial(_why_absent, partial(cluster.local_queues, namespace=namespace))),
     }
-    asked: dict[str, StartedCall[Any]] = {
+    calls: dict[str, StartedCall[Any]] = {
         "namespace": start(partial(_read_or_unseen, partial(cluster.namespace, namespace))),
         "queues": start(partial(_read_or_unseen, partial(cluster.local_queues, namespace=namespace))),
         "cluster_queues": start(partial(_read_or_unseen, cluster.cluster_queues)),
@@ -112,8 +113,8 @@ def read_place_facts(cluster: Cluster, place: Place) -> PlaceFacts:
         "tpu_nodes": start(partial(_read_or_unseen, cluster.tpu_nodes)),
         "cpu_nodes": start(partial(_read_or_unseen, cluster.cpu_nodes)),
     }
-    absent = {name: why for name, one in controllers.items() if (why := one.result())}
-    return PlaceFacts(context=cluster.context, absent=absent, **{name: one.result() for name, one in asked.items()})
+    absent = {name: why for name, call in controllers.items() if (why := call.result())}
+    return PlaceFacts(context=cluster.context, absent=absent, **{name: call.result() for name, call in calls.items()})
 
 
 def _read_or_unseen(look: Callable[[], object]) -> object:
@@ -143,10 +144,10 @@ def _place_questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator
 
 def _in_time(questions: Mapping[str, Callable[[], ToolCheck]], *, late_s: float) -> Iterator[ToolCheck]:
     until = clock.monotonic() + late_s
-    asked = [(name, start(question)) for name, question in questions.items()]
-    for name, one in asked:
-        if one.ended(max(0.0, until - clock.monotonic())):
-            yield one.result()
+    calls = [(name, start(question)) for name, question in questions.items()]
+    for name, call in calls:
+        if call.ended(max(0.0, until - clock.monotonic())):
+            yield call.result()
         else:
             late = f"timed out: no answer within {late_s:g} s"
             yield replace(

@@ -74,7 +74,14 @@ def buckets_of(listed: Iterable[JsonObject]) -> tuple[str, ...]:
 
 def registries_of(listed: Iterable[JsonObject]) -> tuple[str, ...]:
     """Return `REGION-docker.pkg.dev/PROJECT/NAME` of each Docker repository of `gcloud artifacts repositories list`."""
-    return tuple(_registry_names(listed))
+    registries = []
+    for row in listed:
+        match (text(row.get("name")) or "").split("/"):
+            case ["projects", project, "locations", region, "repositories", name] if row.get("format") == "DOCKER":
+                registries.append(f"{region}-docker.pkg.dev/{project}/{name}")
+            case _:
+                pass  # a repository of another format, such as Maven's
+    return tuple(registries)
 
 
 def project_of(config: Any) -> str | None:
@@ -82,23 +89,16 @@ def project_of(config: Any) -> str | None:
     return text(mapping(config, "core").get("project")) if isinstance(config, dict) else None
 
 
-def _registry_names(listed: Iterable[JsonObject]) -> Iterator[str]:
-    for row in listed:
-        match (text(row.get("name")) or "").split("/"):
-            case ["projects", project, "locations", region, "repositories", name] if row.get("format") == "DOCKER":
-                yield f"{region}-docker.pkg.dev/{project}/{name}"
-
-
 def _count_pool_slices(pools: Iterable[JsonObject]) -> dict[str, int]:
     """Return slices by TPU type. A pool of a slice of several hosts is one slice; a host of one-host slices is one."""
-    found: Counter[str] = Counter()
+    slices: Counter[str] = Counter()
     for pool in pools:
         machine = text(mapping(pool, "config").get("machineType")) or ""
         shape = slice_on(machine, text(mapping(pool, "placementPolicy").get("tpuTopology")))
         if shape is not None:
             zones = max(1, len(pool.get("locations") or ()))
-            found[shape.tpu_type] += count(pool.get("initialNodeCount")) * zones // shape.hosts
-    return dict(found)
+            slices[shape.tpu_type] += count(pool.get("initialNodeCount")) * zones // shape.hosts
+    return dict(slices)
 
 
 class ProjectView(Struct, frozen=True, kw_only=True):
@@ -143,8 +143,8 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
     if project is None:
         why = "gcloud is set to no project (gcloud config set project ID, or --project ID)"
         return ProjectView(contexts=contexts, unread=(why,))
-    asked = {name: start(partial(_list_with_gcloud, gcloud, argv, project)) for name, argv in LISTS.items()}
-    lists = {name: one.result() for name, one in asked.items()}
+    calls = {name: start(partial(_list_with_gcloud, gcloud, argv, project)) for name, argv in LISTS.items()}
+    lists = {name: call.result() for name, call in calls.items()}
     items = {name: () if isinstance(what, UnreadFact) else what for name, what in lists.items()}
     return ProjectView(
         project=project,
@@ -159,8 +159,8 @@ def view_project(project: str | None, *, gcloud: RunTool) -> ProjectView:
 
 
 def list_clusters(project: str, *, gcloud: RunTool) -> tuple[GkeCluster, ...] | UnreadFact:
-    found = _list_with_gcloud(gcloud, LISTS["clusters"], project)
-    return found if isinstance(found, UnreadFact) else clusters_of(found)
+    rows_or_why = _list_with_gcloud(gcloud, LISTS["clusters"], project)
+    return rows_or_why if isinstance(rows_or_why, UnreadFact) else clusters_of(rows_or_why)
 
 
 def view_cluster(place: Place, *, world: PlaceProbe) -> ClusterView:
@@ -183,23 +183,23 @@ def verify(place: Place, view: ClusterView, *, world: PlaceProbe) -> tuple[tuple
 
 
 def _viewed(cluster: Cluster, *, namespace: str) -> ClusterView:
-    asked: dict[str, StartedCall[Any]] = {
+    calls: dict[str, StartedCall[Any]] = {
         "namespace": start(partial(unless_forbidden, cluster.namespace, namespace)),
         "queues": start(partial(unless_forbidden, cluster.local_queues, namespace=namespace)),
         "priority_classes": start(partial(unless_forbidden, cluster.priority_classes)),
         "nodes": start(partial(unless_forbidden, cluster.tpu_nodes)),
     }
-    found = {name: one.result() for name, one in asked.items()}
-    items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
+    answers = {name: call.result() for name, call in calls.items()}
+    objects = {name: () if isinstance(answer, UnreadFact) else answer for name, answer in answers.items()}
     return ClusterView(
         context=cluster.context,
-        namespace_exists=found["namespace"] is not None,
-        queues=tuple(queue.name for queue in items["queues"]),
+        namespace_exists=answers["namespace"] is not None,
+        queues=tuple(queue.name for queue in objects["queues"]),
         priority_classes=tuple(
-            name for name in map(object_name, items["priority_classes"]) if not name.startswith("system-")
+            name for name in map(object_name, objects["priority_classes"]) if not name.startswith("system-")
         ),
-        slices={supply.tpu_type: supply.total for supply in supplies(items["nodes"], (), {})},
-        unread=tuple(what.why for what in found.values() if isinstance(what, UnreadFact)),
+        slices={supply.tpu_type: supply.total for supply in supplies(objects["nodes"], (), {})},
+        unread=tuple(answer.why for answer in answers.values() if isinstance(answer, UnreadFact)),
     )
 
 
@@ -207,11 +207,11 @@ def _cluster_problems(place: Place, view: ClusterView) -> Iterator[Problem]:
     if not view.namespace_exists:
         yield namespace_missing(place.namespace, view.context)
     elif not view.unread and place.queue not in view.queues:
-        known = ", ".join(view.queues) or "none"
+        queues = ", ".join(view.queues) or "none"
         yield error(
             "queue-missing",
             "queue",
-            f"The namespace {place.namespace} has no LocalQueue {place.queue}. Known: {known}.",
+            f"The namespace {place.namespace} has no LocalQueue {place.queue}. Known: {queues}.",
             f"Use one of them with --queue, or ask the administrator to create {place.queue}.",
         )
 
@@ -224,8 +224,8 @@ def _bucket_problems(output: str | None, world: PlaceProbe) -> tuple[tuple[Probl
 
 
 def _list_with_gcloud(gcloud: RunTool, argv: tuple[str, ...], project: str) -> Any:
-    found = _gcloud(gcloud, *argv, f"--project={project}")
-    return found if isinstance(found, UnreadFact) else rows(found)
+    answer = _gcloud(gcloud, *argv, f"--project={project}")
+    return answer if isinstance(answer, UnreadFact) else rows(answer)
 
 
 def _gcloud(run: RunTool, *argv: str) -> Any:
@@ -235,8 +235,8 @@ def _gcloud(run: RunTool, *argv: str) -> Any:
     if done.status == LATE:
         return UnreadFact(why="gcloud did not answer within 20 s")
     if not done.ok:
-        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "")
-        return UnreadFact(why=redact(said)[:300] or f"gcloud ended with status {done.status}")
+        message = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "")
+        return UnreadFact(why=redact(message)[:300] or f"gcloud ended with status {done.status}")
     try:
         return json.loads(done.stdout)
     except ValueError:

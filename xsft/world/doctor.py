@@ -34,7 +34,8 @@ def checked_machine() -> CheckedMachine:
         run=partial(run_tool, env=env),
         place=BuildPlace(cache=environments.default_cache(), env=env),
         specs=tuple(environments.environment_for(name) for name in environments.NAMES),
-        free_bytes=lambda path: shutil.disk_usage(_existing_folder(path)).free,
+        # the cache's folder may be made only later: the disk is that of its nearest parent
+        free_bytes=lambda path: shutil.disk_usage(next(p for p in (path, *path.parents) if p.exists())).free,
         python=sys.version_info[:3],
     )
 
@@ -82,23 +83,19 @@ def _check_environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> Too
     row = partial(
         ToolCheck, id=f"{spec.name}-environment", required=spec.required, needed_for=spec.needed_for or spec.name
     )
-    found = find_in(machine.place.cache, spec)
-    if found is None:
-        return row(ok=False, version="", detail="not built, or incomplete", fix=_how_to_build(machine, spec))
-    faults = envbuild.file_faults(found, spec, machine.place)
+    environment = find_in(machine.place.cache, spec)
+    if environment is None:
+        fix = f"xsft setup {spec.name}"
+        if not any(envbuild.find_python(series, machine.place.env) for series in spec.pythons):
+            fix = f"{fix}, which downloads Python {spec.pythons[0]} first"
+        return row(ok=False, version="", detail="not built, or incomplete", fix=fix)
+    faults = envbuild.file_faults(environment, spec, machine.place)
     return row(
         ok=not faults,
-        version=found.version,
-        detail="; ".join(faults) or str(found.folder),
+        version=environment.version,
+        detail="; ".join(faults) or str(environment.folder),
         fix=f"xsft setup --verify {spec.name}",
     )
-
-
-def _how_to_build(machine: CheckedMachine, spec: EnvironmentSpec) -> str:
-    command = f"xsft setup {spec.name}"
-    if any(envbuild.find_python(series, machine.place.env) for series in spec.pythons):
-        return command
-    return f"{command}, which downloads Python {spec.pythons[0]} first"
 
 
 def _check_disk(machine: CheckedMachine) -> ToolCheck:
@@ -114,7 +111,3 @@ def _check_disk(machine: CheckedMachine) -> ToolCheck:
         detail=f"{free_gib:.1f} GiB free in {machine.place.cache}, about {needed_gib:.1f} needed",
         fix="free some space, or set XSFT_CACHE_DIR (and UV_CACHE_DIR) to a larger disk",
     )
-
-
-def _existing_folder(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.exists())

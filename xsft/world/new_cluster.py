@@ -29,7 +29,7 @@ from xsft.machine.process import follow, own_environment
 from xsft.machine.signals import when_interrupted
 from xsft.planning.api import LoadedWorkload
 from xsft.planning.gather import workload_folder
-from xsft.spec.resolve import Run, resolve
+from xsft.spec.resolve import resolve
 from xsft.world.discovery import GkeCluster, list_clusters, this_gcloud
 
 
@@ -48,39 +48,25 @@ def plan_cluster(workload: LoadedWorkload, *, listener: Reporter) -> ClusterPlan
     """Return the cluster that the workload needs. Raises SpecError if places.yaml does not have its place, or xpk would
     make another cluster.
     """
-    line = cluster_line(_resolve_place(workload))
+    places, file = load_places(workload_folder(workload.file))
+    run, problems = resolve(workload.spec, Facts(places=places, places_file=file))
+    of_place = tuple(problem.in_file(workload.file) for problem in problems if problem.where == "place")
+    if of_place:
+        raise SpecError(of_place)
+    line = cluster_line(run)
     with listener.working("place") as progress:
         xpk = environments.ensure("xpk", progress=progress)
         commands = tuple(commands_in(dry_run(line.dry_run, python=xpk.python)))
     rows = audit_cluster(line, commands)
-    _refuse_losses(rows, file=workload.file)
-    return ClusterPlan(line=line, commands=commands, audit=rows, python=xpk.python)
-
-
-def create_cluster(plan: ClusterPlan, *, listener: Reporter) -> GkeCluster:
-    """Return the new cluster. Raises as `make_cluster` does."""
-    return make_cluster(plan.line, python=plan.python, on_line=listener.say)
-
-
-def _resolve_place(workload: LoadedWorkload) -> Run:
-    """Return the run in its place. Raises SpecError if places.yaml does not have the place."""
-    places, file = load_places(workload_folder(workload.file))
-    run, problems = resolve(workload.spec, Facts(places=places, places_file=file))
-    wrong = tuple(problem.in_file(workload.file) for problem in problems if problem.where == "place")
-    if wrong:
-        raise SpecError(wrong)
-    return run
-
-
-def _refuse_losses(rows: tuple[AuditRow, ...], *, file: str) -> None:
-    """Raise SpecError if the cluster would differ from what the workload needs."""
-    lost = [row for row in rows if row.outcome != "landed"]
-    if lost:
-        differences = "; ".join(f"{row.field}: {row.requested} requested, xpk gives {row.rendered}" for row in lost)
-        fix = "Use another TPU type or capacity; the installed xpk does not make this cluster."
-        raise SpecError(
-            (error("xpk-cluster-differs", "", f"xpk would make another cluster: {differences}.", fix).in_file(file),)
+    differing = [row for row in rows if row.outcome != "landed"]
+    if differing:
+        differences = "; ".join(
+            f"{row.field}: {row.requested} requested, xpk gives {row.rendered}" for row in differing
         )
+        message = f"xpk would make another cluster: {differences}."
+        fix = "Use another TPU type or capacity; the installed xpk does not make this cluster."
+        raise SpecError((error("xpk-cluster-differs", "", message, fix).in_file(workload.file),))
+    return ClusterPlan(line=line, commands=commands, audit=rows, python=xpk.python)
 
 
 def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCluster:
@@ -93,9 +79,10 @@ def make_cluster(line: ClusterLine, *, python: Path, on_line: ShowLine) -> GkeCl
     if name := placeholder_in(line.place.project, line.place.cluster):
         raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
     require_tools(own_environment(), otherwise="run the printed line on a machine that has them")
-    if taken := _find_cluster(line):
+    if existing := _find_cluster(line):
         raise Refused(
-            f"The project {line.place.project} has a cluster {taken.name} in {taken.location} ({taken.status}); xpk"
+            f"The project {line.place.project} has a cluster {existing.name} in {existing.location}"
+            f" ({existing.status}); xpk"
             " would change its node pools.",
             fix=f"Give place.cluster another name, or run the line yourself: {shlex.join(line.argv)}",
             id="place-taken",
@@ -136,4 +123,5 @@ def _find_cluster(line: ClusterLine) -> GkeCluster | None:
             f"The clusters of {line.place.project} could not be listed: {listed.why}.", fix="Run gcloud auth login."
         )
     region = "-".join(str(line.place.zone).split("-")[:2])
-    return next((one for one in listed if one.name == line.place.cluster and one.location.startswith(region)), None)
+    same_name = (cluster for cluster in listed if cluster.name == line.place.cluster)
+    return next((cluster for cluster in same_name if cluster.location.startswith(region)), None)

@@ -76,7 +76,10 @@ def add_place(request: PlaceRequest, *, ask: ChooseOption | None, listener: Repo
     places.yaml, Refused if the name is taken.
     """
     file = places_file(Path.cwd(), env=own_environment(), home=Path.home()) or Path(PLACES)
-    text = _text_of_places(file)
+    text = ""
+    if file.exists():
+        load_places(Path.cwd())  # raises SpecError for an invalid file, which must not be changed
+        text = read_text(file)
     _refuse_existing(request.name, text, replace=request.replace, file=file)
     new = _PlaceFinder(request=request, ask=ask, listener=listener).find(file)
     _refuse_existing(new.name, text, replace=request.replace, file=file)
@@ -84,14 +87,6 @@ def add_place(request: PlaceRequest, *, ask: ChooseOption | None, listener: Repo
     if request.write:
         write_atomic(file, changed)
     return new
-
-
-def _text_of_places(file: Path) -> str:
-    """Return the file's text with every byte; empty if there is no file. Raises SpecError for an invalid file."""
-    if not file.exists():
-        return ""
-    load_places(Path.cwd())
-    return read_text(file)
 
 
 def _refuse_existing(name: str | None, text: str, *, replace: bool, file: Path) -> None:
@@ -107,102 +102,112 @@ class _PlaceFinder(Struct, frozen=True, kw_only=True):
     listener: Reporter
 
     def find(self, file: Path) -> NewPlace:
-        asked, offline = self.request, self.request.offline
-        with self.listener.waiting("place", "reading the kubeconfig and asking gcloud"):
-            found = ProjectView() if offline else view_project(asked.project, gcloud=this_gcloud())
-        values = self._choose_cluster(found) | ({"namespace": asked.namespace} if asked.namespace else {})
-        name = asked.name or self._answer("Name of the place", (), default=_name_for(values))
-        view = ClusterView() if offline else self._view(name, values)
-        values |= self._choose_queue(view) | self._folders(found)
-        pathways = {"proxy_image": asked.proxy_image, "server_image": asked.server_image, "scratch": asked.scratch}
+        request = self.request
+        project = ProjectView()
+        if not request.offline:
+            with self.listener.waiting("place", "reading the kubeconfig and asking gcloud"):
+                project = view_project(request.project, gcloud=this_gcloud())
+        values = self._choose_cluster(project)
+        if request.namespace:
+            values["namespace"] = request.namespace
+        usual_name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.get("cluster") or values["context"]))
+        name = request.name or self._answer("Name of the place", (), default=usual_name)
+        view = ClusterView()
+        if not request.offline:
+            place = parse_places(render_place(name, values))[name]
+            with self.listener.waiting("place", "reading the cluster"):
+                view = view_cluster(place, world=PlaceProbe())
+        values |= self._choose_queue(view) | self._choose_folders(project)
+        pathways = {
+            "proxy_image": request.proxy_image,
+            "server_image": request.server_image,
+            "scratch": request.scratch,
+        }
         if any(pathways.values()):
             values["pathways"] = {key: setting for key, setting in pathways.items() if setting}
         place = parse_places(render_place(name, values))[name]
-        problems, notes = ((), ()) if offline else verify(place, view, world=PlaceProbe())
+        problems, notes = ((), ()) if request.offline else verify(place, view, world=PlaceProbe())
         if errors_in(problems):
             raise SpecError(problems)
         return NewPlace(
             name=name,
             values=values,
             file=file,
-            project=found,
+            project=project,
             cluster=view,
             problems=problems,
-            notes=(*found.unread, *notes, *_not_given(values, found)),
+            notes=(*project.unread, *notes, *_not_given(values, project)),
         )
 
-    def _choose_cluster(self, found: ProjectView) -> JsonObject:
+    def _choose_cluster(self, project: ProjectView) -> JsonObject:
         """Return the keys of the cluster: given, the only one that was found, or chosen by the user."""
         keys = {"project": self.request.project, "zone": self.request.zone, "cluster": self.request.cluster}
-        given = {key: value for key, value in keys.items() if value}
-        if self.request.context or len(given) == 3:
-            return {"context": self.request.context} if self.request.context else given
-        known = {label: values for label, values in _cluster_choices(found) if given.items() <= values.items()}
-        if len(known) == 1:
-            return next(iter(known.values()))
-        if known and self.ask:
-            picked = self.ask("Cluster", tuple(known), next(iter(known)))
-            if picked in known:
-                return known[picked]
-        if self.ask and (entered := _enter_cluster(given, found, ask=self.ask)):
+        named = {key: name for key, name in keys.items() if name}
+        if self.request.context:
+            return {"context": self.request.context}
+        if len(named) == 3:
+            return named
+        choices = {label: values for label, values in _cluster_choices(project) if named.items() <= values.items()}
+        if len(choices) == 1:
+            return next(iter(choices.values()))
+        if choices and self.ask:
+            picked = self.ask("Cluster", tuple(choices), next(iter(choices)))
+            if picked in choices:
+                return choices[picked]
+        if self.ask and (entered := _enter_cluster(named, project, ask=self.ask)):
             return entered
+        labels = f": {list_names(tuple(choices), 20)}" if choices else ""
         raise UsageError(
-            f"No cluster was named, and {len(known)} were found{': ' if known else ''}{list_names(tuple(known), 20)}."
-            f" {' '.join(f'({why})' for why in found.unread)}".rstrip(),
+            f"No cluster was named, and {len(choices)} were found{labels}."
+            f" {' '.join(f'({why})' for why in project.unread)}".rstrip(),
             fix="Give --project, --zone and --cluster, or --context NAME of your kubeconfig.",
         )
 
-    def _view(self, name: str, values: JsonObject) -> ClusterView:
-        place = parse_places(render_place(name, values))[name]
-        with self.listener.waiting("place", "reading the cluster"):
-            return view_cluster(place, world=PlaceProbe())
-
     def _choose_queue(self, view: ClusterView) -> JsonObject:
-        usual = DEFAULT_QUEUE if DEFAULT_QUEUE in view.queues or len(view.queues) != 1 else view.queues[0]
-        several = len(view.queues) > 1
-        queue = self.request.queue or (self._answer("Queue", view.queues, default=usual) if several else usual)
+        queue = self.request.queue
+        if queue is None:
+            queue = view.queues[0] if len(view.queues) == 1 else DEFAULT_QUEUE
+            if len(view.queues) > 1:
+                queue = self._answer("Queue", view.queues, default=queue)
         return {} if queue == DEFAULT_QUEUE else {"queue": queue}
 
-    def _folders(self, found: ProjectView) -> JsonObject:
-        outputs = tuple(f"{bucket}/{FOLDER}" for bucket in found.buckets)
+    def _choose_folders(self, project: ProjectView) -> JsonObject:
+        outputs = tuple(f"{bucket}/{FOLDER}" for bucket in project.buckets)
         output = self.request.output or self._answer("Output", outputs, default="")
-        registry = self.request.registry or self._answer("Registry", found.registries, default="")
-        return {key: value for key, value in (("output", output), ("registry", registry)) if value}
+        registry = self.request.registry or self._answer("Registry", project.registries, default="")
+        return {key: folder for key, folder in (("output", output), ("registry", registry)) if folder}
 
     def _answer(self, question: str, options: tuple[str, ...], *, default: str) -> str:
         return self.ask(question, options, default) if self.ask else default
 
 
-def _enter_cluster(given: JsonObject, found: ProjectView, *, ask: ChooseOption) -> JsonObject | None:
+def _enter_cluster(named: JsonObject, project: ProjectView, *, ask: ChooseOption) -> JsonObject | None:
     """Return the keys of a cluster that was not found, as the user names it; None if an answer is empty."""
-    if not given and (context := ask("Kubeconfig context (empty: a GKE cluster)", (), "")):
+    if not named and (context := ask("Kubeconfig context (empty: a GKE cluster)", (), "")):
         return {"context": context}
-    defaults = {"project": found.project or "", "zone": "", "cluster": ""}
-    entered = {key: given.get(key) or ask(key.title(), (), default) for key, default in defaults.items()}
+    defaults = {"project": project.project or "", "zone": "", "cluster": ""}
+    entered = {key: named.get(key) or ask(key.title(), (), default) for key, default in defaults.items()}
     return entered if all(entered.values()) else None
 
 
-def _cluster_choices(found: ProjectView) -> Iterator[tuple[str, JsonObject]]:
+def _cluster_choices(project: ProjectView) -> Iterator[tuple[str, JsonObject]]:
     """Yield a label and the keys of each cluster, once: a GKE cluster may also have a context."""
-    seen = set()
-    for one in found.clusters:
-        slices = ", ".join(f"{count} x {tpu_type}" for tpu_type, count in one.slices.items()) or "no TPU node pool"
-        seen.add((found.project, one.location, one.name))
-        values = {"project": found.project, "zone": one.location, "cluster": one.name}
-        yield f"{found.project}/{one.location}/{one.name} ({one.status}; {slices})", values
-    for context in found.contexts:
+    listed = set()
+    for gke in project.clusters:
+        slices = ", ".join(f"{count} x {tpu_type}" for tpu_type, count in gke.slices.items()) or "no TPU node pool"
+        listed.add((project.project, gke.location, gke.name))
+        values = {"project": project.project, "zone": gke.location, "cluster": gke.name}
+        yield f"{project.project}/{gke.location}/{gke.name} ({gke.status}; {slices})", values
+    for context in project.contexts:
         match = GKE_CONTEXT.fullmatch(context)
         if match is None:
             yield context, {"context": context}
-        elif match.groups() not in seen:
+        elif match.groups() not in listed:
             yield context, dict(zip(("project", "zone", "cluster"), match.groups(), strict=True))
 
 
-def _name_for(values: JsonObject) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(values.get("cluster") or values["context"]))
-
-
-def _not_given(values: JsonObject, found: ProjectView) -> Iterator[str]:
-    for key, known in (("output", found.buckets), ("registry", found.registries)):
+def _not_given(values: JsonObject, project: ProjectView) -> Iterator[str]:
+    for key, names in (("output", project.buckets), ("registry", project.registries)):
         if key not in values:
-            yield f"{key} was not given (--{key})" + (f"; {found.project} has: {', '.join(known)}" if known else "")
+            choices = f"; {project.project} has: {', '.join(names)}" if names else ""
+            yield f"{key} was not given (--{key}){choices}"

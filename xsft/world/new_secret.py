@@ -45,7 +45,12 @@ def create_secret(
 
     Raises UsageError for an invalid name and an unknown cluster, Refused if the Secret exists.
     """
-    _refuse_names(request)
+    if not NAME.fullmatch(request.name):
+        raise _malformed("The Secret's name", "lower-case letters, digits and dashes, at most 63: hf-token")
+    if not KEY.fullmatch(request.key):
+        raise _malformed("The key", "letters, digits, dots, dashes and underscores, at most 253: token")
+    if request.namespace is not None and not NAME.fullmatch(request.namespace):
+        raise _malformed("The namespace", "lower-case letters, digits and dashes, at most 63: default")
     cluster, namespace = _chosen_cluster(request)
     data = {request.key: read()}
     with waiting(f"creating the Secret {request.name} on {cluster.context}"):
@@ -59,15 +64,6 @@ def create_secret(
             id="secret-exists",
         )
     return CreatedSecret(name=request.name, key=request.key, namespace=namespace, context=cluster.context)
-
-
-def _refuse_names(request: SecretRequest) -> None:
-    if not NAME.fullmatch(request.name):
-        raise _malformed("The Secret's name", "lower-case letters, digits and dashes, at most 63: hf-token")
-    if not KEY.fullmatch(request.key):
-        raise _malformed("The key", "letters, digits, dots, dashes and underscores, at most 253: token")
-    if request.namespace is not None and not NAME.fullmatch(request.namespace):
-        raise _malformed("The namespace", "lower-case letters, digits and dashes, at most 63: default")
 
 
 def _malformed(what: str, allowed: str) -> UsageError:

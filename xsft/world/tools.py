@@ -76,19 +76,19 @@ def _check_in_time(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolC
     """Run the check. A tool that did not answer in time is reported as late, not as missing."""
     late: list[tuple[str, ...]] = []
 
-    def asked(argv: tuple[str, ...]) -> ProcessResult | None:
+    def run_and_note(argv: tuple[str, ...]) -> ProcessResult | None:
         done = run(argv)
-        late.extend([argv] if done is not None and done.status == LATE else [])
+        if done is not None and done.status == LATE:
+            late.append(argv)
         return done
 
-    found = check(asked)
-    if found.ok or not late:
-        return found
-    by_hand = shlex.join(late[0])
+    row = check(run_and_note)
+    if row.ok or not late:
+        return row
     return replace(
-        found,
+        row,
         detail=f"{late[0][0]} timed out: no answer within {TOOL_TIMEOUT_S:g} s",
-        fix=f"Try again when the machine is less busy; run `{by_hand}` to see whether it answers.",
+        fix=f"Try again when the machine is less busy; run `{shlex.join(late[0])}` to see whether it answers.",
     )
 
 
@@ -105,18 +105,19 @@ def run_tool(
 
 
 def _pid_namespace(run: RunTool) -> ToolCheck:
-    own = ("--pid", "--fork", "--mount-proc", "--kill-child", "true")
-    ways = {"as root": ("unshare", *own), "with a user namespace": ("unshare", "--user", "--map-root-user", *own)}
-    works = next((way for way, argv in ways.items() if (done := run(argv)) and done.ok), "")
+    options = ("--pid", "--fork", "--mount-proc", "--kill-child", "true")
+    ways = {"as root": options, "with a user namespace": ("--user", "--map-root-user", *options)}
+    works = next((way for way, argv in ways.items() if (done := run(("unshare", *argv))) and done.ok), "")
+    detail = "no PID namespace here: MaxText's data loader kills orphaned multiprocessing processes of other programs"
+    if works:
+        detail = f"unshare works {works}"
     return ToolCheck(
         id="pid-namespace",
         ok=bool(works),
         required=False,
         version="",
         needed_for="isolating a local run",
-        detail=f"unshare works {works}"
-        if works
-        else "no PID namespace here: MaxText's data loader kills orphaned multiprocessing processes of other programs",
+        detail=detail,
         fix="install util-linux and allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or run as root",
     )
 
@@ -165,8 +166,8 @@ def _client(run: RunTool, *, argv: tuple[str, ...], needed_for: str, fix: str) -
 
 def version_of(done: ProcessResult | None) -> str:
     """Return the first string in a tool's output that looks like a version."""
-    found = re.search(r"\bv?(\d+(?:\.\d+)+)", _output_of(done))
-    return found[1] if found else ""
+    match = re.search(r"\bv?(\d+(?:\.\d+)+)", _output_of(done))
+    return match[1] if match else ""
 
 
 def _output_of(done: ProcessResult | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.checks.admission import UnreadFact
-from xsft.checks.controllers import CONTROLLERS, Controller, version_of
+from xsft.checks.controllers import CONTROLLERS, version_of
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.objects import Quota
 from xsft.cluster.supply import TPU, TpuSupply, supplies
@@ -48,41 +48,37 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
         "queues": start(partial(unless_forbidden, cluster.cluster_queues)),
     }
     versions = start(lambda: _versions(cluster))
-    found = {name: call.result() for name, call in calls.items()}
-    unread = tuple(
-        f"{what.why.rstrip('.')}: {UNKNOWN[name]}." for name, what in found.items() if isinstance(what, UnreadFact)
-    )
-    if isinstance(found["workloads"], UnreadFact):
-        found["workloads"] = unless_forbidden(cluster.reads.workloads, namespace=namespace)
-        unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
-    workloads = found.pop("workloads")
-    items = {name: () if isinstance(what, UnreadFact) else what for name, what in found.items()}
-    flavors = {flavor.name: flavor for flavor in items["flavors"]}
+    answers = {name: call.result() for name, call in calls.items()}
+    reasons = {name: answer.why for name, answer in answers.items() if isinstance(answer, UnreadFact)}
+    unread = [f"{why.rstrip('.')}: {UNKNOWN[name]}." for name, why in reasons.items()]
+    workloads = answers.pop("workloads")
+    if isinstance(workloads, UnreadFact):
+        workloads = unless_forbidden(cluster.reads.workloads, namespace=namespace)
+        unread.append(f"Only Workloads of the namespace {namespace} were read.")
+    objects = {name: () if isinstance(answer, UnreadFact) else answer for name, answer in answers.items()}
+    flavors = {flavor.name: flavor for flavor in objects["flavors"]}
     return PlaceView(
         context=cluster.context,
         versions=versions.result(),
-        slices=supplies(items["nodes"], () if isinstance(workloads, UnreadFact) else workloads.objects, flavors),
+        slices=supplies(objects["nodes"], () if isinstance(workloads, UnreadFact) else workloads.objects, flavors),
         queues=tuple(
             QueueQuota(
                 queue=queue.name,
                 cohort=queue.cohort,
                 quotas=tuple(quota for quota in queue.quotas if quota.resource == TPU),
             )
-            for queue in items["queues"]
+            for queue in objects["queues"]
         ),
-        unread=unread,
+        unread=tuple(unread),
     )
 
 
 def _versions(cluster: Cluster) -> dict[str, str | None]:
-    images = {name: _version(cluster, where) for name, where in CONTROLLERS.items()}
-    return {"Kubernetes": cluster.kubernetes_version(), **images}
-
-
-def _version(cluster: Cluster, where: Controller) -> str | None:
-    """Return the controller's release; None without the Deployment, a tag, or the permission."""
-    found = unless_forbidden(cluster.deployment, name=where.deployment, namespace=where.namespace)
-    return version_of(found) if isinstance(found, dict) else None
+    versions = {"Kubernetes": cluster.kubernetes_version()}
+    for name, where in CONTROLLERS.items():
+        deployment = unless_forbidden(cluster.deployment, name=where.deployment, namespace=where.namespace)
+        versions[name] = version_of(deployment) if isinstance(deployment, dict) else None
+    return versions
 
 
 UNKNOWN = {
