@@ -65,13 +65,11 @@ class Conversion(Struct, frozen=True, kw_only=True):
     def whole(self, plan: ConversionPlan) -> JobEnd | None:
         if plan.whole is None:
             return None
-        return JobEnd(outcome="completed", result=plan.whole, why=_why_whole(plan.recorded))
-
-    def left(self, plan: ConversionPlan) -> str:
-        """Return that it was not compared with its source; one without a record is nobody's to judge."""
-        if plan.recorded is None or plan.recorded.outcome == "completed":
-            return ""
-        return "its record does not say so"
+        left = ""
+        # A checkpoint without a record is not xsft's to judge; another outcome: it was not compared with its source.
+        if plan.recorded is not None and plan.recorded.outcome != "completed":
+            left = "its record does not say so"
+        return JobEnd(outcome="completed", result=plan.whole, why=_why_whole(plan.recorded), left=left)
 
     def finish(self, plan: ConversionPlan, end: JobEnd) -> JobEnd:
         assert plan.recorded is not None
@@ -79,7 +77,7 @@ class Conversion(Struct, frozen=True, kw_only=True):
         verified = self.verify(plan)
         record = replace(plan.recorded, outcome="completed", finished_at=clock.now(), verified=verified)
         write_atomic(Path(plan.whole).parent.parent / RECORD_FILE, to_json(record))
-        return replace(end, why=_why_whole(record))
+        return replace(end, why=_why_whole(record), left="")
 
     def unfinished(self, plan: ConversionPlan) -> StageFound:
         return conversion_found(plan)

@@ -80,10 +80,6 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
             return None
         return _judged_end(evaluation.report.judgement, path=evaluation.path)
 
-    def left(self, plan: EvaluationPlan) -> str:
-        del plan
-        return ""
-
     def finish(self, plan: EvaluationPlan, end: JobEnd) -> JobEnd:
         del plan
         return end
@@ -102,7 +98,21 @@ class LocalEvaluation(Struct, frozen=True, kw_only=True):
         return exclusive(self.run_of(plan).folder.lock, waiting=lambda: self.progress(waiting))
 
     def admit(self, plan: EvaluationPlan) -> tuple[Problem, ...]:
-        _refuse_unfit(plan)
+        """Raise if the tuned weights are missing, or this machine cannot hold or run them."""
+        weights = Path(plan.weights)
+        if not (weights / "_METADATA").is_file():
+            raise Refused(
+                f"{plan.training} has no checkpoint of step {plan.inputs.step}: {weights} is missing or incomplete",
+                fix="Train it to that step first; `xsft run` with its workload does both.",
+                id="evaluation-untrained",
+            )
+        if plan.inputs.release != DEFAULT:
+            raise UsageError(
+                f"the workload needs MaxText {plan.inputs.release}, but this machine evaluates with {DEFAULT}.",
+                fix=f"Write image.maxtext: {DEFAULT}, or remove stages.evaluate.",
+                id="evaluation-release",
+            )
+        refuse_small_memory(weights)
         return ()
 
     def command(self, plan: EvaluationPlan) -> tuple[str, ...]:
@@ -134,24 +144,6 @@ def _judged_end(judgement: Judgement, *, path: Path) -> JobEnd:
     if judgement.verdict == "failed":
         return JobEnd(outcome="failed", reason=why, why=why, result=str(path), verdict="failed")
     return JobEnd(outcome="completed", why=why, result=str(path), verdict=judgement.verdict)
-
-
-def _refuse_unfit(plan: EvaluationPlan) -> None:
-    """Raise if the tuned weights are missing, or this machine cannot hold or run them."""
-    weights = Path(plan.weights)
-    if not (weights / "_METADATA").is_file():
-        raise Refused(
-            f"{plan.training} has no checkpoint of step {plan.inputs.step}: {weights} is missing or incomplete",
-            fix="Train it to that step first; `xsft run` with its workload does both.",
-            id="evaluation-untrained",
-        )
-    if plan.inputs.release != DEFAULT:
-        raise UsageError(
-            f"the workload needs MaxText {plan.inputs.release}, but this machine evaluates with {DEFAULT}.",
-            fix=f"Write image.maxtext: {DEFAULT}, or remove stages.evaluate.",
-            id="evaluation-release",
-        )
-    refuse_small_memory(weights)
 
 
 def refuse_small_memory(weights: Path) -> None:

@@ -88,14 +88,12 @@ class ExportWork(Struct, frozen=True, kw_only=True):
     def whole(self, plan: ExportPlan) -> JobEnd | None:
         if plan.whole is None:
             return None
-        return _verified_end(plan, verification_of(plan))
-
-    def left(self, plan: ExportPlan) -> str:
-        """Return that its logits were not compared, if they are to be. Files that are elsewhere cannot be any more."""
         verified = verification_of(plan)
+        end = _verified_end(plan, verified)
+        # Logits of files that are elsewhere cannot be compared any more.
         if self.engine is None or plan.folder != plan.directory or verified.logits or verified.logits_skipped:
-            return ""
-        return "its logits were not compared"
+            return end
+        return replace(end, left="its logits were not compared")
 
     def finish(self, plan: ExportPlan, end: JobEnd) -> JobEnd:
         """Compare the logits, and record that. An export whose logits differ no longer counts as complete."""

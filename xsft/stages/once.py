@@ -71,6 +71,8 @@ class JobEnd(Struct, frozen=True, kw_only=True):
     """Path of a complete result; None without one."""
     why: str = ""
     """Evidence that it is complete."""
+    left: str = ""
+    """What is left to do for a complete result, as `its … was not …`; empty if nothing is."""
     verdict: StageVerdict | None = None
     verified: str = ""
     """How a conversion was compared with its source."""
@@ -120,11 +122,8 @@ class LocalJob(Protocol[P]):
     def whole(self, plan: P) -> JobEnd | None:
         """Return the end of the attempt whose result is complete, by its files; None without one."""
 
-    def left(self, plan: P) -> str:
-        """Return what is left to do for a complete result, as `its … was not …`; empty if nothing is."""
-
     def finish(self, plan: P, end: JobEnd) -> JobEnd:
-        """Do what is left for a complete result, record it beside the result, and return its end."""
+        """Do what is left for a complete result (`JobEnd.left`), record it beside the result, and return its end."""
 
     def unfinished(self, plan: P) -> StageFound:
         """Return the state of a job without a complete result that no process does."""
@@ -150,7 +149,7 @@ def do_once(job: LocalJob[P]) -> JobResult[P]:
     """
     plan = job.look()
     end = job.whole(plan)
-    if end and _is_closed(job, plan, end):
+    if end and not end.left and _differing_record(job.run_of(plan), end) is None:
         return JobResult(action="finished", plan=plan, end=end)
     warnings: tuple[Problem, ...] = ()
     if end is None:
@@ -158,9 +157,18 @@ def do_once(job: LocalJob[P]) -> JobResult[P]:
     with check_usable(job.run_of(plan).folder.own), job.hold(plan):
         plan = job.look()  # another process may have finished it
         end = job.whole(plan)
-        if end:
-            return JobResult(action="finished", plan=plan, end=_close(job, plan, end))
-        return _begin_job(job, plan, warnings)
+        if end is None:
+            return _begin_job(job, plan, warnings)
+        if end.left:
+            end = job.finish(plan, end)
+        # Its process may have been killed after the result was complete, before it could record that.
+        run = job.run_of(plan)
+        record = _differing_record(run, end)
+        if record is not None:
+            status = record.last.exit_status
+            closed = with_end(record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
+            save_record(closed, run.folder)
+        return JobResult(action="finished", plan=plan, end=end)
 
 
 def find_job(job: LocalJob[P]) -> StageFound:
@@ -168,12 +176,12 @@ def find_job(job: LocalJob[P]) -> StageFound:
     plan = job.look()
     run = job.run_of(plan)
     end = job.whole(plan)
-    if end and _is_closed(job, plan, end):
+    if end and not end.left and _differing_record(run, end) is None:
         return StageFound(state="done", why=end.why, result=end.result, verdict=end.verdict, digest=run.digest)
     if is_held(run.folder.lock):
         return StageFound(state="running", why=f"another xsft is doing {run.run_name}", digest=run.digest)
     if end:
-        left = job.left(plan) or "its run's record does not say so"
+        left = end.left or "its run's record does not say so"
         why = f"{end.result} is complete, but {left}"
         return StageFound(state="torn", why=why, digest=run.digest)
     return replace(job.unfinished(plan), digest=run.digest)
@@ -236,30 +244,12 @@ def _begin_job(job: LocalJob[P], plan: P, warnings: tuple[Problem, ...]) -> JobR
     )
 
 
-def _is_closed(job: LocalJob[P], plan: P, end: JobEnd) -> bool:
-    """Return whether a complete result needs nothing more, and its run's record agrees with it."""
-    return not job.left(plan) and _differing_record(job.run_of(plan), end) is None
-
-
 def _differing_record(run: StageRun, end: JobEnd) -> Record | None:
     """Return the run's record if its last attempt has these inputs and another outcome, as after a kill."""
     record = read_stage(run.folder, key=run.key)
     if record is None or record.last.spec_digest != run.digest or record.outcome == end.outcome:
         return None
     return record
-
-
-def _close(job: LocalJob[P], plan: P, end: JobEnd) -> JobEnd:
-    """Finish a complete result whose process was killed before it could record that."""
-    if job.left(plan):
-        end = job.finish(plan, end)
-    run = job.run_of(plan)
-    record = _differing_record(run, end)
-    if record is not None:
-        status = record.last.exit_status
-        done = with_end(record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
-        save_record(done, run.folder)
-    return end
 
 
 WATCH_EVERY_S = 1.0
