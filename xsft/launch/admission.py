@@ -89,7 +89,11 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     looks: dict[str, Callable[[], Any]] = {
         "namespace": lambda: unless_forbidden(cluster.namespace, namespace),
         "local_queue": local_queue.result,
-        "known_queues": lambda: _known_queues(cluster, namespace) if local_queue.result() is None else (),
+        "known_queues": lambda: (
+            tuple(queue.name for queue in listed(unless_forbidden(cluster.local_queues, namespace=namespace)))
+            if local_queue.result() is None
+            else ()
+        ),
         "cluster_queue": queue.result,
         "flavors": lambda: _readable(_each(cluster.resource_flavor, _if_read(queue.result()).flavors)),
         "admission_checks": lambda: _readable(_each(cluster.admission_check, _if_read(queue.result()).required_checks)),
@@ -107,8 +111,13 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         "occupied": lambda: _occupied_nodes(cluster, selected.result()),
         "controllers": lambda: _readable(_each(lambda name: _deployment(cluster, name), CONTROLLERS)),
         "ready_timeout_s": lambda: _ready_timeout_s(cluster),
-        "service_account": lambda: _account(cluster, demand) if demand.buckets else None,
-        "resource_quotas": lambda: _quotas(cluster, namespace),
+        "service_account": lambda: (
+            unless_forbidden(cluster.service_account, name=demand.service_account, namespace=namespace)
+            if demand.buckets
+            else None
+        ),
+        # None if they may not be read: the dry run of the pods says more.
+        "resource_quotas": lambda: listed(unless_forbidden(cluster.resource_quotas, namespace=namespace)),
         "jobsets": lambda: cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         "same_name": lambda: cluster.get_jobset(name=demand.jobset, namespace=namespace),
     }
@@ -123,10 +132,6 @@ def _each(look: Callable[[str], T], names: Iterable[str]) -> dict[str, T | Unrea
 def _readable(objects: Mapping[str, T | UnreadFact | None]) -> dict[str, T]:
     """Return the objects that exist and may be read."""
     return {name: found for name, found in objects.items() if found is not None and not isinstance(found, UnreadFact)}
-
-
-def _known_queues(cluster: Cluster, namespace: str) -> tuple[str, ...]:
-    return tuple(queue.name for queue in listed(unless_forbidden(cluster.local_queues, namespace=namespace)))
 
 
 def _cluster_queue(cluster: Cluster, queue: LocalQueue | UnreadFact | None) -> ClusterQueue | UnreadFact | None:
@@ -167,13 +172,12 @@ def _occupied_nodes(
     for pod in pods:
         if pod.spec.node_name in names and pod.status.phase == "Running":
             running[str(pod.spec.node_name)] = (pod.namespace, pod.jobset)
-    without_queue = {owner for owner in set(running.values()) if _has_no_queue(cluster, *owner)}
+    without_queue: set[tuple[str, str]] = set()
+    for namespace, name in set(running.values()):
+        jobset = unless_forbidden(cluster.get_jobset, namespace=namespace, name=name)
+        if isinstance(jobset, dict) and parse_jobset(jobset).queue is None:
+            without_queue.add((namespace, name))
     return {node: "/".join(owner) for node, owner in running.items() if owner in without_queue}
-
-
-def _has_no_queue(cluster: Cluster, namespace: str, name: str) -> bool:
-    jobset = unless_forbidden(cluster.get_jobset, namespace=namespace, name=name)
-    return isinstance(jobset, dict) and parse_jobset(jobset).queue is None
 
 
 def _deployment(cluster: Cluster, controller: str) -> JsonObject | None:
@@ -187,13 +191,6 @@ def _ready_timeout_s(cluster: Cluster) -> float | None:
     return ready_timeout_s(config) if isinstance(config, dict) else None
 
 
-def _quotas(cluster: Cluster, namespace: str) -> tuple[JsonObject, ...]:
-    """Return the namespace's ResourceQuotas; none if they may not be read, since the dry run of the pods says more."""
-    return listed(unless_forbidden(cluster.resource_quotas, namespace=namespace))
-
-
-def _account(cluster: Cluster, demand: Demand) -> JsonObject | UnreadFact | None:
-    return unless_forbidden(cluster.service_account, name=demand.service_account, namespace=demand.namespace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,17 +211,22 @@ class GoogleIam:
         """
         if source.startswith("gce://"):
             return self._of_node(source)
-        return PodRights(email=source, bound=self._is_bound_to(source, member_of(demand)))
+        policy = self._ask_google("POST", f"{self.iam}/v1/projects/-/serviceAccounts/{source}:getIamPolicy", json={})
+        if policy is None:
+            return PodRights(email=source)
+        return PodRights(email=source, bound=is_bound(policy, member_of(demand)))
 
     def lacking_permissions(self, email: str, bucket: str) -> tuple[str, ...] | None:
         """Return what the account lacks on the bucket, tested with a token of that account; None if this login may not
         make one.
         """
-        token = self._token(email)
-        if token is None:
+        # An access token of the account, valid for five minutes.
+        path = f"{self.credentials}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
+        issued = self._ask_google("POST", path, json={"scope": [SCOPE], "lifetime": f"{LIFETIME_S}s"})
+        if not issued or "accessToken" not in issued:
             return None
         path = f"{self.storage}/storage/v1/b/{bucket}/iam/testPermissions"
-        session = google_session(Credentials(token=token))  # type: ignore[no-untyped-call]
+        session = google_session(Credentials(token=str(issued["accessToken"])))  # type: ignore[no-untyped-call]
         answer = self._ask_google("GET", path, session=session, params={"permissions": OF_BUCKET})
         if answer is None:
             return None
@@ -240,16 +242,6 @@ class GoogleIam:
             scopes = {str(scope).rpartition("/")[2] for scope in account.get("scopes") or ()}
             return PodRights(email=str(account["email"]), writes=not scopes or bool(scopes & WRITING))
         return PodRights()
-
-    def _is_bound_to(self, email: str, member: str) -> bool | None:
-        policy = self._ask_google("POST", f"{self.iam}/v1/projects/-/serviceAccounts/{email}:getIamPolicy", json={})
-        return None if policy is None else is_bound(policy, member)
-
-    def _token(self, email: str) -> str | None:
-        """Return an access token of the account, valid for five minutes; None unless impersonation is allowed."""
-        path = f"{self.credentials}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
-        answer = self._ask_google("POST", path, json={"scope": [SCOPE], "lifetime": f"{LIFETIME_S}s"})
-        return str(answer["accessToken"]) if answer and "accessToken" in answer else None
 
     def _ask_google(self, method: str, url: str, *, session: Any = None, **options: Any) -> dict[str, Any] | None:
         """Return the answer; None on any failure, because this check must never stop a run."""

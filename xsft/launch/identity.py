@@ -105,7 +105,8 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
         message="was submitted to {place} without a recorded result",
         fix="Submit it to the first cluster again, which checks whether it exists, or use another name.",
     )
-    if not _is_unprotected(spec, world):
+    # Another workload may take the output if nothing was saved, and nothing can be saved any more.
+    if not world.nothing_saved or any(_may_run_elsewhere(record, spec) for record in world.records):
         _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
         return _adopt_finished(run, world, steps=world.latest_step)
@@ -185,11 +186,6 @@ def _destination(spec: JsonMapping) -> str:
     return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
 
 
-def _is_unprotected(spec: JsonMapping, world: RunHistory) -> bool:
-    """Return whether another workload may take the output: nothing was saved, and nothing can be saved any more."""
-    return world.nothing_saved and not any(_may_run_elsewhere(record, spec) for record in world.records)
-
-
 def _may_run_elsewhere(record: Record, spec: JsonMapping) -> bool:
     """Return whether the attempt may run on a cluster or in a namespace that was not read."""
     is_open = record.last.outcome in ("submitting", "created", "running", "unknown")
@@ -254,8 +250,10 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> KeepFinished:
             fix="Request at least as many steps, or use another name.",
         )
     last = next((record.last for record in reversed(world.records) if has_started(record)), None)
-    taught_nothing = last is not None and is_worthless(last.state_reason)
-    return KeepFinished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
+    worthless = ""
+    if last is not None and is_worthless(last.state_reason):
+        worthless = last.reason or ""
+    return KeepFinished(steps=steps, worthless=worthless)
 
 
 def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
@@ -270,19 +268,18 @@ def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
     hosts = run.slice.hosts if run.slice else 1
     limit = jobset_limit(target=run.spec.target, mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
     if len(name) > limit:
+        fix = "Use a shorter name."
+        if world.latest_step is not None:
+            fix = (
+                f"Its checkpoints up to step {world.latest_step} are kept. A run with a shorter name starts at step 0; "
+                "set `checkpoint:` to the last checkpoint to start from its weights."
+            )
         raise Refused(
             f"attempt {attempt} would have the JobSet name {name} with {len(name)} characters, and the limit is "
             f"{limit} in {run.mode.value} mode; it would be admitted but never start.",
-            fix="Use a shorter name." if world.latest_step is None else _fix_too_long(world.latest_step),
+            fix=fix,
         )
     return StartAttempt(attempt=attempt)
-
-
-def _fix_too_long(saved: int) -> str:
-    return (
-        f"Its checkpoints up to step {saved} are kept. A run with a shorter name starts at step 0; set "
-        "`checkpoint:` to the last checkpoint to start from its weights."
-    )
 
 
 def has_started(record: Record) -> bool:
@@ -310,38 +307,27 @@ def pass_over(seen: JobSet, *, attempt: int, world: RunHistory) -> RunHistory:
 
     Raises Refused for the first attempt, whose name is the run's, and for a JobSet that may be this run's after all.
     """
-    _refuse_unclear(seen, attempt=attempt, world=world)
-    if attempt == 1:
-        raise Refused(
-            f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {_owner_text(seen)}.", fix=_fix(seen, world)
-        )
-    return replace(world, passed_over=world.passed_over | {attempt})
-
-
-def _refuse_unclear(seen: JobSet, *, attempt: int, world: RunHistory) -> None:
-    """Raise Refused if the JobSet may be this run's: skipping it would make a second run, which saves into the same
-    folder."""
     begun = (r for r in world.records if r.last.number == attempt and r.last.outcome in ("submitting", "unknown"))
     if seen.labelled_run is None and any(begun):
+        # To skip it would make a second run, which saves into the same folder.
         raise Refused(
             f"attempt {attempt} was submitted without a recorded result, and the JobSet {seen.name} (uid "
             f"{seen.uid}) has no label: it may be that attempt, or another user's.",
             fix=f"Check its owner (kubectl get jobset {seen.name} -o yaml), and resubmit once it is gone.",
             id="jobset-unclear",
         )
-
-
-def _owner_text(seen: JobSet) -> str:
-    return f"the run {seen.labelled_run}" if seen.labelled_run else "another user; xsft did not create it"
-
-
-def _fix(seen: JobSet, world: RunHistory) -> str:
-    if world.latest_step is None:
-        return "Use another name: --set name=…, or run_name_suffix: date."
-    return (
-        f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from the saved "
-        f"step {world.latest_step}. Under another name it would start at step 0."
-    )
+    if attempt == 1:
+        owner = "another user; xsft did not create it"
+        if seen.labelled_run:
+            owner = f"the run {seen.labelled_run}"
+        fix = "Use another name: --set name=…, or run_name_suffix: date."
+        if world.latest_step is not None:
+            fix = (
+                f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from the saved "
+                f"step {world.latest_step}. Under another name it would start at step 0."
+            )
+        raise Refused(f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {owner}.", fix=fix)
+    return replace(world, passed_over=world.passed_over | {attempt})
 
 
 class Proposal(WorkEvent, frozen=True, kw_only=True):

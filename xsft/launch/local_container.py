@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xsft.base.acceptance import accept_late
-from xsft.base.errors import EnvironmentMissing, SpecError
-from xsft.base.problems import errors_in
+from xsft.base.errors import EnvironmentMissing
 from xsft.checks.image import maxtext_differs
 from xsft.image.container import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
-from xsft.image.engine import Engine, EngineImage, connect_engine
+from xsft.image.engine import Engine, connect_engine
 from xsft.planning.steps import Plan
 from xsft.trainer.local import reads_only_files
 
@@ -113,11 +112,23 @@ def container_for(
     if ref is None:
         return None
     engine = connect_engine(env)
-    _refuse_elsewhere(engine)
-    seen = engine.image(ref) or _pull_image(engine, ref, progress)
-    _refuse_another_maxtext(plan, seen)
+    # An engine on another machine cannot access this machine's files.
+    if not engine.host.startswith(("unix://", "http+unix://", "npipe://")):
+        raise EnvironmentMissing(
+            f"The Docker engine at {engine.host} is on another machine, but the run's files are here.",
+            fix="Use an engine on this machine (unset DOCKER_HOST), or remove the image: --set image.ref=null.",
+            id="docker-elsewhere",
+        )
+    image = engine.image(ref)
+    if image is None:
+        progress(f"pulling {ref}")
+        image = engine.pull(ref)
+    release = image.labels.get(MAXTEXT_LABEL)
+    if release and release != plan.run.spec.image.maxtext:
+        problems = accept_late((maxtext_differs(release, plan.run),), plan.run.spec.checks)
+        refuse_errors(problems)
     user = user_in(engine, uid=os.getuid(), gid=os.getgid())
-    return LocalContainer(engine=engine, ref=ref, image=seen.id, user=user, cwd=Path.cwd())
+    return LocalContainer(engine=engine, ref=ref, image=image.id, user=user, cwd=Path.cwd())
 
 
 def mounts(
@@ -143,30 +154,6 @@ def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
             path = next((parent for parent in (path, *path.parents) if not set(str(parent)) & set("*?")), path)
             if path.exists():
                 yield path
-
-
-def _pull_image(engine: Engine, ref: str, progress: Callable[[str], None]) -> EngineImage:
-    progress(f"pulling {ref}")
-    return engine.pull(ref)
-
-
-def _refuse_elsewhere(engine: Engine) -> None:
-    """Raise if the engine is on another machine, which cannot access this machine's files."""
-    if engine.host.startswith(("unix://", "http+unix://", "npipe://")):
-        return
-    raise EnvironmentMissing(
-        f"The Docker engine at {engine.host} is on another machine, but the run's files are here.",
-        fix="Use an engine on this machine (unset DOCKER_HOST), or remove the image: --set image.ref=null.",
-        id="docker-elsewhere",
-    )
-
-
-def _refuse_another_maxtext(plan: Plan, seen: EngineImage) -> None:
-    found = seen.labels.get(MAXTEXT_LABEL)
-    if found and found != plan.run.spec.image.maxtext:
-        problems = accept_late((maxtext_differs(found, plan.run),), plan.run.spec.checks)
-        if errors_in(problems):
-            raise SpecError(problems)
 
 
 def user_in(engine: Engine, *, uid: int, gid: int) -> str:

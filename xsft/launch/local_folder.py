@@ -118,7 +118,12 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
             fix="use another name, or restore the old values in the workload. A key that it does not set may have a "
             f"new default in this xsft; {MAY_CHANGE_WORDS}",
         )
-    _refuse_fewer_steps(plan, folder)
+    steps = plan.run.spec.train.steps
+    if steps < folder.latest_step():
+        raise Refused(
+            f"{folder.path} has already reached step {folder.latest_step()}, and train.steps is {steps}",
+            fix=f"set at least {folder.latest_step()} steps, or use another name",
+        )
     return record
 
 
@@ -129,7 +134,9 @@ def recover_losses(record: Record, folder: RunFolder) -> Record:
     if record.outcome != "running":
         return record
     last = record.attempts[-1]
-    logged = _fold_losses(Path(last.log))
+    logged = LossFold()
+    for line in _log_lines(Path(last.log)):
+        logged.take(trainer_event(line))
     known = {**later_losses(folder.path, after=max(logged.losses, default=logged.resumed_from or 0)), **logged.losses}
     kept = {step: loss for step, loss in known.items() if step <= folder.latest_step()}
     progress = whole_log(Path(last.log))
@@ -148,15 +155,6 @@ def recover_losses(record: Record, folder: RunFolder) -> Record:
     )
 
 
-def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:
-    steps, latest = plan.run.spec.train.steps, folder.latest_step()
-    if steps < latest:
-        raise Refused(
-            f"{folder.path} has already reached step {latest}, and train.steps is {steps}",
-            fix=f"set at least {latest} steps, or use another name",
-        )
-
-
 def recorded_run(folder: RunFolder) -> Record | None:
     """Return the folder's record, or None without one. Raises Refused for one that cannot be read."""
     try:
@@ -170,13 +168,6 @@ def recorded_run(folder: RunFolder) -> Record | None:
         raise Refused(
             f"{folder.record} cannot be read: {broken}", fix=f"to start the run again, move it away: {move}"
         ) from broken
-
-
-def _fold_losses(log: Path) -> LossFold:
-    found = LossFold()
-    for line in _log_lines(log):
-        found.take(trainer_event(line))
-    return found
 
 
 def whole_log(log: Path) -> Progress:
@@ -346,21 +337,18 @@ def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
 
 def warnings_of(watch: AttemptWatch) -> tuple[Problem, ...]:
     """Return warnings for printed lines that make the result doubtful."""
-    padding = (_padding_warning(watch.padded_arrays),) if watch.padded_arrays else ()
-    zeros = watch.tally.zero_loss_steps
+    warnings: list[Problem] = []
+    if watch.padded_arrays:
+        message = (
+            "The initial checkpoint has another model size: MaxText padded or repeated "
+            f"{watch.padded_arrays} arrays and continued."
+        )
+        fix = "Convert the checkpoint of this model and train again; these results are useless."
+        warnings.append(warning("checkpoint-padded", "model.checkpoint", message, fix))
     last = watch.record.last
-    after = (_after_last_step_warning(last.reason),) if last.outcome == "completed" and last.reason else ()
-    return (*padding, *after, *((zero_loss_warning(watch.record.run_name, zeros),) if zeros >= ENOUGH else ()))
-
-
-def _after_last_step_warning(reason: str) -> Problem:
-    message = f"The checkpoint of the last step is saved; afterwards {reason}."
-    return warning("failed-after-last-step", "", message, "Use the checkpoint; no rerun is needed.")
-
-
-def _padding_warning(arrays: int) -> Problem:
-    message = (
-        f"The initial checkpoint has another model size: MaxText padded or repeated {arrays} arrays and continued."
-    )
-    fix = "Convert the checkpoint of this model and train again; these results are useless."
-    return warning("checkpoint-padded", "model.checkpoint", message, fix)
+    if last.outcome == "completed" and last.reason:
+        message = f"The checkpoint of the last step is saved; afterwards {last.reason}."
+        warnings.append(warning("failed-after-last-step", "", message, "Use the checkpoint; no rerun is needed."))
+    if watch.tally.zero_loss_steps >= ENOUGH:
+        warnings.append(zero_loss_warning(watch.record.run_name, watch.tally.zero_loss_steps))
+    return tuple(warnings)

@@ -195,7 +195,8 @@ def _run_attempt(
             starts_from=folder.latest_step(),
         )
         watch.save()
-        _index(watch, machine)
+        # Now, so that `status` finds it. A failure to write the index is reported at the end, by the caller.
+        record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
         status: int | None = None
         try:
             with as_ctrl_c():
@@ -233,14 +234,6 @@ def _train(plan: Plan, watch: AttemptWatch, *, machine: Machine, prefix: tuple[s
     hub, compiled = private_folder(machine.cache / "huggingface"), private_folder(compiled_folder(machine))
     writable = (watch.folder.path, hub, compiled, scratch)
     return machine.container.run(plan, argv=attempt.argv, env=env, writable=writable, **to)
-
-
-def _index(watch: AttemptWatch, machine: Machine) -> None:
-    """Add the run to the index at its start, so that `status` finds it. A failure to write is reported at the end, by
-    the caller.
-    """
-    folder = watch.folder
-    record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
 
 
 def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
@@ -292,17 +285,23 @@ class TrainedHere(WorkEvent, frozen=True, kw_only=True):
 def train_here(plan: Plan, *, machine: Machine | None, listener: Reporter) -> tuple[LocalResult, Path | None]:
     """Train, unless the run is finished; return the result and the picture of its losses. Raises as `run_local`
     does."""
-    result = already_done(plan) or _train_plan(plan, machine, listener)
-    listener.warn(_index_run(result, machine))
-    return result, _keep_picture(result, listener) if result.outcome == "completed" else None
-
-
-def _index_run(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
-    """Add the run to the index of runs from this machine; return a warning if it cannot be written."""
+    result = already_done(plan)
+    if result is None:
+        machine = machine or machine_of_plan(plan, listener)
+        before = machine.contain().warnings
+        listener.warn(before)
+        with listener.display(TrainingHere(steps=plan.run.spec.train.steps)) as on_event:
+            result = run_local(plan, machine=machine, on_event=on_event)
+        listener.warn(w for w in result.warnings if w not in before)
     store = record_store(machine.env if machine else None)
     output = str(result.folder.parent)
-    found = store.read_run(output, result.folder.name)
-    return store.index(replace(found[-1], output=output), str(result.record)) if found else ()
+    records = store.read_run(output, result.folder.name)
+    if records:
+        listener.warn(store.index(replace(records[-1], output=output), str(result.record)))
+    picture = None
+    if result.outcome == "completed":
+        picture = _keep_picture(result, listener)
+    return result, picture
 
 
 def machine_of_plan(plan: Plan, listener: Reporter) -> Machine:
@@ -316,16 +315,6 @@ def machine_of_plan(plan: Plan, listener: Reporter) -> Machine:
 def failure(result: LocalResult) -> str:
     """Return e.g. `tiny: 20 of 50 steps: the data ended`."""
     return f"{result.folder.name}: {result.steps} of {result.steps_asked} steps: {result.reason}"
-
-
-def _train_plan(plan: Plan, machine: Machine | None, listener: Reporter) -> LocalResult:
-    machine = machine or machine_of_plan(plan, listener)
-    before = machine.contain().warnings
-    listener.warn(before)
-    with listener.display(TrainingHere(steps=plan.run.spec.train.steps)) as on_event:
-        result = run_local(plan, machine=machine, on_event=on_event)
-    listener.warn(w for w in result.warnings if w not in before)
-    return result
 
 
 def _keep_picture(result: LocalResult, listener: Reporter) -> Path | None:

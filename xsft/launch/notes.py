@@ -19,7 +19,7 @@ from xsft.cluster.cluster import Cluster
 from xsft.cluster.evidence import Evidence
 from xsft.cluster.jobset_fields import JobSet, parse_jobset
 from xsft.cluster.objects import JOB_UID_LABEL, true_condition
-from xsft.cluster.observation import Observation, RunObject
+from xsft.cluster.observation import Observation
 from xsft.image.contents import ImageLook
 from xsft.launch.identity import LastEnd
 from xsft.machine import clock
@@ -86,12 +86,8 @@ def read_end(cluster: Cluster, jobset: JsonObject, *, attempt: int) -> LastEnd:
         message=cause.message,
         fix=cause.fix,
         repeats=cause.repeats,
-        still_runs=_has_running_pod(evidence),
+        still_runs=any(pod.status.phase == "Running" for pod in evidence.seen.pods or ()),
     )
-
-
-def _has_running_pod(evidence: Evidence) -> bool:
-    return any(pod.status.phase == "Running" for pod in evidence.seen.pods or ())
 
 
 def with_workload_end(jobset: JobSet, cluster: Cluster, *, namespace: str) -> JobSet:
@@ -184,13 +180,9 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
     if jobset.queue is not None:
         return ()
     if jobset.suspended:
-        return (_suspended_warning(jobset),)
+        seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=clock.now(), jobset=jobset)
+        cause = explain_state(Evidence(seen=seen, status=classify(seen))).cause
+        return (warning("suspended", "queue", cause.message, cause.fix),)
     message = f"The JobSet {jobset.name} has no queue, so Kueue neither admits it nor counts its chips."
     fix = f"If this is intended, ignore it; otherwise xsft cancel {jobset.name} and resubmit."
     return (warning("no-queue", "queue", message, fix),)
-
-
-def _suspended_warning(jobset: RunObject) -> Problem:
-    seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=clock.now(), jobset=jobset)
-    cause = explain_state(Evidence(seen=seen, status=classify(seen))).cause
-    return warning("suspended", "queue", cause.message, cause.fix)

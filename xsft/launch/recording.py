@@ -60,13 +60,15 @@ def gather_provenance(file: str, *, target: str) -> Provenance:
     be determined is left out. `target`: its launcher.
     """
     folder = gather.workload_folder(file)
-    found = checkout(folder)
+    repository = checkout(folder)
+    tools = map(environments.environment_for, registered_launcher(target).tools)
+    pinned = {tool.package: tool.pins[tool.package] for tool in tools}
     return Provenance(
         submitter=random_hex(8),
         at=clock.now(),
         user=user_name(),
-        git=Git(commit=found.commit, dirty=found.dirty) if found else None,
-        versions=_versions(target),
+        git=Git(commit=repository.commit, dirty=repository.dirty) if repository else None,
+        versions={"xsft": _own_version(), **pinned, "python": platform.python_version()},
     )
 
 
@@ -147,38 +149,29 @@ def _resolved_workload(plan: Planned) -> dict[str, Any]:
         case Plan() as training:
             return _resolved_training(training)
         case CpuJob() as job:
-            return _resolved_cpu_job(job)
-        case SliceJob() as job:
-            return _resolved_slice_job(job)
-
-
-def _resolved_cpu_job(job: CpuJob) -> dict[str, Any]:
-    return {
-        "work": job.work,
-        "for_run": job.training,
-        "writes": job.writes,
-        "memory_bytes": job.memory,
-        "disk_bytes": job.disk,
-        "cpus": job.cpus,
-        "machine": job.run.slice.machine_type if job.run.slice else job.machine.machine,
-        "queue": job.run.queue,
-    }
-
-
-def _resolved_slice_job(job: SliceJob) -> dict[str, Any]:
-    run = job.run
-    return {
-        "work": job.work,
-        "for_run": job.training,
-        "writes": job.writes,
-        "program": job.program,
-        "program_in": "image" if job.is_carried else "command",
-        "limit_s": job.limit_s,
-        "tpu": run.slice.xpk_type if run.slice else None,
-        "num_slices": run.num_slices,
-        "chips": run.chips,
-        "queue": run.queue,
-    }
+            return {
+                "work": job.work,
+                "for_run": job.training,
+                "writes": job.writes,
+                "memory_bytes": job.memory,
+                "disk_bytes": job.disk,
+                "cpus": job.cpus,
+                "machine": job.run.slice.machine_type if job.run.slice else job.machine.machine,
+                "queue": job.run.queue,
+            }
+        case SliceJob(run=run) as job:
+            return {
+                "work": job.work,
+                "for_run": job.training,
+                "writes": job.writes,
+                "program": job.program,
+                "program_in": "image" if job.is_carried else "command",
+                "limit_s": job.limit_s,
+                "tpu": run.slice.xpk_type if run.slice else None,
+                "num_slices": run.num_slices,
+                "chips": run.chips,
+                "queue": run.queue,
+            }
 
 
 def _resolved_training(plan: Plan) -> dict[str, Any]:
@@ -196,12 +189,6 @@ def _resolved_training(plan: Plan) -> dict[str, Any]:
         "step_time_bound": {"seconds": plan.time.step_s, "compiled": False} if plan.time else None,
     }
     return {key: value for key, value in document.items() if value is not None}
-
-
-def _versions(target: str) -> dict[str, str]:
-    tools = map(environments.environment_for, registered_launcher(target).tools)
-    pinned = {tool.package: tool.pins[tool.package] for tool in tools}
-    return {"xsft": _own_version(), **pinned, "python": platform.python_version()}
 
 
 def _own_version() -> str:
@@ -235,13 +222,16 @@ class StageRun(Struct, frozen=True, kw_only=True):
 def stage_record(run: StageRun) -> Record:
     """Return the run's record with the earlier attempts. Raises Refused if another kind of run has the folder."""
     before = read_stage(run.folder, key=run.key)
+    attempts: tuple[Attempt, ...] = ()
+    if before is not None:
+        attempts = tuple(map(_killed_attempt, before.attempts))
     return Record(
         run_name=run.run_name,
         spec_digest=run.digest,
         spec={run.key: dict(run.inputs)},
         target=THIS_MACHINE,
         output=run.output,
-        attempts=tuple(map(_killed_attempt, before.attempts)) if before else (),
+        attempts=attempts,
     )
 
 

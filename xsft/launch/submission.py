@@ -4,7 +4,7 @@ a submitter is killed at any point, the next call can determine what happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
@@ -291,11 +291,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
-        manifest = manifest_of(plan)
         self.progress("validating the JobSet and its Jobs with a dry run")
-        dry_runs = self._look(
-            f"the dry runs on {self.cluster.context}", lambda: self._dry_runs(manifest, accepted=plan.run.spec.checks)
-        )
+        dry_runs = self._look(f"the dry runs on {self.cluster.context}", lambda: self._dry_runs(plan))
         found = (*problems, *refuse_errors(dry_runs))
         self.progress("waiting for MaxText's own parser")
         found = (*found, *refuse_errors(self.parsed()))
@@ -311,18 +308,26 @@ class Submitter(Struct, frozen=True, kw_only=True):
         self.progress(f"creating JobSet {plan.jobset}")
         return self._create_recorded(plan, ref, action=action, problems=(*found, *ref.problems))
 
-    def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
+    def _dry_runs(self, plan: Planned) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
+        manifest = manifest_of(plan)
         unmanaged = check_managed(self.cluster.dry_run_jobset(manifest), context=self.cluster.context)
         jobs = self.cluster.dry_run_jobs(manifest)
         pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
-        return accept_late((*unmanaged, *jobs, *pods), accepted)
+        return accept_late((*unmanaged, *jobs, *pods), plan.run.spec.checks)
 
     def _create_recorded(
         self, plan: Planned, ref: RecordRef, *, action: SubmissionAction, problems: tuple[Problem, ...]
     ) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):
-            outcome = self._create(plan, ref)
+            try:
+                outcome = self.create(self.cluster, plan, self.provenance.submitter)
+            except XsftError as refused:
+                # Any other failure may come after the create: the record stays open, and the next call looks.
+                if isinstance(refused, SpecError) or is_refusal(refused):
+                    why = "; ".join(problem.message for problem in refused.problems)
+                    self._finish(ref, self._facts("not-created", reason=why))
+                raise
             seen = typed(outcome.object, JOBSET)
             if not isinstance(outcome, ExistingObject):
                 with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
@@ -330,15 +335,6 @@ class Submitter(Struct, frozen=True, kw_only=True):
         if seen.labelled_run not in (None, plan.run_name):
             self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.labelled_run}"))
         return self.submit(plan)  # another submitter was first: decide again from the start
-
-    def _create(self, plan: Planned, ref: RecordRef) -> CreatedObject | ExistingObject:
-        try:
-            return self.create(self.cluster, plan, self.provenance.submitter)
-        except XsftError as refused:
-            if isinstance(refused, SpecError) or is_refusal(refused):
-                why = "; ".join(problem.message for problem in refused.problems)
-                self._finish(ref, self._facts("not-created", reason=why))
-            raise
 
     def _record_outcome(
         self,

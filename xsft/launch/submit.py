@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from xsft.checks.pod_identity import PodRights
 from xsft.cluster import cluster
 from xsft.environments import environments
 from xsft.launch import recording
-from xsft.launch.identity import LastEnd, Proposal
+from xsft.launch.identity import Proposal
 from xsft.launch.local_run import LocalResult, train_here
 from xsft.launch.submission import Submission, Submitter
 from xsft.launch.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
@@ -118,7 +118,15 @@ def submit_plan(
     except XsftError:
         reporter.tell(warnings)
         raise
-    _warn(done, warnings, reporter)
+    if done.action in ("created", "attempt"):
+        reporter.tell((*warnings, *done.problems))
+    else:
+        reporter.tell(done.problems)
+    listener.warn([p for p in done.problems if p.severity == "note" and p.kind == "unread"])
+    # The plan's warnings change nothing about a JobSet that exists.
+    if warnings and done.action not in ("created", "attempt"):
+        count = counted_text(len(warnings), "warning")
+        listener.say(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}")
     return done
 
 
@@ -150,7 +158,13 @@ def _confirm(
     if ask is None:
         end = proposal.world.last_end
         if end and proposal.repeats and not again:
-            raise _ends_again(proposal.plan, end)
+            name = proposal.plan.run_name
+            raise Refused(
+                f"Attempt {end.attempt} of {name} ended by its own error before anything was saved, and the workload "
+                f"is unchanged, so the next attempt would end so too: {end.message}",
+                fix=f"{end.fix} A changed workload keeps the name {name}. To try the same once more, pass --again.",
+                id="ends-again",
+            )
         return
     progress.pause()
     reporter.tell((*warnings, *proposal.problems))
@@ -159,15 +173,6 @@ def _confirm(
         agreed = ask(f"{_takes(proposal.plan)}? [y/N] ")
     if not agreed:
         raise UserRefusal("Nothing was created.")
-
-
-def _ends_again(plan: Planned, end: LastEnd) -> Refused:
-    return Refused(
-        f"Attempt {end.attempt} of {plan.run_name} ended by its own error before anything was saved, and the workload "
-        f"is unchanged, so the next attempt would end so too: {end.message}",
-        fix=f"{end.fix} A changed workload keeps the name {plan.run_name}. To try the same once more, pass --again.",
-        id="ends-again",
-    )
 
 
 def _takes(plan: Planned) -> str:
@@ -184,16 +189,6 @@ def _takes(plan: Planned) -> str:
             return f"Take {run.chips} chips ({run.slice.xpk_type}) for {job.work} on one host, from queue {run.queue}"
         case CpuJob() as job:
             return f"Take {job.cpus} CPUs and {job.memory_quantity} of memory from queue {run.queue}"
-
-
-def _warn(done: Submission, of_the_plan: tuple[Problem, ...], reporter: _WarningReporter) -> None:
-    """Report the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
-    new = done.action in ("created", "attempt")
-    reporter.tell((*(of_the_plan if new else ()), *done.problems))
-    reporter.listener.warn([p for p in done.problems if p.severity == "note" and p.kind == "unread"])
-    if of_the_plan and not new:
-        count = counted_text(len(of_the_plan), "warning")
-        reporter.listener.say(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}")
 
 
 def submitter_for(
@@ -213,8 +208,14 @@ def submitter_for(
         raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
-    answer = start(lambda: (*_ask_hub(made), *ask_maxtext((made,))[0], *ask_rows(made)))
-    return Submitter(
+
+    def ask_programs() -> tuple[Problem, ...]:
+        from xsft.planning.hub_check import tokenizer_of_pods  # through requests
+
+        return (*tokenizer_of_pods(made.run), *ask_maxtext((made,))[0], *ask_rows(made))
+
+    answer = start(ask_programs)
+    submitter = Submitter(
         cluster=cluster.connect(place),
         store=record_files.record_store(),
         provenance=recording.gather_provenance(made.file, target=made.target),
@@ -223,14 +224,12 @@ def submitter_for(
         confirm=confirm,
         rights=_rights,
         parsed=lambda: parser_answer(answer),
-        **(_by_xpk(progress) if through_xpk else {}),
     )
-
-
-def _ask_hub(plan: Plan) -> tuple[Problem, ...]:
-    from xsft.planning.hub_check import tokenizer_of_pods  # through requests
-
-    return tokenizer_of_pods(plan.run)
+    if not through_xpk:
+        return submitter
+    xpk = environments.ensure("xpk", progress=progress)
+    create = ThroughXpk(python=xpk.python, env=own_environment())
+    return replace(submitter, create=create, compare=differences, notes=(NOTE,))
 
 
 def _rights(source: str, demand: Demand) -> PodRights | None:
@@ -251,12 +250,6 @@ def parser_answer(started: StartedCall[tuple[Problem, ...]], *, within_s: float 
         return started.result()
     why = f"it did not answer within {within_s:g} s; `xsft check --deep FILE` waits longer"
     return tuple(check_parser_asked(f"{why}, and the next submission uses its answer"))
-
-
-def _by_xpk(progress: ShowLine) -> dict[str, Any]:
-    xpk = environments.ensure("xpk", progress=progress)
-    create = ThroughXpk(python=xpk.python, env=own_environment())
-    return {"create": create, "compare": differences, "notes": (NOTE,)}
 
 
 def submit(

@@ -93,16 +93,34 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         if jobset is not None:
             return ExistingObject(object=jobset)
         message, ended = self._xpk(cluster, plan)
-        held = _held_jobset(cluster, plan, message)
-        if held is None:
-            raise _nothing_made(plan, message) if ended else _creation_unclear(plan, message)
-        as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, stored=held)
-        return CreatedObject(object=held) if as_told else ExistingObject(object=held)
+        try:
+            jobset = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+        except XsftError as failed:
+            raise _creation_unclear(plan, f"{message}; reading it back failed: {failed}") from None
+        if jobset is None and ended:
+            message = f"xpk did not create the JobSet {plan.jobset}: {message}"
+            fix = "Correct what xpk reports, or submit without --through-xpk."
+            raise SpecError((error("xpk-failed", "", message, fix),))
+        if jobset is None:
+            raise _creation_unclear(plan, message)
+        if differences(plan, jobset):
+            return ExistingObject(object=jobset)  # xpk found another one of this name
+        return CreatedObject(object=jobset)
 
     def _xpk(self, cluster: Cluster, plan: Planned) -> tuple[str, bool]:
         """Run xpk. Return the end of its output, and whether it exited by itself with an error."""
         with scratch_folder("through-xpk") as scratch:
-            _copy_kubeconfig(cluster, scratch / "kubeconfig")
+            # If gcloud writes no context, xpk uses the current context, so it must be the right one.
+            configs = [load_kubeconfig(file) for file in cluster.access.kubeconfig]
+            with_context = (
+                config
+                for config in configs
+                if any(context.get("name") == cluster.context for context in config.get("contexts") or ())
+            )
+            kubeconfig = scratch / "kubeconfig"
+            kubeconfig.touch(mode=0o600)
+            content = {**next(with_context, {}), "current-context": cluster.context}
+            kubeconfig.write_text(yaml.safe_dump(content), encoding="utf-8")
             argv = (str(self.python), *COMMAND_LINE, *(plan.xpk_argv or ())[1:], *ADDED)
             env = environment(self.env, scratch=scratch)
             project = plan.run.place.project if plan.run.place else None
@@ -124,16 +142,15 @@ def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     setting.
     """
     home = own.get("HOME") or str(Path.home())
-    kept = {name: value for name, value in own.items() if _is_passed_on(name, value)}
-    config = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud"), **kept}
+    passed_on = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud")}
+    for name, value in own.items():
+        upper = name.upper()
+        is_named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
+        # gcloud's variables may name a file of credentials, and so look like a secret.
+        if is_named and (upper.startswith(LOGIN) or not is_secret_variable(name, value)):
+            passed_on[name] = value
     private = {"HOME": str(scratch), "TMPDIR": str(scratch), "KUBECONFIG": str(scratch / "kubeconfig")}
-    return {**config, **private, **OFF}
-
-
-def _is_passed_on(name: str, value: str) -> bool:
-    upper = name.upper()
-    named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
-    return named and (upper.startswith(LOGIN) or not is_secret_variable(name, value))
+    return {**passed_on, **private, **OFF}
 
 
 def require_tools(env: Mapping[str, str], *, otherwise: str) -> None:
@@ -145,15 +162,6 @@ def require_tools(env: Mapping[str, str], *, otherwise: str) -> None:
             fix=f"Install the Google Cloud CLI with kubectl (gcloud components install kubectl), or {otherwise}.",
             id="xpk-tools",
         )
-
-
-def _copy_kubeconfig(cluster: Cluster, target: Path) -> None:
-    """Copy the kubeconfig. If gcloud writes no context, xpk uses the current context, so it must be the right one."""
-    configs = (load_kubeconfig(file) for file in cluster.access.kubeconfig)
-    known = (c for c in configs if any(one.get("name") == cluster.context for one in c.get("contexts") or ()))
-    content = {**next(known, {}), "current-context": cluster.context}
-    target.touch(mode=0o600)
-    target.write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
 def project_number(
@@ -171,18 +179,6 @@ def project_number(
         return ()
     number = done.stdout.strip()
     return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
-
-
-def _held_jobset(cluster: Cluster, plan: Planned, message: str) -> JsonObject | None:
-    try:
-        return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
-    except XsftError as failed:
-        raise _creation_unclear(plan, f"{message}; reading it back failed: {failed}") from None
-
-
-def _nothing_made(plan: Planned, output: str) -> SpecError:
-    message = f"xpk did not create the JobSet {plan.jobset}: {output}"
-    return SpecError((error("xpk-failed", "", message, "Correct what xpk reports, or submit without --through-xpk."),))
 
 
 def _creation_unclear(plan: Planned, message: str) -> Unknown:
