@@ -21,8 +21,8 @@ from tests.pipeline import Pipeline
 from xsft.data.passes import DataPass, pieces
 from xsft.data.pipeline import read_passes
 from xsft.environments.installed import BuiltEnvironment
-from xsft.launch.data_sample import pipeline_host
 from xsft.launch.local_machine import Machine
+from xsft.launch.training_data import pipeline_host
 from xsft.planning import api
 from xsft.verbs.cli import main
 

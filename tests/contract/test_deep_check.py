@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.factory import FLAGSHIP, GOOD, spec
 from xsft.checks.facts import Facts
-from xsft.planning import api
+from xsft.planning.installed_maxtext import ask_maxtext
 from xsft.planning.planner import make_intent
 from xsft.spec.model import WorkloadSpec
 
@@ -25,7 +25,7 @@ WORKLOADS: dict[str, WorkloadSpec] = {
 
 def test_check_deep_reports_what_maxtexts_parser_refuses(maxtext_python: Path) -> None:
     """One process answers all."""
-    said = api.ask_maxtext([make_intent(workload, Facts()) for workload in WORKLOADS.values()])
+    said = ask_maxtext([make_intent(workload, Facts()) for workload in WORKLOADS.values()])
     ids = dict(zip(WORKLOADS, ([problem.id for problem in found] for found in said), strict=True))
     assert ids == {
         "good": [],

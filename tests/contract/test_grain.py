@@ -14,7 +14,7 @@ from tests.pipeline import Pipeline, PipelineError
 from tests.stories import intent_of
 from xsft.environments.installed import BuiltEnvironment
 from xsft.planning import api
-from xsft.planning.asked_rows import ask_rows
+from xsft.planning.installed_maxtext import ask_rows
 from xsft.spec.model import WorkloadSpec
 from xsft.verbs.cli import main
 

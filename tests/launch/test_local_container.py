@@ -24,7 +24,7 @@ from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, SpecError, Unreachable
 from xsft.image.container import FOLDER_LABEL, Mount
 from xsft.image.engine import Engine, connect_engine
-from xsft.launch.local_container import LocalContainer, container_for, mounts, user_in
+from xsft.launch.local_container import LocalContainer, container_for, mounts, refuse_remote_engine, user_in
 from xsft.launch.local_machine import Machine, in_image
 from xsft.launch.local_run import LocalResult, run_local
 from xsft.planning.steps import Plan
@@ -292,9 +292,7 @@ def test_an_image_of_an_unreachable_registry_is_unreachable(docker: Engine, tmp_
 
 
 def test_an_engine_on_another_machine_is_refused(tmp_path: Path) -> None:
-    from xsft.launch.local_container import _refuse_elsewhere
-
     with pytest.raises(EnvironmentMissing) as refused:
-        _refuse_elsewhere(Engine(host="tcp://10.0.0.1:2376", api=None, env={}))
+        refuse_remote_engine(Engine(host="tcp://10.0.0.1:2376", api=None, env={}))
     assert refused.value.problem_id == "docker-elsewhere"
-    _refuse_elsewhere(Engine(host="unix:///var/run/docker.sock", api=None, env={}))
+    refuse_remote_engine(Engine(host="unix:///var/run/docker.sock", api=None, env={}))

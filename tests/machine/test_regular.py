@@ -27,7 +27,7 @@ OURS_ALONE = {
     "machine/memory.py": "the kernel's",
     "machine/pid_namespace.py": "the kernel's",
     "planning/hub.py": "an answer over HTTP, not a file",
-    "planning/parsed.py": "a file that ships with xsft",
+    "planning/installed_maxtext.py": "a file that ships with xsft",
     "runs/cause_rule.py": "a file that ships with xsft",
     "runs/causes.py": "a file that ships with xsft",
     "stages/serve_here.py": "the log of the process that xsft just started",

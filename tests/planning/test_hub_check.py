@@ -22,7 +22,7 @@ from xsft.base.problems import Problem
 from xsft.checks.facts import Facts
 from xsft.data.facts import HubDataFacts
 from xsft.planning import api
-from xsft.planning.hub_check import check_data, check_weights, read_data, tokenizer_of_pods
+from xsft.planning.hub import check_data, check_weights, read_data, tokenizer_of_pods
 from xsft.planning.hub_reader import HubReader
 from xsft.spec.conversion_inputs import ConversionSource
 from xsft.spec.facts import SourceFacts

@@ -14,7 +14,7 @@ from xsft.data import passes
 from xsft.data.passes import PassAnswers, PassRead, TokenSequence, Vocabulary
 from xsft.data.pipeline import parse_answers
 from xsft.data.refusals import data_refused
-from xsft.launch.examples import ExamplePick, pick_examples, refuse_picture
+from xsft.launch.training_data import ExamplePick, pick_examples, refuse_picture
 from xsft.runs.pictures import lengths_picture
 from xsft.verbs.cli import parser
 from xsft.verbs.data import printable_line

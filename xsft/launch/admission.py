@@ -188,7 +188,9 @@ def _deployment(cluster: Cluster, controller: str) -> JsonObject | None:
 def _ready_timeout_s(cluster: Cluster) -> float | None:
     """Return the timeout of Kueue's waitForPodsReady; None if it has none, or its configuration may not be read."""
     config = unless_forbidden(cluster.config_map, name=KUEUE_CONFIG, namespace=CONTROLLERS["Kueue"].namespace)
-    return ready_timeout_s(config) if isinstance(config, dict) else None
+    if not isinstance(config, dict):
+        return None
+    return ready_timeout_s(config)
 
 
 
@@ -250,7 +252,9 @@ class GoogleIam:
             found = answer.json() if answer.status_code == 200 else None
         except (GoogleAuthError, RequestException, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            return None
+        return found
 
 
 def connect_iam(env: Mapping[str, str]) -> GoogleIam | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xsft.base.acceptance import accept_late
-from xsft.base.errors import EnvironmentMissing
+from xsft.base.errors import EnvironmentMissing, refuse_errors
 from xsft.checks.image import maxtext_differs
 from xsft.image.container import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
 from xsft.image.engine import Engine, connect_engine
@@ -112,13 +112,7 @@ def container_for(
     if ref is None:
         return None
     engine = connect_engine(env)
-    # An engine on another machine cannot access this machine's files.
-    if not engine.host.startswith(("unix://", "http+unix://", "npipe://")):
-        raise EnvironmentMissing(
-            f"The Docker engine at {engine.host} is on another machine, but the run's files are here.",
-            fix="Use an engine on this machine (unset DOCKER_HOST), or remove the image: --set image.ref=null.",
-            id="docker-elsewhere",
-        )
+    refuse_remote_engine(engine)
     image = engine.image(ref)
     if image is None:
         progress(f"pulling {ref}")
@@ -154,6 +148,16 @@ def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
             path = next((parent for parent in (path, *path.parents) if not set(str(parent)) & set("*?")), path)
             if path.exists():
                 yield path
+
+
+def refuse_remote_engine(engine: Engine) -> None:
+    """Raise if the engine is on another machine, which cannot access this machine's files."""
+    if not engine.host.startswith(("unix://", "http+unix://", "npipe://")):
+        raise EnvironmentMissing(
+            f"The Docker engine at {engine.host} is on another machine, but the run's files are here.",
+            fix="Use an engine on this machine (unset DOCKER_HOST), or remove the image: --set image.ref=null.",
+            id="docker-elsewhere",
+        )
 
 
 def user_in(engine: Engine, *, uid: int, gid: int) -> str:

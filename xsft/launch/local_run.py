@@ -84,11 +84,15 @@ class LocalResult(Struct, frozen=True, kw_only=True):
 
     @property
     def first_loss(self) -> float | None:
-        return self.losses[min(self.losses)] if self.losses else None
+        if not self.losses:
+            return None
+        return self.losses[min(self.losses)]
 
     @property
     def last_loss(self) -> float | None:
-        return self.losses[max(self.losses)] if self.losses else None
+        if not self.losses:
+            return None
+        return self.losses[max(self.losses)]
 
 
 def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent], None]) -> LocalResult:
@@ -115,7 +119,9 @@ def already_done(plan: Plan) -> LocalResult | None:
     folder = run_folder_of(plan)
     with check_usable(folder.own):
         record = recover_losses(admit(plan, folder), folder)
-        return _finished_result(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
+        if folder.latest_step() < plan.run.spec.train.steps:
+            return None
+        return _finished_result(plan, folder, record)
 
 
 @contextmanager
@@ -180,22 +186,15 @@ def _run_attempt(
     on_event: Callable[[TrainerEvent], None],
 ) -> LocalResult:
     with scratch_folder("run") as scratch:
-        attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
+        record = _begin_record(plan, folder, record=record, machine=machine, found=found)
         watch = AttemptWatch(
             folder=folder,
-            record=replace(
-                record,
-                spec=json.loads(canonical(plan.run)),
-                spec_digest=plan.spec_digest,
-                steps=plan.run.spec.train.steps,
-                mode=plan.mode.value,
-                attempts=(*record.attempts, attempt),
-            ),
+            record=record,
             on_event=on_event,
             starts_from=folder.latest_step(),
         )
         watch.save()
-        # Now, so that `status` finds it. A failure to write the index is reported at the end, by the caller.
+        # So that `status` finds it. A failure to write the index is reported at the end, by the caller.
         record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
         status: int | None = None
         try:
@@ -209,13 +208,14 @@ def _run_attempt(
             watch.close(TrainerEnd(outcome="failed", reason=str(failed)), status=status, at=machine.now())
             raise
         watch.close(end, status=status, at=machine.now())
+    last = watch.record.last
     return _result(
         plan,
         folder,
         watch.record,
-        end=watch.record.last,
+        end=last,
         action="created" if len(watch.record.attempts) == 1 else "attempt",
-        exit_status=watch.record.last.exit_status,
+        exit_status=last.exit_status,
         steps=watch.last_step,
         resumed_from=watch.logged.resumed_from,
         private_pids=found.private,
@@ -236,12 +236,13 @@ def _train(plan: Plan, watch: AttemptWatch, *, machine: Machine, prefix: tuple[s
     return machine.container.run(plan, argv=attempt.argv, env=env, writable=writable, **to)
 
 
-def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
+def _begin_record(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Record:
+    """Return the record with the attempt that begins now."""
     number = 1 + max((a.number for a in record.attempts), default=0)
     resumes = folder.latest_step() > 0
     # The rows that an attempt without a checkpoint has read do not count.
     argv = trainer_command(plan, python=machine.python, attempt=number if resumes else 1)
-    return Attempt(
+    attempt = Attempt(
         number=number,
         argv=argv,
         resumed_order=order_of(argv, earlier=[one.argv for one in record.attempts]) if resumes else None,
@@ -250,6 +251,14 @@ def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Mach
         started_at=machine.now(),
         spec_digest=plan.spec_digest,
         private_pids=found.private,
+    )
+    return replace(
+        record,
+        spec=json.loads(canonical(plan.run)),
+        spec_digest=plan.spec_digest,
+        steps=plan.run.spec.train.steps,
+        mode=plan.mode.value,
+        attempts=(*record.attempts, attempt),
     )
 
 

@@ -37,7 +37,9 @@ def image_of(plan: Planned, *, look: Callable[[str], ImageLook]) -> ImageLook | 
     missing without that login.
     """
     image = plan.run.spec.image
-    return None if image.pull_secret else look(str(image.ref))
+    if image.pull_secret:
+        return None
+    return look(str(image.ref))
 
 
 def image_notes(plan: Planned, image: ImageLook | None) -> tuple[Problem, ...]:
@@ -130,7 +132,9 @@ def passed_over_note(jobset: JobSet, *, run_name: str) -> Problem:
     """Return the note that the JobSet `jobset`, which has the name of an attempt of `run_name`, belongs to another run
     and is left alone.
     """
-    owner = f"run {jobset.labelled_run}" if jobset.labelled_run else "a JobSet that xsft did not create"
+    owner = "a JobSet that xsft did not create"
+    if jobset.labelled_run:
+        owner = f"run {jobset.labelled_run}"
     message = (
         f"The name {jobset.name} belongs to {owner} (uid {jobset.uid}); this attempt of {run_name} takes the next name."
     )
@@ -162,7 +166,9 @@ def as_held(plan: Planned, held: JsonObject | None) -> Planned:
             return plan
         case JobPlan():
             path = written_by(held or {})
-            return replace(plan, job=replace(plan.job, writes=path)) if path else plan
+            if not path:
+                return plan
+            return replace(plan, job=replace(plan.job, writes=path))
 
 
 def written_by(held: JsonObject) -> str | None:

@@ -31,8 +31,8 @@ from xsft.launcher.slicejob import SliceJob
 from xsft.machine.parallel import StartedCall, start
 from xsft.machine.process import own_environment
 from xsft.machine.signals import NOTHING_CREATED, goes_on, when_interrupted
-from xsft.planning.api import LoadedWorkload, accepted_problems, ask_maxtext, plan
-from xsft.planning.asked_rows import ask_rows
+from xsft.planning.api import LoadedWorkload, accepted_problems, plan
+from xsft.planning.installed_maxtext import ask_maxtext, ask_rows
 from xsft.planning.steps import Plan, Planned
 from xsft.records import record_files
 from xsft.runs.rows import Row
@@ -210,7 +210,7 @@ def submitter_for(
         refuse_losses(made)
 
     def ask_programs() -> tuple[Problem, ...]:
-        from xsft.planning.hub_check import tokenizer_of_pods  # through requests
+        from xsft.planning.hub import tokenizer_of_pods  # through requests
 
         return (*tokenizer_of_pods(made.run), *ask_maxtext((made,))[0], *ask_rows(made))
 

@@ -178,7 +178,9 @@ def project_number(
     except XsftError:
         return ()
     number = done.stdout.strip()
-    return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
+    if not done.ok or not number.isdecimal():
+        return ()
+    return (f"--project-number={number}",)
 
 
 def _creation_unclear(plan: Planned, message: str) -> Unknown:

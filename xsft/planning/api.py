@@ -11,14 +11,13 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.base.acceptance import accept_late, for_submission
+from xsft.base.acceptance import for_submission
 from xsft.base.errors import EnvironmentMissing, SpecError, Unreachable, UsageError, XsftError
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem, errors_in
 from xsft.checks.facts import Facts
-from xsft.checks.parsed import check_parser_answer, question_of
 from xsft.data.counted_store import counts_kept
-from xsft.data.read_rows import ReadRows, read_rows
+from xsft.data.read_rows import read_rows
 from xsft.environments import environments
 from xsft.environments.render import render
 from xsft.fit.cache import fit_cache
@@ -40,10 +39,9 @@ from xsft.planning.hub_reader import (
     skip_rows,
     skip_weights,
 )
-from xsft.planning.parsed import ask_parser
 from xsft.planning.planner import make_intent, make_plan
 from xsft.planning.steps import Intent, Plan
-from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names
+from xsft.planning.tries import folder_names
 from xsft.records.record import MeasuredPace
 from xsft.records.record_files import record_store
 from xsft.spec.explain import read_spec
@@ -80,7 +78,8 @@ def load_each(
     files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None, offline: bool = False
 ) -> tuple[tuple[LoadedWorkload, ...], tuple[Problem, ...]]:
     """Return the files that could be read, and the problems of those that could not. `offline`: of `LoadedWorkload`."""
-    _refuse_stdin_twice(files)
+    if [str(file) for file in files].count(STDIN) > 1:
+        raise UsageError("- is given twice; standard input can be read only once.", fix="Give it once.")
     loaded: list[LoadedWorkload] = []
     problems: list[Problem] = []
     for file in files:
@@ -89,11 +88,6 @@ def load_each(
         except XsftError as e:
             problems.extend(p.in_file(p.file or str(file)) for p in e.problems)
     return tuple(loaded), tuple(problems)
-
-
-def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
-    if [str(file) for file in files].count(STDIN) > 1:
-        raise UsageError("- is given twice; standard input can be read only once.", fix="Give it once.")
 
 
 def intend(
@@ -108,9 +102,33 @@ def intend(
     `hub`: a replacement for the Hugging Face hub. `progress`: gets the pending requests after a second, and when they
     change.
     """
-    questions, today = Questions(), clock.today()
-    looks = _each_once(questions, hub=hub, offline=any(one.offline for one in workloads))
-    intents = [partial(_intent, one, attempt=attempt, today=today, looks=looks) for one in workloads]
+    questions = Questions()
+    today = clock.today()
+    if any(workload.offline for workload in workloads):
+        checkpoint, names, rows = skip_checkpoint, skip_names, skip_rows
+        hub = hub or HubReader(skip_data, skip_weights)
+    else:
+        checkpoint, names, rows = read_checkpoint, folder_names, read_rows
+        hub = hub or online_reader()
+    gather_facts = partial(
+        gather.gather,
+        today=today,
+        look=questions.once(checkpoint, subject=str),
+        names=questions.once(names, subject=str),
+        rows=questions.once(rows, subject=lambda pattern, **_of: str(pattern)),
+        hub=HubReader(
+            questions.once(hub.data, subject=str), questions.once(hub.weights, subject=lambda source: source.repo)
+        ),
+    )
+
+    def intent_of(workload: LoadedWorkload) -> Intent:
+        spec = workload.spec
+        facts = gather_facts(spec, file=workload.file)
+        facts = replace(facts, template=workload.template, attempt=attempt)
+        facts = replace(facts, counted=counts_kept(address(resolve(spec, facts)[0], facts)))
+        return make_intent(spec, _with_fit(spec, facts))
+
+    intents = [partial(intent_of, workload) for workload in workloads]
     waiting = partial(_waiting_for, questions)
     return tuple(all_answers(intents, threads=WORKLOADS_AT_ONCE, waiting=waiting, progress=progress))
 
@@ -119,41 +137,15 @@ WORKLOADS_AT_ONCE = 16
 """Each workload has at most five requests in progress; requests that they share are sent once."""
 
 
-class _SharedLooks(Struct, frozen=True, kw_only=True):
-    checkpoint: ReadCheckpoint
-    names: ListNames
-    rows: ReadRows
-    hub: HubReader
-
-
-def _each_once(questions: Questions, *, hub: HubReader | None, offline: bool) -> _SharedLooks:
-    if offline:
-        checkpoint, names, rows = skip_checkpoint, skip_names, skip_rows
-        hub = hub or HubReader(skip_data, skip_weights)
-    else:
-        checkpoint, names, rows = read_checkpoint, folder_names, read_rows
-        hub = hub or online_reader()
-    return _SharedLooks(
-        checkpoint=questions.once(checkpoint, subject=str),
-        names=questions.once(names, subject=str),
-        rows=questions.once(rows, subject=lambda pattern, **_of: str(pattern)),
-        hub=HubReader(questions.once(hub.data, subject=str), questions.once(hub.weights, subject=lambda one: one.repo)),
-    )
-
-
 def _waiting_for(questions: Questions) -> str:
     """Return a line on the first questions without an answer; empty if there are none."""
-    waiting = questions.waiting()
-    more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-    return f"waiting for {', '.join(waiting[:3])}{more}" if waiting else ""
-
-
-def _intent(one: LoadedWorkload, *, attempt: int, today: str, looks: _SharedLooks) -> Intent:
-    facts = gather.gather(
-        one.spec, file=one.file, today=today, look=looks.checkpoint, names=looks.names, rows=looks.rows, hub=looks.hub
-    )
-    facts = _with_counts(one.spec, replace(facts, template=one.template, attempt=attempt))
-    return make_intent(one.spec, _with_fit(one.spec, facts))
+    subjects = questions.waiting()
+    if not subjects:
+        return ""
+    more = ""
+    if len(subjects) > 3:
+        more = f" and {len(subjects) - 3} more"
+    return f"waiting for {', '.join(subjects[:3])}{more}"
 
 
 def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
@@ -169,23 +161,11 @@ def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
 
 def own_paces(spec: WorkloadSpec) -> tuple[MeasuredPace, ...]:
     """Return the paces of the runs of this model on this TPU type that were submitted from this machine."""
-    paces = (one.pace for one in record_store().local_index().entries)
-    like = (spec.model.name, spec.tpu.type if spec.tpu else "")
-    return tuple(one for one in paces if one and (one.model, one.tpu) == like)
-
-
-def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
-    """Return the facts with the counts of `xsft data inspect` for the same rows and keys."""
-    return replace(facts, counted=counts_kept(address(resolve(spec, facts)[0], facts)))
-
-
-def ask_maxtext(intents: Sequence[Intent | Plan]) -> tuple[tuple[Problem, ...], ...]:
-    """Return what the installed MaxText's own parser says of each intent, besides its problems. One process answers all
-    new questions: about 5 s on a quiet machine."""
-    answers = ask_parser([question_of(intent.run, intent.trainer_argv) for intent in intents])
-    pairs = zip(intents, answers, strict=True)
-    found = ((intent, check_parser_answer(intent.run, answer, found=intent.problems)) for intent, answer in pairs)
-    return tuple(accept_late(problems, intent.run.spec.checks) for intent, problems in found)
+    paces = (entry.pace for entry in record_store().local_index().entries)
+    tpu = ""
+    if spec.tpu:
+        tpu = spec.tpu.type
+    return tuple(pace for pace in paces if pace and (pace.model, pace.tpu) == (spec.model.name, tpu))
 
 
 def check(workload: LoadedWorkload) -> tuple[Problem, ...]:
@@ -209,8 +189,13 @@ def plan_intents(
 ) -> tuple[Plan, ...]:
     """Return the plan of each workload, from what `intend` returned for it."""
     _refuse_secrets(workloads, intents)
-    if any(one.offline for one in workloads):
-        _refuse_download(intents)
+    is_offline = any(loaded.offline for loaded in workloads)
+    needs_xpk = any(intent.xpk_argv for intent in intents)
+    if is_offline and needs_xpk and environments.find_environment("xpk") is None:
+        raise EnvironmentMissing(
+            "the xpk environment is not built, and --offline downloads nothing",
+            fix="Build it once: xsft setup xpk. xsft check --offline works without it.",
+        )
     manifests = render_manifests([intent.rendering for intent in intents], progress=progress)
     return tuple(
         make_plan(intent, rendered=manifest, file=loaded.file)
@@ -240,23 +225,12 @@ def admitted_problems(found: Sequence[Problem]) -> tuple[Problem, ...]:
 
 def _refuse_secrets(workloads: Sequence[LoadedWorkload], intents: Sequence[Intent]) -> None:
     """Raise SpecError for a plan with a literal secret: it would be printed, and kept in the render cache."""
-    pairs = zip(workloads, intents, strict=True)
-    holding = [p.in_file(one.file) for one, i in pairs if _has_secret(i.problems) for p in i.problems]
-    if holding:
-        raise SpecError(errors_in(holding))
-
-
-def _refuse_download(intents: Sequence[Intent]) -> None:
-    """Raise EnvironmentMissing if the plans need xpk and its environment would be downloaded."""
-    if any(one.xpk_argv for one in intents) and environments.find_environment("xpk") is None:
-        raise EnvironmentMissing(
-            "the xpk environment is not built, and --offline downloads nothing",
-            fix="Build it once: xsft setup xpk. xsft check --offline works without it.",
-        )
-
-
-def _has_secret(problems: Sequence[Problem]) -> bool:
-    return any(p.kind == "secret" for p in problems)
+    problems: list[Problem] = []
+    for loaded, intent in zip(workloads, intents, strict=True):
+        if any(problem.kind == "secret" for problem in intent.problems):
+            problems += [problem.in_file(loaded.file) for problem in intent.problems]
+    if problems:
+        raise SpecError(errors_in(problems))
 
 
 def render_manifests(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import SpecError, Unreachable
 from xsft.base.names import stage_name
-from xsft.base.problems import Problem, error
+from xsft.base.problems import error
 from xsft.catalog.datasets import dataset
 from xsft.checks.facts import Facts
 from xsft.cluster.places import load_places
@@ -77,6 +77,9 @@ def facts_here(spec: WorkloadSpec, *, file: str | Path, today: str) -> Facts:
     """Return the facts of this machine, the network left out."""
     folder = workload_folder(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
+    searched: tuple[str, ...] = ()
+    if isinstance(spec.place, str) and places_file is None:
+        searched = tuple(map(str, places_folders(folder, env=own_environment(), home=Path.home())))
     facts = Facts(
         today=today,
         commit=git_commit(folder) if spec.run_name_suffix == "commit" else None,
@@ -84,22 +87,21 @@ def facts_here(spec: WorkloadSpec, *, file: str | Path, today: str) -> Facts:
         folder=str(folder),
         places=places,
         places_file=places_file,
-        places_folders=_places_folders(folder) if isinstance(spec.place, str) and places_file is None else (),
+        places_folders=searched,
         image=_gather_image(spec, folder, places),
         memory_gib=memory_gib() if spec.on_this_machine else 0.0,
     )
-    facts = replace(facts, paths=_gather_paths(spec, facts))
-    facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
-    return replace(facts, tokenizer=_gather_tokenizer(spec, facts))
-
-
-def _gather_paths(spec: WorkloadSpec, facts: Facts) -> dict[str, str]:
-    return located_paths(
+    paths = located_paths(
         spec,
         run_name=resolve(spec, facts)[0].run_name,
         folders=(facts.folder, facts.working_directory),
         exists=lambda path: any(iglob(path, recursive=True)),
     )
+    facts = replace(facts, paths=paths)
+    tokenizer = resolve(spec, facts)[0].tokenizer
+    if tokenizer and spec.on_this_machine:
+        facts = replace(facts, tokenizer_problem=tokenizer_problem(tokenizer))
+    return replace(facts, tokenizer=_gather_tokenizer(spec, facts))
 
 
 def _with_taken(spec: WorkloadSpec, facts: Facts, names: ListNames) -> Facts:
@@ -114,10 +116,6 @@ def _with_taken(spec: WorkloadSpec, facts: Facts, names: ListNames) -> Facts:
         return replace(facts, taken=tuple(one for one, found in looks.items() if "checkpoints/" in found.result()))
     except Unreachable as failed:
         return replace(facts, taken_unread=failed.message)
-
-
-def _places_folders(start: Path) -> tuple[str, ...]:
-    return tuple(map(str, places_folders(start, env=own_environment(), home=Path.home())))
 
 
 def workload_folder(file: str | Path) -> Path:
@@ -152,11 +150,6 @@ def _gather_tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None
         hub_cache=hub_cache(own_environment()),
         wanted=wanted,
     )
-
-
-def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:
-    name = resolve(spec, facts)[0].tokenizer
-    return tokenizer_problem(name) if name and spec.on_this_machine else None
 
 
 def _gather_rows(spec: WorkloadSpec, facts: Facts, rows: ReadRows, *, offline: bool) -> DataFacts | None:
@@ -197,7 +190,9 @@ def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> S
         return None
     if not run.conversion.source.is_folder:
         return hub.weights(run.conversion.source) if hub else None
-    return read_folder(run.conversion.source.repo, cache=own_cache()) if spec.on_this_machine else None
+    if not spec.on_this_machine:
+        return None
+    return read_folder(run.conversion.source.repo, cache=own_cache())
 
 
 def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, names: ListNames) -> Facts:
@@ -214,7 +209,9 @@ def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, nam
 
 def _gather_adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> CheckpointFacts | None:
     path = resolve(spec, facts)[0].adapters
-    return look(path) if _is_readable_here(path, spec) else None
+    if not _is_readable_here(path, spec):
+        return None
+    return look(path)
 
 
 def _is_readable_here(path: str | None, spec: WorkloadSpec) -> TypeGuard[str]:

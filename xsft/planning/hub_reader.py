@@ -38,7 +38,7 @@ def _hub() -> HubReader:
     """Return the functions that ask the hub. They are imported at the first request, because most plans send none and
     the library requests takes 0.08 CPU-s to import.
     """
-    from xsft.planning.hub_check import check_data, check_weights
+    from xsft.planning.hub import check_data, check_weights
 
     return HubReader(data=check_data, weights=check_weights)
 

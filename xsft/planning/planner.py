@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from xsft.base.acceptance import accept_problems
@@ -143,17 +143,15 @@ def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _needed_changes(run: Run, changes: Iterable[Change], rendered: dict[str, Any]) -> tuple[str, ...]:
-    needed = (change.why for change in changes if apply((change,), rendered) != rendered)
-    return tuple(dict.fromkeys((*_reach(run), *needed)))
+    needed = [change.why for change in changes if apply((change,), rendered) != rendered]
+    if run.place and run.place.context:
+        context = run.place.context
+        needed.insert(0, f"xpk has no flag for a kubeconfig context ({context}); the line has a stand-in cluster")
+    return tuple(dict.fromkeys(needed))
 
 
 def _unencodable(target: str, why: ValueError) -> Problem:
     return error("command-encoding", "", f"the command cannot be passed to {target}: {why}", "Change that value.")
-
-
-def _reach(run: Run) -> Iterator[str]:
-    if run.place and run.place.context:
-        yield f"xpk has no flag for a kubeconfig context ({run.place.context}); the line has a stand-in cluster"
 
 
 STAGE = "convert"

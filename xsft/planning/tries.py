@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from xsft.base.errors import Unreachable
 from xsft.base.names import attempt_number
-from xsft.base.problems import Problem, errors_in
+from xsft.base.problems import errors_in
 from xsft.checks import checkpoint
 from xsft.checks.facts import Facts
 from xsft.machine.process import own_environment
@@ -16,7 +16,6 @@ from xsft.machine.storage import DEADLINE_S, storage_for
 from xsft.spec.conversion_inputs import (
     MAX_RECORD_BYTES,
     RECORD_FILE,
-    ConversionInputs,
     ConversionRecord,
     items,
     read_conversion,
@@ -54,50 +53,43 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
         beside = tuple(f"{parent}/{name.rstrip('/')}" for name in names(parent) if name.endswith("/"))
         tried = sorted((number, path) for path in beside if (number := attempt_number(path, first=first)))
         records = {path: read_conversion(read_small(f"{path}/{RECORD_FILE}") or b"") for _, path in tried}
-        taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or _may_be_written(records[path]))
+        # If no kernel option ties the converter to xsft, it continues after xsft was killed.
+        running = {path for path, record in records.items() if record is not None and record.outcome == "running"}
+        taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or path in running)
     except Unreachable as failed:
         detail = f"{failed.clause}. {failed.fix}".strip()
         return replace(facts, checkpoint=CheckpointFacts(path=items(first), status="unreadable", detail=detail))
-    own = tuple(path for path in taken if _is_own(records[path], run.conversion))
-    found = {path: _judge_tries(look(items(path)), records[path], spec, facts) for path in own}
-    broken = tuple(path for path, one in found.items() if one.status not in ("read", "unreadable"))
-    complete = next((path for path in own if path not in broken), None)
+    checkpoints: dict[str, CheckpointFacts] = {}
+    for path in taken:
+        record = records[path]
+        # A folder that the user named may hold a conversion of other weights.
+        if record is None or record.digest == run.conversion.digest:
+            checkpoints[path] = _judge_tries(look(items(path)), record, spec, facts)
+    broken = tuple(path for path, judged in checkpoints.items() if judged.status not in ("read", "unreadable"))
+    complete = next((path for path in checkpoints if path not in broken), None)
     recorded = records[complete] if complete else None
     facts = replace(facts, tries=TriesFacts(taken=frozenset(taken), broken=broken, recorded=recorded))
     if complete:
-        return replace(facts, checkpoint=found[complete])
-    missing = CheckpointFacts(path=items(first), status="missing", detail="not found")
-    return replace(facts, checkpoint=found[broken[-1]] if broken else missing)
+        return replace(facts, checkpoint=checkpoints[complete])
+    if broken:
+        return replace(facts, checkpoint=checkpoints[broken[-1]])
+    return replace(facts, checkpoint=CheckpointFacts(path=items(first), status="missing", detail="not found"))
 
 
 def _judge_tries(
-    found: CheckpointFacts, record: ConversionRecord | None, spec: WorkloadSpec, facts: Facts
+    read: CheckpointFacts, record: ConversionRecord | None, spec: WorkloadSpec, facts: Facts
 ) -> CheckpointFacts:
     """Return the facts of a try. A failed conversion may still have saved a checkpoint: of weights that changed
     meanwhile, or of another model.
     """
-    if found.status != "read":
-        return found
+    if read.status != "read":
+        return read
     if record is not None and record.outcome == "failed":
-        return replace(found, status="torn", detail=record.reason or "its conversion failed")
-    wrong = _checkpoint_errors(spec, facts, found)
-    return replace(found, status="torn", detail=wrong[0].message.rstrip(".")) if wrong else found
-
-
-def _may_be_written(record: ConversionRecord | None) -> bool:
-    """Return whether another process may still write the try. If no kernel option ties the converter to xsft, it
-    continues after xsft was killed.
-    """
-    return record is not None and record.outcome == "running"
-
-
-def _is_own(record: ConversionRecord | None, inputs: ConversionInputs) -> bool:
-    """Return whether the try converts the same weights. A folder that the user named may hold another conversion."""
-    return record is None or record.digest == inputs.digest
-
-
-def _checkpoint_errors(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> tuple[Problem, ...]:
-    known = replace(facts, checkpoint=found)
-    run, _ = resolve(spec, known)
+        return replace(read, status="torn", detail=record.reason or "its conversion failed")
+    facts = replace(facts, checkpoint=read)
+    run, _ = resolve(spec, facts)
     keys = trainer_of(run).trainer_keys(run)
-    return errors_in((*checkpoint.check_checkpoint(run, keys, known), *checkpoint.check_weights(run, keys, known)))
+    errors = errors_in((*checkpoint.check_checkpoint(run, keys, facts), *checkpoint.check_weights(run, keys, facts)))
+    if errors:
+        return replace(read, status="torn", detail=errors[0].message.rstrip("."))
+    return read

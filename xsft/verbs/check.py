@@ -11,7 +11,7 @@ from xsft.base.amounts import counted_text
 from xsft.base.problems import Problem
 from xsft.machine.parallel import all_answers
 from xsft.planning import api
-from xsft.planning.asked_rows import ask_rows
+from xsft.planning.installed_maxtext import ask_maxtext, ask_rows
 from xsft.verbs.document import (
     VerbDocument,
     counts_text,
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         intents = api.intend(loaded, progress=progress)
         deep: Sequence[Sequence[Problem]] = [()] * len(intents)
         if args.deep:
-            ask = partial(api.ask_maxtext, intents)
+            ask = partial(ask_maxtext, intents)
             waiting = "waiting for MaxText's own parser"
             (deep,) = all_answers([ask], threads=1, waiting=lambda: waiting, progress=progress)
         rows = [ask_rows(intent, offline=args.offline, say=progress) for intent in intents]

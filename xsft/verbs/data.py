@@ -15,8 +15,7 @@ from xsft.data.findings import Lengths, Role
 from xsft.data.passes import Piece, ReadSettings, Split, TokenKind, TokenSequence, Vocabulary, pieces, spans
 from xsft.data.preparation import PrepareOptions, Shard
 from xsft.importing.text import workload_yaml
-from xsft.launch import training_data
-from xsft.launch.examples import ExamplePick, inspect_examples, show_examples
+from xsft.launch.training_data import ExamplePick, inspect_examples, prepare_data, show_examples
 from xsft.planning import api
 from xsft.spec.keypath import printable
 from xsft.verbs.console import console
@@ -187,7 +186,7 @@ def _inspect(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
 def _prepare_data(workload: api.LoadedWorkload, args: argparse.Namespace) -> int:
     options = request_of(args, PrepareOptions, renames=dict(args.renames))
     with show_progress("data") as say:
-        folder, section = training_data.prepare_data(workload, options, to=args.to, progress=say)
+        folder, section = prepare_data(workload, options, to=args.to, progress=say)
     document = document_of(
         PrepareDocument,
         folder.prepared,

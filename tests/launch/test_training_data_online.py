@@ -10,7 +10,7 @@ import pytest
 import xsft
 from tests.machine.test_http_session import serving
 from xsft.base.errors import SpecError, Unreachable
-from xsft.launch.data_online import refuse_unreachable
+from xsft.launch.training_data import refuse_unreachable
 from xsft.machine.paths import repository_folder
 from xsft.planning import gather
 from xsft.planning.planner import make_intent
