@@ -12,8 +12,7 @@ from xsft.launcher.server_manifest import ServingPlan
 from xsft.machine.objects import objects_for
 from xsft.records.record_files import RecordStore
 from xsft.spec.resolve import Run
-from xsft.stages.create_server import plan_serving
-from xsft.stages.server_record import ServerRecord
+from xsft.stages.create_server import ServerRecord, plan_serving
 
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat-serve"

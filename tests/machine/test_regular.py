@@ -31,7 +31,7 @@ OURS_ALONE = {
     "runs/cause_rule.py": "a file that ships with xsft",
     "runs/causes.py": "a file that ships with xsft",
     "stages/serve_here.py": "the log of the process that xsft just started",
-    "stages/served_model.py": "source in an environment that xsft itself built",
+    "stages/verify.py": "source in an environment that xsft itself built",
     "verbs/init.py": "files that ship with xsft",
     "weights/read_arrays.py": "a store in memory",
     "workers/": "a program for another interpreter, with the files that xsft or its pod gave it",

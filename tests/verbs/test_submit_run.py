@@ -12,7 +12,7 @@ from tests.documents import read_document
 from tests.hfmodels import SIZES, write_model
 from tests.inprocess import xsft
 from tests.localruns import FakeTrainer
-from tests.stages.test_train_stage import training, walked, written
+from tests.stages.test_stage_list_training import training, walked, written
 from xsft.verbs.submit import walk_document
 
 

@@ -1,7 +1,12 @@
-"""Starts a server on its cluster exactly once: read, decide, create, and wait for it. Every step is safe to repeat."""
+"""Starts a server on its cluster exactly once: read, decide, record, create, and wait for it. Every step is safe to
+repeat.
+
+Its record is begun before its Deployment is created and finished with the UID, as those of other runs.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Literal
 
@@ -10,27 +15,29 @@ from msgspec import Struct
 from xsft.base.amounts import duration_text
 from xsft.base.errors import Refused, RunFailed, SpecError, TimedOut, UserRefusal, XsftError
 from xsft.base.lenient import JsonObject, ShowLine
-from xsft.base.problems import Problem, errors_in
+from xsft.base.problems import Problem, errors_in, warning
 from xsft.base.reporting import AskUser
 from xsft.base.stage import StageFound
 from xsft.checks.facts import Facts
 from xsft.checks.serving import check, check_server_token
 from xsft.cluster.cluster import Cluster
-from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
+from xsft.cluster.exactly_once import ExistingObject, is_refusal
 from xsft.cluster.jobset_fields import parse_server
-from xsft.cluster.observation import RunObject
+from xsft.launch.recording import Provenance, image_of, manifest_digest
 from xsft.launcher.audit import audit_problems
 from xsft.launcher.readback import missing_values
 from xsft.launcher.server_expect import audit_server
-from xsft.launcher.server_manifest import ServingPlan, owned_by, plan_of_server
+from xsft.launcher.server_manifest import ServingPlan, owned_by, plan_of_server, serving_env, vllm_argv
 from xsft.machine import clock
 from xsft.machine.deadline import NEVER, Deadline
 from xsft.machine.signals import when_interrupted
 from xsft.records.jobset_paths import RUN_LABEL
-from xsft.records.record_files import RecordRef
+from xsft.records.record import Attempt, AttemptFacts, Record
+from xsft.records.record_files import RecordRef, RecordStore, ref_of
+from xsft.records.run_cluster import address_of
 from xsft.runs.server_states import ServerState, server_state
+from xsft.spec.digest import canonical
 from xsft.spec.resolve import Run
-from xsft.stages.server_record import ServerRecord
 
 LAST_LINES = 8
 """Lines of a crashed container's log in a message."""
@@ -99,7 +106,13 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
         cluster.servers.dry_run(body)
     begun = record.begin(plan)
     progress(f"creating the Deployment {plan.run_name}")
-    outcome = _create(cluster, plan, begun, record=record)
+    try:
+        outcome = cluster.servers.create(plan.manifest, mark=record.provenance.submitter)
+    except XsftError as failed:
+        # Any other failure may come after the create: the record stays open, and the next call looks.
+        if isinstance(failed, SpecError) or is_refusal(failed):
+            record.refused(begun, reason=failed.message)
+        raise
     if isinstance(outcome, ExistingObject):  # another caller was first
         return _adopt_server(cluster, plan, outcome.object, record=record)
     uid = parse_server(outcome.object).uid
@@ -113,27 +126,9 @@ def stop_argv(cluster: Cluster, plan: ServingPlan) -> tuple[str, ...]:
     return ("xsft", "cancel", plan.run_name, "--context", cluster.context, "--namespace", plan.namespace)
 
 
-def _create(
-    cluster: Cluster, plan: ServingPlan, begun: RecordRef, *, record: ServerRecord
-) -> CreatedObject | ExistingObject:
-    try:
-        return cluster.servers.create(plan.manifest, mark=record.provenance.submitter)
-    except XsftError as failed:
-        if isinstance(failed, SpecError) or is_refusal(failed):
-            record.refused(begun, reason=failed.message)
-        raise
-
-
 def _adopt_server(cluster: Cluster, plan: ServingPlan, deployment: JsonObject, *, record: ServerRecord) -> BegunServer:
+    """Complete what another caller began. Raises Refused if the Deployment is not this server."""
     server = parse_server(deployment)
-    _refuse_other(cluster, plan, server, deployment)
-    _create_owned(cluster, plan, uid=server.uid)
-    return BegunServer(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
-
-
-def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, deployment: JsonObject) -> None:
-    """Raise Refused unless the Deployment is this server."""
-    stop = " ".join(stop_argv(cluster, plan))
     if not server.ours or server.run_name != plan.run_name:
         message = f"The name {plan.run_name} is taken by a Deployment that xsft did not create (uid {server.uid})."
         raise Refused(message, fix="Use another name for the run: --run-name NAME.", id="server-name-taken")
@@ -143,8 +138,11 @@ def _refuse_other(cluster: Cluster, plan: ServingPlan, server: RunObject, deploy
     if server.spec_digest != plan.digest:
         differs = missing_values(plan.manifest, deployment)
         lines = (f"The Deployment {plan.run_name} serves something else:", *differs[:MAX_DIFFERENCES])
+        stop = " ".join(stop_argv(cluster, plan))
         fix = f"Nothing was changed. To end that server: {stop}; then run the same command again."
         raise Refused("\n  ".join(lines), fix=fix, id="server-differs")
+    _create_owned(cluster, plan, uid=server.uid)
+    return BegunServer(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
 
 
 def _create_owned(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
@@ -215,3 +213,118 @@ def wait_for_server(
 
 def stop_line(cluster: Cluster, plan: ServingPlan) -> str:
     return shlex.join(stop_argv(cluster, plan))
+
+
+class ServerRecord(Struct, frozen=True, kw_only=True):
+    """The place where a server is recorded, and its user."""
+
+    store: RecordStore
+    provenance: Provenance
+    run: Run
+    """The training's."""
+
+    def begin(self, plan: ServingPlan) -> RecordRef:
+        """Write the attempt that is about to be created: the first attempt, the one that a killed caller began, or the
+        next one.
+
+        Raises as `RecordStore.begin`; nothing should be created then.
+        """
+        before = self.store.read_run(str(self.run.output), plan.run_name)
+        number = 1
+        if before:
+            number = _number_after(before[-1].last)
+        begun = self.store.begin(_record(plan, self.run, self.provenance, number=number, outcome="submitting"))
+        return begun if isinstance(begun, RecordRef) else begun.ref
+
+    def finish(self, ref: RecordRef, *, uid: str) -> tuple[Problem, ...]:
+        """Record that the Deployment exists. Returns a warning if that cannot be written."""
+        return self._finish(
+            ref, AttemptFacts(outcome="created", at=clock.now(), submitter=self.provenance.submitter, uid=uid)
+        )
+
+    def refused(self, ref: RecordRef, *, reason: str) -> tuple[Problem, ...]:
+        """Record that the cluster created nothing."""
+        facts = AttemptFacts(outcome="not-created", at=clock.now(), submitter=self.provenance.submitter, reason=reason)
+        return self._finish(ref, facts)
+
+    def complete(self, plan: ServingPlan, *, uid: str) -> tuple[Problem, ...]:
+        """Record the existing Deployment, if its creator was killed before it could. An attempt that began while
+        another one created it made nothing. Never raises XsftError.
+        """
+        try:
+            records = self.store.read_run(str(self.run.output), plan.run_name)
+        except XsftError as failed:
+            return (_unwritten_warning(plan.run_name, failed),)
+        if not records or records[-1].last.outcome != "submitting":
+            number = records[-1].last.number if records else 1
+            record = _record(plan, self.run, self.provenance, number=number, outcome="created", uid=uid)
+            # Another machine may have created it: the local index lacks it then.
+            return self.store.index_found(record, ref_of(record).path)
+        if any(one.last.uid == uid for one in records):
+            return self.refused(ref_of(records[-1]), reason="another caller had created the server")
+        return self.finish(ref_of(records[-1]), uid=uid)
+
+    def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
+        try:
+            return (*ref.problems, *self.store.finish(ref, facts).problems)
+        except XsftError as failed:
+            return (*ref.problems, _unwritten_warning(ref.record.run_name, failed))
+
+
+def _number_after(last: Attempt) -> int:
+    """Return the number of the next attempt: that of the last one if its creation was interrupted."""
+    if last.outcome == "submitting":
+        return last.number
+    return last.number + 1
+
+
+def _unwritten_warning(run_name: str, failed: XsftError) -> Problem:
+    message = f"The record of {run_name} could not be completed: {failed.message}"
+    return warning("record-not-finished", "", message, "Run the same command again: it adopts the server.")
+
+
+def _record(
+    plan: ServingPlan,
+    run: Run,
+    provenance: Provenance,
+    *,
+    number: int,
+    outcome: Literal["submitting", "created"],
+    uid: str | None = None,
+) -> Record:
+    shape = plan.inputs.shape
+    attempt = Attempt(
+        number=number,
+        spec_digest=plan.digest,
+        started_at=provenance.at,
+        argv=vllm_argv(plan.inputs),
+        env=serving_env(plan.inputs),
+        outcome=outcome,
+        uid=uid,
+        submitter=provenance.submitter,
+        action="created" if number == 1 else "attempt",
+        jobset=plan.run_name,
+        namespace=plan.namespace,
+        cluster=address_of(run.place) if run.place else None,
+        manifest_digest=manifest_digest(plan.manifest),
+        resolved={
+            "work": "serve",
+            "for_run": plan.training,
+            "serves": plan.inputs.weights,
+            "writes": plan.output,
+            "machine": shape.machine,
+            "accelerators": f"{shape.count} of {shape.accelerator}",
+        },
+        image=image_of(plan.inputs.image),
+        git=provenance.git,
+        versions=provenance.versions,
+        user=provenance.user,
+    )
+    return Record(
+        run_name=plan.run_name,
+        spec_digest=plan.digest,
+        spec=json.loads(canonical(run)),
+        target=run.spec.target,
+        output=run.output,
+        attempts=(attempt,),
+    )

@@ -1,5 +1,5 @@
 """Evaluates a training: base and tuned weights in MaxText's environment, and a verdict; on this machine or on a
-cluster.
+cluster. Samples of a run of this machine are measured by the same program.
 """
 
 from __future__ import annotations
@@ -15,17 +15,28 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.base.amounts import duration_text
-from xsft.base.errors import EnvironmentMissing, Refused, UsageError, refuse_errors
+from xsft.base.errors import EnvironmentMissing, Refused, RunFailed, UsageError, refuse_errors
 from xsft.base.lenient import ShowLine
 from xsft.base.names import attempt_number, next_attempt, stage_name
 from xsft.base.problems import Problem
 from xsft.base.reporting import Reporter
 from xsft.base.stage import StageFound, StageName, StagePlan
+from xsft.base.targets import DEFAULT_TRAINER
 from xsft.catalog.releases import DEFAULT
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
-from xsft.evaluation.inputs import FILE, EvaluationPlan
-from xsft.evaluation.report import MAX_BYTES, PROGRAM, EvaluationReport, from_json, known_before, program_job
-from xsft.evaluation.trainer_plan import stage_plan
+from xsft.evaluation.inputs import FILE, EvaluationPlan, turn
+from xsft.evaluation.report import (
+    MAX_BYTES,
+    PROGRAM,
+    EvaluationReport,
+    Measurement,
+    from_json,
+    known_before,
+    measurement_of,
+    program_job,
+)
+from xsft.evaluation.trainer_plan import base_argv, measured_argv, stage_plan, tuned_argv
+from xsft.launch.local_folder import RunFolder
 from xsft.launch.local_machine import Machine, compiled_folder, maxtext_machine, program_environment
 from xsft.launch.local_run import program_end
 from xsft.launch.recording import StageRun, read_stage
@@ -39,13 +50,16 @@ from xsft.machine.regular import read_bytes
 from xsft.planning import api
 from xsft.planning.steps import JobPlan
 from xsft.records import EVALUATION_KEY
+from xsft.records.document import read_record
 from xsft.records.record import Record
-from xsft.records.record_files import record_store
+from xsft.records.record_files import RecordStore, record_store
 from xsft.spec.stages import EvaluateStage
 from xsft.stages.cluster_job import SharedIntent, plan_job
 from xsft.stages.evaluate_plan import plan_evaluate, read_report
+from xsft.stages.exported import newest_entry
 from xsft.stages.once import JobEnd, JobResult, StageHere, StartedJob, do_once, shortages
 from xsft.trainer.local import reads_only_files
+from xsft.trainer.trainer import trainer_named
 from xsft.workers.delivery import programs_digest
 from xsft.workers.evaluation_container import evaluation_document, judged
 from xsft.workers.evaluation_verdict import Judgement
@@ -310,3 +324,85 @@ def _takes(made: JobPlan[SliceJob]) -> Iterator[str]:
         yield f"the image carries its program, sha256 {made.job.program[:12]}"
     else:
         yield "its program is sent with the command: the image's lock does not name this version (make image push)"
+
+
+class TunedRun(Struct, frozen=True, kw_only=True):
+    """A training of this machine, and the checkpoint whose answers are wanted."""
+
+    run_name: str
+    step: int
+    weights: str
+    """`…/checkpoints/<step>/model_params`."""
+    argv: tuple[str, ...]
+    """Command line of the training's last attempt."""
+
+
+class SampleOptions(Struct, frozen=True, kw_only=True):
+    """The options of a request for samples of a run."""
+
+    prompts: tuple[str, ...]
+    max_new_tokens: int
+    with_base: bool
+
+
+def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
+    """Return the run and its newest checkpoint, or that of `step`. Raises UsageError for a run that is not on this
+    machine, trains nothing, or has no such checkpoint."""
+    entry = newest_entry(name, store)
+    if not entry.on_this_machine:
+        raise UsageError(
+            f"{name} trained on a cluster, and its weights are not on this machine.",
+            fix="Name stages.evaluate in its workload: the cluster answers there.",
+            id="sample-not-local",
+        )
+    folder = RunFolder(path=Path(entry.output) / name)
+    record = _training_record(name, folder)
+    steps = {int(checkpoint.name): checkpoint for checkpoint in folder.checkpoints()}
+    if not steps or (step is not None and step not in steps):
+        saved = "it has none yet"
+        if steps:
+            saved = f"it has the steps {', '.join(map(str, sorted(steps)))}"
+        raise UsageError(
+            f"run {name} has no checkpoint{f' of step {step}' if step else ''}: {saved}",
+            fix=f"Check its progress: xsft status {name}",
+            id="sample-checkpoint",
+        )
+    chosen = step
+    if chosen is None:
+        chosen = max(steps)
+    trainer = trainer_named(str(record.spec.get("trainer", DEFAULT_TRAINER)))
+    weights = str(steps[chosen] / trainer.WEIGHTS)
+    return TunedRun(run_name=name, step=chosen, weights=weights, argv=record.last.argv)
+
+
+def _training_record(name: str, folder: RunFolder) -> Record:
+    try:
+        record = read_record(read_bytes(folder.record))
+    except (OSError, ValueError) as failed:
+        why = f"{folder.record} cannot be read: {failed}"
+        raise UsageError(why, fix="Give the name of another run; nothing was changed.") from failed
+    if not record.attempts or "-m" not in record.last.argv:
+        raise UsageError(f"{name} trains nothing, so it has no weights.", fix="Give the name of a training.")
+    return record
+
+
+def sample(
+    run: TunedRun, sampling: SampleOptions, *, machine: Machine, progress: Callable[[str], None], scratch: Path
+) -> Measurement:
+    """Return the answers. Raises RunFailed with MaxText's message if it does not answer, and as `measure` does."""
+    refuse_small_memory(Path(run.weights))
+    argv = measured_argv(run.argv, {"base_output_directory": str(scratch), "eval_interval": -1})
+    models = [{"name": "tuned", "argv": tuned_argv(argv, weights=run.weights)}]
+    if sampling.with_base:
+        models.insert(0, {"name": "base", "argv": base_argv(argv)})
+    job = {
+        "models": models,
+        "prompts": [to_builtins(turn(prompt)) for prompt in sampling.prompts],
+        "most_prompts": len(sampling.prompts),
+        "max_new_tokens": sampling.max_new_tokens,
+        "rows": 0,
+    }
+    done = measure(job, machine=machine, log=scratch / "log", online=True, progress=progress)
+    if done.found is None:
+        raise RunFailed(f"MaxText gave no answer: {done.why}", fix="`xsft doctor` shows what is missing.")
+    return measurement_of(done.found)

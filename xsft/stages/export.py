@@ -50,8 +50,15 @@ from xsft.spec.stages import ExportStage
 from xsft.stages.cluster_job import SharedIntent, described_job, plan_job
 from xsft.stages.exported import plan_ahead, plan_export
 from xsft.stages.once import JobEnd, JobResult, StageHere, StartedJob, do_once, shortages
-from xsft.stages.served_model import refuse_unreadable
-from xsft.stages.verify import ExportShop, environment, logits_notes, reads_bucket, verify_logits, with_logits
+from xsft.stages.verify import (
+    ExportShop,
+    environment,
+    logits_notes,
+    reads_bucket,
+    refuse_unreadable,
+    verify_logits,
+    with_logits,
+)
 from xsft.weights.estimates import estimate_export
 from xsft.weights.export_record import FILE, PROCESS_BYTES, ExportPlan, Verification, logits_memory, verification_text
 from xsft.weights.exporter import ExportRequest, TrainedRun

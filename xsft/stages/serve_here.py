@@ -28,7 +28,7 @@ from xsft.records.record_files import record_store
 from xsft.stages.export import ExportRoute, export_route, export_work
 from xsft.stages.exported import training_of
 from xsft.stages.once import do_once, end_of_stage
-from xsft.stages.served_model import ServedModel, served_model
+from xsft.stages.verify import ServedModel, served_model
 from xsft.weights.exporter import ExportRequest
 
 POLL_S = 0.2

@@ -33,6 +33,7 @@ from xsft.spec.resolve import Run
 from xsft.stages.cluster_job import ClusterCall, SharedIntent, StageOnCluster
 from xsft.stages.create_server import (
     BegunServer,
+    ServerRecord,
     begin,
     confirm_server,
     find_server,
@@ -40,7 +41,6 @@ from xsft.stages.create_server import (
     wait_for_server,
 )
 from xsft.stages.export import staged_export
-from xsft.stages.server_record import ServerRecord
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")
 """Sections of a workload whose errors affect a server."""

@@ -1,7 +1,11 @@
-"""Verifies exports and conversions: headers here, values and logits in the environments that can read them."""
+"""Verifies exports and conversions: headers here, values and logits in the environments that can read them; and folders
+with a Hugging Face model: whether they are complete, and whether the engine can read them.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,20 +13,21 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from xsft.base.errors import RunFailed
+from xsft.base.errors import RunFailed, UsageError
 from xsft.catalog.weights import UNLOADED, model_type
 from xsft.environments.ask import Interpreter, ProgramFailed, ask
 from xsft.environments.installed import BuiltEnvironment
 from xsft.launch.local_machine import Machine, program_environment
 from xsft.machine.memory import memory_bytes
 from xsft.machine.paths import random_hex, scratch_folder
+from xsft.machine.regular import read_bytes
 from xsft.spec.export_inputs import ExportDtype
 from xsft.spec.keypath import printable
-from xsft.stages.served_model import reads_type
+from xsft.stages.exported import read_folder
 from xsft.weights.conversion_plan import SOURCE, ConversionPlan, source_job
 from xsft.weights.export_record import LOGITS_BOUNDS, ExportPlan, LogitsVerdict, Verification, logits_memory
 from xsft.weights.exporter import forward_argv, logits_argv, merged_dtype
-from xsft.workers.export_judging import logits_problems
+from xsft.workers.export_judging import logits_problems, read_headers
 
 OF_GOOGLE = (
     "GOOGLE_APPLICATION_CREDENTIALS",
@@ -215,3 +220,110 @@ def _refuse(plan: ConversionPlan, problems: Sequence[str]) -> None:
             f"The converted checkpoint is not its source: {'; '.join(problems)}.",
             fix=f"Convert with another MaxText release, or report it with the model's name, {plan.inputs.model}.",
         )
+
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+LARGEST = 64 << 20
+"""Maximum bytes of a model's JSON file: the index names every array, and has megabytes for a large model."""
+
+
+class ServedModel(Struct, frozen=True, kw_only=True):
+    """A model that the engine can serve."""
+
+    folder: Path
+    """Absolute."""
+    model_type: str
+    """The architecture's name in config.json, e.g. `qwen3`."""
+
+
+def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
+    """Return the model. Raises UsageError: not-a-model, model-incomplete or engine-model-unknown."""
+    config = _read_json_object(folder / "config.json", folder=folder)
+    if why := _why_incomplete(folder):
+        raise UsageError(
+            f"{folder} is not a complete model: {why}",
+            fix="Export or download it again, to a new folder.",
+            id="model-incomplete",
+        )
+    model_type = str(config.get("model_type", ""))
+    if not reads_type(engine, model_type):
+        raise UsageError(
+            f"{folder}: mlx-lm {engine.version} cannot read models of type {model_type!r}",
+            fix="Serve it with another engine, such as vLLM; the folder has the Hugging Face layout.",
+            id="engine-model-unknown",
+        )
+    return ServedModel(folder=folder.resolve(), model_type=model_type)
+
+
+def refuse_unreadable(model_type: str | None, *, named: str, engine: BuiltEnvironment) -> None:
+    """Raise UsageError, engine-model-unknown, if the engine cannot read models of this type; None: unknown."""
+    why = UNLOADED.get(model_type or "", "")
+    if why or (model_type is not None and not reads_type(engine, model_type)):
+        raise UsageError(
+            f"mlx-lm {engine.version} cannot read {named}, a model of type {model_type!r}{': ' if why else ''}{why}",
+            fix="Compare its tensors only: --verify tensors.",
+            id="engine-model-unknown",
+        )
+
+
+def _why_incomplete(folder: Path) -> str:
+    """Return which file is missing or cut off; empty if none is."""
+    lacking: list[str] = []
+    weights = next((name for name in WEIGHTS if (folder / name).is_file()), None)
+    if weights is None:
+        lacking.append(WEIGHTS[0])
+    if weights == WEIGHTS[1]:  # the index of a model in several files names them
+        shards = _read_json_object(folder / weights, folder=folder).get("weight_map")
+        if isinstance(shards, dict):
+            names = sorted(set(map(str, shards.values())))
+            lacking += [name for name in names if not (folder / name).is_file()]
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        lacking.append(TOKENIZERS[0])
+    if lacking:
+        return f"{', '.join(lacking)} missing"
+    try:
+        read_headers(*read_folder(folder))
+    except (OSError, ValueError) as wrong:
+        return str(wrong)
+    return ""
+
+
+def _read_json_object(path: Path, *, folder: Path) -> Mapping[str, Any]:
+    try:
+        read = json.loads(read_bytes(path, limit=LARGEST))
+    except (OSError, ValueError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not JSON"
+        raise _not_a_model(folder, f"{path.name} cannot be read ({why})") from problem
+    if not isinstance(read, dict):
+        raise _not_a_model(folder, f"{path.name} is not a JSON object")
+    return read
+
+
+def _not_a_model(folder: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{folder} is not a Hugging Face model: {why}",
+        fix="Give the folder that contains config.json, the safetensors files and the tokenizer.",
+        id="not-a-model",
+    )
+
+
+def reads_type(engine: BuiltEnvironment, model_type: str) -> bool:
+    """Return whether the engine has a module for the type, or for the one it is remapped to. source: mlx-lm@0.32.2
+    utils.py _get_classes, MODEL_REMAPPING
+    """
+    package = next(engine.folder.glob("lib/python*/site-packages/mlx_lm"))
+    name = _read_remapping(package / "utils.py").get(model_type, model_type)
+    return name.isidentifier() and (package / "models" / f"{name}.py").is_file()
+
+
+def _read_remapping(source: Path) -> Mapping[str, str]:
+    """Return the remapping, read from the engine's source: importing it takes a second and its own environment."""
+    for statement in ast.parse(source.read_text()).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="MODEL_REMAPPING")], value=value):
+                mapping: Mapping[str, str] = ast.literal_eval(value)
+                return mapping
+            case _:
+                continue
+    return {}

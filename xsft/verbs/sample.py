@@ -12,7 +12,7 @@ from xsft.launch.local_machine import maxtext_machine
 from xsft.machine.paths import scratch_folder
 from xsft.machine.signals import as_ctrl_c
 from xsft.records.record_files import record_store
-from xsft.stages.sample import SampleOptions, sample, tuned_run
+from xsft.stages.evaluate import SampleOptions, sample, tuned_run
 from xsft.verbs.document import Document, VerbDocument, print_to_stderr, report_document, request_of, show_progress
 from xsft.verbs.terminal import terminal
 

@@ -15,7 +15,7 @@ from tests.localruns import WORKLOADS, FakeTrainer
 from xsft.base.errors import TimedOut
 from xsft.base.reporting import Reporter
 from xsft.planning import api
-from xsft.stages.train_stage import TrainHere
+from xsft.stages.stage_list import TrainHere
 from xsft.stages.walk import WalkResult, WalkSettings, walk
 from xsft.verbs.terminal import terminal
 

@@ -8,7 +8,7 @@ import pytest
 from tests.hfmodels import write_model
 from xsft.base.errors import UsageError
 from xsft.environments.installed import BuiltEnvironment
-from xsft.stages.served_model import refuse_unreadable, served_model
+from xsft.stages.verify import refuse_unreadable, served_model
 
 
 @pytest.fixture
