@@ -29,7 +29,6 @@ from xsft.records.record import Record
 from xsft.spec.conversion_inputs import RECORD_FILE, ConversionRecord
 from xsft.stages.once import JobEnd, JobResult, StartedJob, shortages
 from xsft.weights.conversion_plan import BytesDone, ConversionEvent, ConversionPlan, conversion_event
-from xsft.weights.estimates import ConversionEstimate
 
 LOOK_EVERY_S = 0.5
 """Seconds between checks of the bytes written."""
@@ -191,14 +190,10 @@ def bytes_done(plan: ConversionPlan, directory: Path, *, machine: Machine) -> By
     written = _folder_size(directory)
     if written or source.is_folder:
         return BytesDone(done=written, of=needs.output if needs else None, at=now)
-    blobs = _hub_home(machine) / "hub" / f"models--{source.repo.replace('/', '--')}" / "blobs"
+    # Files are in `hub/models--<owner>--<name>/blobs` of HF_HOME, from their first byte.
+    # source: huggingface_hub@2.4.0 file_download.py [repo_folder_name, hf_hub_download].
+    blobs = machine.cache / "huggingface" / "hub" / f"models--{source.repo.replace('/', '--')}" / "blobs"
     return BytesDone(doing="downloading", done=_folder_size(blobs), of=needs.download if needs else None, at=now)
-
-
-def _hub_home(machine: Machine) -> Path:
-    """Return HF_HOME of the converter. Files are in `hub/models--<owner>--<name>/blobs` there, from their first byte.
-    source: huggingface_hub@2.4.0 file_download.py [repo_folder_name, hf_hub_download]."""
-    return machine.cache / "huggingface"
 
 
 def _folder_size(directory: Path) -> int:
@@ -234,7 +229,16 @@ def lacks(plan: ConversionPlan, *, cache: Path) -> tuple[Problem, ...]:
     needs = plan.estimate
     if needs is None:
         return (unchecked_warning(plan),)
-    return tuple(_shortages(plan, needs, cache))
+    problems: list[Problem] = []
+    disk = ((Path(plan.directory), needs.output), (cache, needs.download))
+    for kind, message in shortages(f"Converting {plan.inputs.model}", memory=needs.memory, disk=disk):
+        if kind == "memory":
+            fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
+            problems.append(CONVERSION_MEMORY.error("model.hf", message, fix))
+        else:
+            fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
+            problems.append(CONVERSION_DISK.error("output", message, fix))
+    return tuple(problems)
 
 
 def unchecked_warning(plan: ConversionPlan) -> Problem:
@@ -242,14 +246,3 @@ def unchecked_warning(plan: ConversionPlan) -> Problem:
     message = f"The size of {plan.inputs.model} is unknown, so memory and disk were not checked before the conversion."
     fix = "Compare the size of the safetensors files with this machine: memory takes 1.2 times what is saved."
     return CONVERSION_UNCHECKED.warning("model.hf", message, fix)
-
-
-def _shortages(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Iterator[Problem]:
-    disk = ((Path(plan.directory), needs.output), (cache, needs.download))
-    for kind, message in shortages(f"Converting {plan.inputs.model}", memory=needs.memory, disk=disk):
-        if kind == "memory":
-            fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
-            yield CONVERSION_MEMORY.error("model.hf", message, fix)
-        else:
-            fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
-            yield CONVERSION_DISK.error("output", message, fix)

@@ -49,29 +49,29 @@ NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "
 
 def converted_here(workload: api.LoadedWorkload, listener: Reporter) -> ConversionResult:
     """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
-    _read_weights(workload, listener)
+    run, _ = resolve(workload.spec, gather.facts_here(workload.spec, file=workload.file, today=clock.today()))
+    if run.conversion is not None and run.conversion.source.is_folder:
+        # Its digest is cached for all later looks.
+        with listener.display(ReadingWeights()) as display:
+
+            def on_read(done: int, of: int) -> None:
+                display(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
+
+            read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
     with listener.waiting("convert", "looking for an earlier conversion"):
         plan, problems = look(workload)
-    _refuse_other_release(plan)
+    if plan.whole is None and plan.inputs.release != DEFAULT:  # the record would name the wrong one
+        raise UsageError(
+            f"the workload needs MaxText {plan.inputs.release}, but this machine converts with {DEFAULT}.",
+            fix=f"Write image.maxtext: {DEFAULT}, or convert in the workload's image and name model.checkpoint.",
+            id="conversion-release",
+        )
     listener.warn(p for p in problems if p.severity == "warning" and p.kind != "unmade")
     return convert_now(workload, plan, listener)
 
 
 class ReadingWeights(Activity, frozen=True):
     """Activity: a folder of weights is read once for its digest. The activity of a conversion is its plan."""
-
-
-def _read_weights(workload: api.LoadedWorkload, listener: Reporter) -> None:
-    """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
-    run, _ = resolve(workload.spec, gather.facts_here(workload.spec, file=workload.file, today=clock.today()))
-    if run.conversion is None or not run.conversion.source.is_folder:
-        return
-    with listener.display(ReadingWeights()) as display:
-
-        def on_read(done: int, of: int) -> None:
-            display(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
-
-        read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
 
 
 def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
@@ -122,11 +122,25 @@ class ConversionJob(Struct, frozen=True, kw_only=True):
 
     def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[ConversionPlan, JobPlan[CpuJob]]:
         store = record_store()
-        planned, intent, problems = self._ask_hub()
+        workload = self.intent.workload
+        intent = self.intent.now()
+        planned = planned_conversion(workload, intent)
+        problems: tuple[Problem, ...] = ()
+        if planned.whole is None and not planned.inputs.source.is_folder:
+            # Only a conversion that is submitted fixes the commit of its weights.
+            has_secret = workload.spec.secrets.hf_token is not None
+            source, problems = read_source_for_pods(planned, self.listener, has_secret=has_secret)
+            (intent,) = api.intend((workload,), hub=answered_reader(source))
+            planned = planned_conversion(workload, intent)
+        problems = (*intent.problems, *problems)
         made = under_claim(planned, read_claim(store, planned))
-        file = self.intent.workload.file
         plan_of = partial(
-            plan_conversion, run=intent.run, file=file, problems=problems, progress=progress, on_tpu=self.on_tpu
+            plan_conversion,
+            run=intent.run,
+            file=workload.file,
+            problems=problems,
+            progress=progress,
+            on_tpu=self.on_tpu,
         )
         plan = plan_of(made)
         if not is_sent:
@@ -144,18 +158,6 @@ class ConversionJob(Struct, frozen=True, kw_only=True):
 
     def show_end(self, plan: ConversionPlan) -> None:
         """Show nothing: the report of the stage names the checkpoint."""
-
-    def _ask_hub(self) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
-        """Return the plan by what the hub says now, what it is part of, and the problems, the hub's included."""
-        workload, intent = self.intent.workload, self.intent.now()
-        plan = planned_conversion(workload, intent)
-        problems: tuple[Problem, ...] = ()
-        if plan.whole is None and not plan.inputs.source.is_folder:
-            has_secret = workload.spec.secrets.hf_token is not None
-            source, problems = read_source_for_pods(plan, self.listener, has_secret=has_secret)
-            (intent,) = api.intend((workload,), hub=answered_reader(source))
-            plan = planned_conversion(workload, intent)
-        return plan, intent, (*intent.problems, *problems)
 
 
 def plan_conversion(
@@ -220,16 +222,6 @@ def _not_asked(why: str) -> Problem:
     return warning("hub-not-asked", "model.hf.repo", message, fix)
 
 
-def _refuse_other_release(plan: ConversionPlan) -> None:
-    """Raise if the workload's release is not the one that converts: the record would name the wrong one."""
-    if plan.whole is None and plan.inputs.release != DEFAULT:
-        raise UsageError(
-            f"the workload needs MaxText {plan.inputs.release}, but this machine converts with {DEFAULT}.",
-            fix=f"Write image.maxtext: {DEFAULT}, or convert in the workload's image and name model.checkpoint.",
-            id="conversion-release",
-        )
-
-
 def look(workload: api.LoadedWorkload, source: SourceFacts | None = None) -> tuple[ConversionPlan, tuple[Problem, ...]]:
     """Return what is converted and what exists already, and the other problems.
 
@@ -273,8 +265,11 @@ def ask_hub(plan: ConversionPlan, listener: Reporter) -> SourceFacts | None:
 
 def moved_warning(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ...]:
     """Return a warning if the branch or tag points to other weights than those that were converted."""
-    then, now = plan.recorded.commit if plan.recorded else None, source.commit if source else None
-    if plan.whole is None or then is None or now is None or then == now:
+    if plan.whole is None or plan.recorded is None or source is None:
+        return ()
+    then = plan.recorded.commit
+    now = source.commit
+    if then is None or now is None or then == now:
         return ()
     named = plan.inputs.source.revision or BRANCH
     message = f"{plan.inputs.source.repo} was converted at commit {then}; {named} is {now} now."
@@ -283,12 +278,14 @@ def moved_warning(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Pro
 
 
 def convert_now(workload: api.LoadedWorkload, plan: ConversionPlan, listener: Reporter) -> ConversionResult:
-    source = None if plan.inputs.source.pinned and plan.whole else ask_hub(plan, listener)
+    source = None
+    if not plan.whole or not plan.inputs.source.pinned:
+        source = ask_hub(plan, listener)
     listener.warn(moved_warning(plan, source))
-    if plan.whole is None:
-        look(workload, source)  # raises an error if the hub's answer forbids it
     if plan.whole:
         source = None
+    else:
+        look(workload, source)  # raises an error if the hub's answer forbids it
     with listener.display(plan) as display:
         conversion = replace(
             conversion_of(workload, listener, source),

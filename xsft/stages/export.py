@@ -136,9 +136,21 @@ class ExportWork(Struct, frozen=True, kw_only=True):
             notes = export_notes(plan, argv=attempt.argv, logits=self._logits_notes(plan, scratch))
             sent = json.dumps({"notes": notes})
             program = (str(machine.python), "-I", str(PROGRAMS / "entry.py"), EXPORT_PROGRAM, sent, *attempt.argv)
-            env = environment(_shop(plan, machine, scratch), online=_is_online(plan))
+            inputs = plan.inputs
+            read = [inputs.tokenizer]
+            if inputs.source is not None:
+                read.append(inputs.source.repo)
+            # The network is needed for a bucket or the hub; also if tokenizer or source model are there.
+            is_remote = bool(inputs.hub) or plan.directory.startswith(BUCKET) or reads_bucket(plan)
+            is_online = is_remote or not all(Path(place).is_dir() for place in read)
+            env = environment(_shop(plan, machine, scratch), online=is_online)
             argv = (*machine.contain().prefix, *program)
-            ended = follow_program(argv, name="to_huggingface", env=env, log=attempt.log, on_line=self._show)
+
+            def show(line: str) -> None:
+                if line.startswith(OWN_LINE):
+                    self.say(line.removeprefix(OWN_LINE))
+
+            ended = follow_program(argv, name="to_huggingface", env=env, log=attempt.log, on_line=show)
         after = self.look()
         if after.whole:
             if plan.folder != plan.directory:
@@ -170,10 +182,6 @@ class ExportWork(Struct, frozen=True, kw_only=True):
             (verdict,) = verify_logits(plan, (Path(plan.folder),), shop, engine=self.engine())
         return with_logits(verified, verdict, dtype=plan.inputs.dtype)
 
-    def _show(self, line: str) -> None:
-        if line.startswith(OWN_LINE):
-            self.say(line.removeprefix(OWN_LINE))
-
 
 class ExportRoute(Struct, frozen=True, kw_only=True):
     """An export on this machine, and where it goes."""
@@ -188,18 +196,28 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
         hub, output = destination(self.to)
         return hub is not None or (output or self.trained.output).startswith(BUCKET)
 
+    def plan_in(self, folder: str | None) -> ExportPlan:
+        """Return the plan at the destination. `folder`: as in `plan_export`, which raises."""
+        hub, output = destination(self.to)
+        request = replace(self.asked, hub=hub)
+        return plan_export(self.trained, request, record_store(), output=output, folder=folder)
+
+    def plan_before(self, step: int, *, folder: str | None = None) -> ExportPlan:
+        """Return the plan before the training has saved `step`, as `plan_ahead` does."""
+        hub, output = destination(self.to)
+        request = replace(self.asked, hub=hub)
+        return plan_ahead(self.trained, request, step=step, output=output, folder=folder)
+
     def plan(self) -> ExportPlan:
         """Return the plan at the destination; files that go elsewhere are written beside the training first, or into
         xsft's cache if that is in a bucket. Raises as `plan_export`."""
-        hub, output = destination(self.to)
         if not self.is_remote:
-            return plan_export(self.trained, self.asked, record_store(), output=output)
-        plan = partial(plan_export, self.trained, replace(self.asked, hub=hub), record_store(), output=output)
-        digits = hashlib.sha256(plan(folder=".").directory.encode()).hexdigest()[:12]
+            return self.plan_in(None)
+        digits = hashlib.sha256(self.plan_in(".").directory.encode()).hexdigest()[:12]
         own = Path(self.trained.output)
         if self.trained.output.startswith(BUCKET):
             own = own_cache() / "exports"
-        return plan(folder=str(own / f"{self.trained.run_name}-export" / f"copied-{digits}"))
+        return self.plan_in(str(own / f"{self.trained.run_name}-export" / f"copied-{digits}"))
 
 
 def exported_here(
@@ -319,25 +337,12 @@ def _shop(plan: ExportPlan, machine: Machine, scratch: Path) -> ExportShop:
     return ExportShop(machine=machine, scratch=scratch, logs=Path(plan.folder) / "xsft")
 
 
-def _is_online(plan: ExportPlan) -> bool:
-    """Return whether weights or destination are in a bucket or on the hub, or tokenizer or source model are there."""
-    places = [plan.inputs.tokenizer]
-    if plan.inputs.source is not None:
-        places.append(plan.inputs.source.repo)
-    is_remote = bool(plan.inputs.hub) or plan.directory.startswith(BUCKET) or reads_bucket(plan)
-    return is_remote or not all(Path(place).is_dir() for place in places)
-
-
 def export_stage(workload: api.LoadedWorkload, *, training: str, listener: Reporter) -> StageHere:
     """Return the export of the last checkpoint on this machine."""
     stage = workload.spec.stages.export or ExportStage()
-    steps = workload.spec.train.steps
 
     def plan() -> StagePlan:
-        route = export_route(workload)
-        hub, output = destination(route.to)
-        request = replace(route.asked, hub=hub)
-        made = plan_ahead(route.trained, request, step=steps, output=output)
+        made = export_route(workload).plan_before(workload.spec.train.steps)
         return StagePlan(name="export", run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
 
     def job(progress: ShowLine) -> ExportWork:
@@ -380,18 +385,14 @@ class ExportJob(Struct, frozen=True, kw_only=True):
         stage = self.intent.workload.spec.stages.export
         if stage and stage.verify == "logits":
             raise no_logits()
-        hub, output = destination(self.to)
-        request = replace(self.request, hub=hub)
-        steps = self.intent.workload.spec.train.steps
-        trained = intended_training(self.intent.now())
-        made = plan_ahead(trained, request, step=steps, output=output, folder=EXPORTED)
+        made = self._route().plan_before(self.intent.workload.spec.train.steps, folder=EXPORTED)
         return replace(described_job(self._planned(made, hear_nothing), name=self.name), digest=None)
 
     def look(self) -> ExportPlan:
-        hub, output = destination(self.to)
-        trained = intended_training(self.intent.now())
-        request = replace(self.request, hub=hub)
-        return plan_export(trained, request, record_store(), output=output, folder=EXPORTED)
+        return self._route().plan_in(EXPORTED)
+
+    def _route(self) -> ExportRoute:
+        return ExportRoute(trained=intended_training(self.intent.now()), asked=self.request, to=self.to)
 
     def found(self, plan: ExportPlan) -> StageFound:
         return replace(export_found(plan, result=plan.served), digest=plan.digest)

@@ -81,13 +81,13 @@ def plan_export(
     step = _choose_step(trained, request, store)
     path = weights_path(trained, step=step)
     storage = storage_for(path, env=own_environment())
-    inputs = export_inputs(
-        trained, request, step=step, content=_content(path, storage), converted=_converted_source(trained)
-    )
+    content = content_of({name: storage.read(f"{path}/{name}", limit=LARGEST) or b"" for name in SMALL})
+    inputs = export_inputs(trained, request, step=step, content=content, converted=_converted_source(trained))
     refuse_wrong_weights(inputs)
-    at = output or trained.output
-    own = at if folder else str(Path(at).expanduser().absolute())
-    return _with_attempts(trained, inputs, output=own.rstrip("/"), size=_bytes_read(inputs), folder=folder)
+    root = output or trained.output
+    if not folder:
+        root = str(Path(root).expanduser().absolute())
+    return _with_attempts(trained, inputs, output=root.rstrip("/"), size=_bytes_read(inputs), folder=folder)
 
 
 def plan_ahead(
@@ -150,10 +150,6 @@ def _choose_step(trained: TrainedRun, request: ExportRequest, store: RecordStore
     return request.step
 
 
-def _content(path: str, storage: Storage) -> str:
-    return content_of({name: storage.read(f"{path}/{name}", limit=LARGEST) or b"" for name in SMALL})
-
-
 def _plan(
     trained: TrainedRun, inputs: ExportInputs, *, output: str, first: str, directory: str, folder: str | None
 ) -> ExportPlan:
@@ -174,7 +170,10 @@ def _with_attempts(
 ) -> ExportPlan:
     first = directory_of(inputs, output=output)
     storage = storage_for(first, env=own_environment())
-    tried = _tried_folders(first, storage)
+    parent = first.rpartition("/")[0]
+    paths = [f"{parent}/{name.rstrip('/')}" for name in storage.names(parent) if name.endswith("/")]
+    numbered = sorted((number, path) for path in paths if (number := attempt_number(path, first=first)))
+    tried = tuple(path for _, path in numbered)  # the oldest first
     records = {path: _export_record(path, storage) for path in tried}
     whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
     directory = whole or next_attempt(first, existing=tried)
@@ -185,14 +184,6 @@ def _with_attempts(
         recorded=records[whole] if whole else next((records[path] for path in reversed(tried)), None),
         broken=tuple(path for path in tried if path != whole),
     )
-
-
-def _tried_folders(first: str, storage: Storage) -> tuple[str, ...]:
-    """Return the folders of the attempts, oldest first."""
-    parent = first.rpartition("/")[0]
-    paths = (f"{parent}/{name.rstrip('/')}" for name in storage.names(parent) if name.endswith("/"))
-    found = sorted((number, path) for path in paths if (number := attempt_number(path, first=first)))
-    return tuple(path for _, path in found)
 
 
 def _export_record(folder: str, storage: Storage) -> ExportRecord | None:

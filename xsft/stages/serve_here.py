@@ -71,7 +71,15 @@ def serve_here(given: str, *, port: int | None, listener: Reporter, ready: Calla
         engine = environments.ensure("engine", progress=progress)
     folder = Path(given)
     if route is not None:
-        folder = _exported_folder(route, listener)
+        with listener.working("export") as say:
+            work = export_work(route, say=say, logits=False, listener=listener)
+            end = end_of_stage(do_once(work), work.fix)
+        if end.interrupted:
+            raise KeyboardInterrupt
+        if end.result is None:
+            message = f"{route.trained.run_name} could not be exported: {end.why}"
+            raise RunFailed(message, fix=end.fix, id="export-failed")
+        folder = Path(end.result)
     model = served_model(folder, engine=engine)
     server = Server(model=model, port=free_port(port))
     with as_ctrl_c(), scratch_folder("serve") as scratch:
@@ -85,18 +93,6 @@ def _export_to_serve(given: str) -> ExportRoute | None:
     return ExportRoute(trained=training_of(given, record_store()), asked=ExportRequest())
 
 
-def _exported_folder(route: ExportRoute, listener: Reporter) -> Path:
-    """Return the folder of the run's export, which is made if it is missing. Raises as `serve_here` does."""
-    with listener.working("export") as say:
-        work = export_work(route, say=say, logits=False, listener=listener)
-        end = end_of_stage(do_once(work), work.fix)
-    if end.interrupted:
-        raise KeyboardInterrupt
-    if end.result is None:
-        raise RunFailed(f"{route.trained.run_name} could not be exported: {end.why}", fix=end.fix, id="export-failed")
-    return Path(end.result)
-
-
 def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Callable[[], None]) -> None:
     """Run the server, and return when it is interrupted; `ready` is called once, when it answers. `scratch`: a private
     folder.
@@ -104,7 +100,11 @@ def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Cal
     Raises RunFailed, engine-failed, if it cannot load the model or ends by itself.
     """
     log = scratch / "server.log"
-    argv, env = _server_argv(server, engine), _server_environment(scratch)
+    address = ("--host", LOOPBACK, "--port", str(server.port))
+    argv = (str(engine.script("mlx_lm.server")), "--model", str(server.model.folder), *address)
+    (scratch / "hub").mkdir()
+    # Neither the network nor the user's cached models: a request can name any repository of the hub.
+    env = own_environment(HF_HOME=str(scratch), HF_HUB_CACHE=str(scratch / "hub"), HF_HUB_OFFLINE="1")
     with watched_process.run_process(argv, env=env, log=log, grace_s=GRACE_S) as process:
         while not _is_loaded(server):
             if process.poll() is not None or _has_failed(server):
@@ -140,17 +140,6 @@ def _server_failed(log: Path) -> RunFailed:
         fix="Correct what they name. `xsft setup --verify engine` checks the engine itself.",
         id="engine-failed",
     )
-
-
-def _server_argv(server: Server, engine: BuiltEnvironment) -> tuple[str, ...]:
-    folder, port = str(server.model.folder), str(server.port)
-    return (str(engine.script("mlx_lm.server")), "--model", folder, "--host", LOOPBACK, "--port", port)
-
-
-def _server_environment(scratch: Path) -> dict[str, str]:
-    """Return an environment without a network or the user's cached models: a request can name any hub repository."""
-    (scratch / "hub").mkdir()
-    return own_environment(HF_HOME=str(scratch), HF_HUB_CACHE=str(scratch / "hub"), HF_HUB_OFFLINE="1")
 
 
 class ServeHere(Struct, frozen=True, kw_only=True):

@@ -176,7 +176,11 @@ class ConversionVerifier(Struct, frozen=True, kw_only=True):
             shop = ExportShop(machine=self.machine(), scratch=scratch, logs=logs)
             verdict = self._logits(plan, checkpoint, shop)
             if verdict is None:
-                return _compare_tensors(plan, checkpoint, shop)
+                size = plan.estimate.output if plan.estimate else None
+                job = source_job(plan.inputs, checkpoint, seed=int(random_hex(4), 16), size=size)
+                answer = ask_worker(SOURCE, job, shop, online=not plan.inputs.source.is_folder)
+                _refuse(plan, answer["problems"])
+                return f"{answer['compared']} of {answer['all']} tensors equal the source's"
         _refuse(plan, problems_of_logits(verdict, dtype=plan.inputs.dtype))
         return f"logits of the source in {verdict.engine} agree to {verdict.relative:.1e} of the greatest"
 
@@ -204,14 +208,6 @@ class ConversionVerifier(Struct, frozen=True, kw_only=True):
         if verdict.unloaded:
             return None
         return verdict
-
-
-def _compare_tensors(plan: ConversionPlan, checkpoint: str, shop: ExportShop) -> str:
-    size = plan.estimate.output if plan.estimate else None
-    job = source_job(plan.inputs, checkpoint, seed=int(random_hex(4), 16), size=size)
-    answer = ask_worker(SOURCE, job, shop, online=not plan.inputs.source.is_folder)
-    _refuse(plan, answer["problems"])
-    return f"{answer['compared']} of {answer['all']} tensors equal the source's"
 
 
 def _refuse(plan: ConversionPlan, problems: Sequence[str]) -> None:

@@ -107,7 +107,15 @@ def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple
     """Return how the stage ended, and the error that ends the walk."""
     end = StageEnd(action="waiting", state="missing", why="")
     try:
-        _refuse_without_input(stage, stages, settings)
+        undone = tuple(_undone_needs(stage.name, stages, settings))
+        if undone:
+            needed, why = undone[0]
+            first, _ = undone[-1]
+            raise Refused(
+                f"{stage.name} needs the result of {needed}, which is not done: {why}.",
+                fix=f"Start at {first}: --from {first}. Without --from, all missing stages are done.",
+                id="stage-not-done",
+            )
         end = _do_stage(stage, settings)
         while settings.waits and end.state == "running":
             stage.watch(settings.left_s())
@@ -117,20 +125,6 @@ def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple
             end = replace(end, state="failed")
         return replace(end, why=failed.message), failed
     return end, _error_of(stage, end)
-
-
-def _refuse_without_input(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> None:
-    """Raise Refused if the stage reads the result of one that --from leaves out and that is not done."""
-    undone = tuple(_undone_needs(stage.name, stages, settings))
-    if not undone:
-        return
-    needed, why = undone[0]
-    first, _ = undone[-1]
-    raise Refused(
-        f"{stage.name} needs the result of {needed}, which is not done: {why}.",
-        fix=f"Start at {first}: --from {first}. Without --from, all missing stages are done.",
-        id="stage-not-done",
-    )
 
 
 def _undone_needs(name: StageName, stages: Sequence[Stage], settings: WalkSettings) -> Iterator[tuple[StageName, str]]:
