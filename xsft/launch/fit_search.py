@@ -270,9 +270,18 @@ def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[Sear
 def _search_fit(
     request: SearchRequest, base: FitAnswer, text: str, *, progress: ShowLine, report: Callable[[SearchState], None]
 ) -> FoundFit:
-    start, refused = _begin_search(request, base.run, text)
-    start = replace(start, scale=measured_over_estimate(base.verdict, estimate(base.run)))
-    found = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=refused, stopped="done")
+    tuned = tunable_run(base.run)
+    candidates: list[FitCandidate] = []
+    refused: list[RefusedAlternative] = []
+    for alternative in alternatives(tuned, _search_limits(request, base.run)) if tuned else ():
+        judged = _judge_alternative(base.run, text, alternative, settings=request.settings)
+        if isinstance(judged, str):
+            refused.append(RefusedAlternative(alternative=alternative, place=len(candidates), why=judged))
+        else:
+            candidates.append(judged)
+    scale = measured_over_estimate(base.verdict, estimate(base.run))
+    start = FitSearch(candidates=tuple(candidates), scale=scale)
+    found = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=tuple(refused), stopped="done")
     report(found)
 
     def ask(one: Alternative, left: float) -> FitAnswer:
@@ -285,20 +294,6 @@ def _search_fit(
         start, ask, report=report, budget_s=request.budget_s, timeout_s=request.timeout_s
     )
     return replace(found, search=state, stopped=stopped)
-
-
-def _begin_search(request: SearchRequest, run: Run, text: str) -> tuple[FitSearch, tuple[RefusedAlternative, ...]]:
-    """Return the search before its first compilation, and the alternatives that arithmetic refuses."""
-    tuned = tunable_run(run)
-    candidates: list[FitCandidate] = []
-    refused: list[RefusedAlternative] = []
-    for one in alternatives(tuned, _search_limits(request, run)) if tuned else ():
-        found = _judge_alternative(run, text, one, settings=request.settings)
-        if isinstance(found, str):
-            refused.append(RefusedAlternative(alternative=one, place=len(candidates), why=found))
-        else:
-            candidates.append(found)
-    return FitSearch(candidates=tuple(candidates)), tuple(refused)
 
 
 def _judge_alternative(run: Run, text: str, one: Alternative, *, settings: Sequence[str]) -> FitCandidate | str:
@@ -347,20 +342,15 @@ def search_alternatives(
         if left <= 0:
             return search, "budget"
         try:
-            search = _try_candidate(search, place, ask, left)
+            answer = ask(search.candidates[place].alternative, left)
+            search = search.with_verdict(place, answer.verdict, source=answer.source)
         except TimedOut as late:
             if timeout_s is None or timeout_s >= left:
                 return search, "budget"
             search = search.with_verdict(place, None, source="compiler", why=str(late))
+        except RunFailed as failed:
+            search = search.with_verdict(place, None, source="compiler", why=str(failed))
         except KeyboardInterrupt:
             return search, "interrupted"
         report(search)
     return search, "done"
-
-
-def _try_candidate(search: FitSearch, place: int, ask: AskAlternative, left: float) -> FitSearch:
-    try:
-        answer = ask(search.candidates[place].alternative, left)
-    except RunFailed as failed:
-        return search.with_verdict(place, None, source="compiler", why=str(failed))
-    return search.with_verdict(place, answer.verdict, source=answer.source)

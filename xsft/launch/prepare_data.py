@@ -11,9 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +93,12 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
     with scratch_folder("prepare") as scratch:
         contents = _contents(wanted, scratch, workshop)
         name = address(wanted, tuple(digest(content, say=workshop.say) for content in contents))
-        root = _root(to or f"{_required_output(output)}/data/{name}")
+        if not to and output is None:
+            message = "The workload has no output to put the data set under."
+            raise UsageError(message, fix="Give a folder with --to.")
+        root = (to or f"{str(output).rstrip('/')}/data/{name}").rstrip("/")
+        if not root.startswith("gs://"):
+            root = str(Path(root).expanduser().absolute())
         objects = objects_for(root, env=workshop.machine.env)
         making = _DatasetBuild(
             wanted=wanted,
@@ -132,16 +136,6 @@ def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[S
     )
 
 
-def _required_output(output: str | None) -> str:
-    if output is None:
-        raise UsageError("The workload has no output to put the data set under.", fix="Give a folder with --to.")
-    return output.rstrip("/")
-
-
-def _root(to: str) -> str:
-    return to.rstrip("/") if to.startswith("gs://") else str(Path(to).expanduser().absolute())
-
-
 class _DatasetBuild(Struct, frozen=True, kw_only=True):
     """The inputs for building one data set."""
 
@@ -175,7 +169,8 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
         """Run one try, from the first row to `prepared.json`."""
         refuse_errors(check_writable(self.root, env=self.workshop.machine.env))
         before = stamps(self.contents)
-        counted = self._count_rows()
+        follower = Follower(say=self.workshop.say, verb="checked", total=None)
+        counted = msgspec.convert(self._run_worker({"action": "count"}, follower), dict[SplitName, SplitCount])
         if refused := preparation_problems(counted, self.wanted):
             raise SpecError(refused)
         attempt = random_hex(4)
@@ -199,33 +194,34 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
             return first
         return PreparedFolder(to=self.root, prepared=prepared, found=False)
 
-    def _count_rows(self) -> Mapping[SplitName, SplitCount]:
-        follower = Follower(say=self.workshop.say, verb="checked", total=None)
-        answer = self._run_worker({"action": "count"}, follower)
-        return msgspec.convert(answer, dict[SplitName, SplitCount])
-
     def _write_shards(self, counted: Mapping[SplitName, SplitCount], *, attempt: str) -> tuple[Shard, ...]:
-        folder, on_shard = self._place(attempt)
-        _make_folder(folder)
-        self._refuse_small_disk(folder, sum(one.bytes for one in counted.values()))
-        splits = {name: self._split_job(one) for name, one in counted.items()}
-        total = sum(one.rows + one.refused for one in counted.values())
+        objects = self.objects
+        folder = Path(self.root, attempt)
+        if isinstance(objects, GcsObjects):
+            folder = self.scratch / "shards"
+        try:
+            folder.mkdir(parents=True)
+        except OSError as failed:
+            message = f"cannot make the folder {folder}: {failed.strerror}"
+            raise EnvironmentMissing(message, fix=f"Check that you may write in {folder.parent}.") from None
+        self._refuse_small_disk(folder, sum(split.bytes for split in counted.values()))
+
+        def on_shard(shard: Shard) -> None:
+            """Upload a whole shard to a bucket, and free its disk space for the next ones."""
+            if isinstance(objects, GcsObjects):
+                objects.create_from(f"{self.root}/{attempt}/{shard.name}", folder / shard.name)
+                (folder / shard.name).unlink()
+
+        splits: dict[SplitName, Mapping[str, Any]] = {}
+        for name, split in counted.items():
+            shards = shard_count(rows=split.rows, size=split.bytes, hosts=self.wanted.hosts, asked=self.wanted.shards)
+            splits[name] = {"rows": split.rows, "schema": split.schema, "shards": shards}
+        total = sum(split.rows + split.refused for split in counted.values())
         follower = Follower(say=self.workshop.say, verb="wrote", total=total, on_shard=on_shard)
         self._run_worker(
             {"action": "write", "folder": str(folder), "format": self.wanted.format, "out": splits}, follower
         )
         return tuple(follower.shards)
-
-    def _place(self, attempt: str) -> tuple[Path, Callable[[Shard], None]]:
-        """Return the folder that the worker writes to, and what to do with each finished shard."""
-        if isinstance(self.objects, GcsObjects):
-            folder = self.scratch / "shards"
-            return folder, partial(_send, self.objects, folder, f"{self.root}/{attempt}")
-        return Path(self.root, attempt), _stays
-
-    def _split_job(self, one: SplitCount) -> Mapping[str, Any]:
-        shards = shard_count(rows=one.rows, size=one.bytes, hosts=self.wanted.hosts, requested=self.wanted.shards)
-        return {"rows": one.rows, "schema": one.schema, "shards": shards}
 
     def _run_worker(self, job: Mapping[str, Any], follower: Follower) -> Mapping[str, Any]:
         sources = [
@@ -243,24 +239,6 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
             message = f"The rows take up to {needed / 1e9:.2f} GB, and {folder} has {free / 1e9:.2f} GB free."
             fix = f"Free some space (df -h {folder}), or prepare elsewhere with --to."
             raise EnvironmentMissing(message, fix=fix, id="disk-full")
-
-
-def _stays(_shard: Shard) -> None:
-    """Do nothing: the shard was written in its final place."""
-
-
-def _send(objects: GcsObjects, folder: Path, to: str, shard: Shard) -> None:
-    """Upload a whole shard to the bucket, and free its disk space for the next ones."""
-    objects.create_from(f"{to}/{shard.name}", folder / shard.name)
-    (folder / shard.name).unlink()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except OSError as failed:
-        message = f"cannot make the folder {folder}: {failed.strerror}"
-        raise EnvironmentMissing(message, fix=f"Check that you may write in {folder.parent}.") from None
 
 
 class SourceContent(Struct, frozen=True, kw_only=True):
@@ -283,16 +261,20 @@ def located_source(source: RowSource) -> SourceContent:
     if source.on_hub:
         return SourceContent(load={"path": source.path, **common, "data_files": source.files})
     if source.path in FILE_FORMATS:
-        files = _matching_files(source.files or "")
-        load = {"path": source.path, **common, "data_files": [str(file) for file in files]}
-        return SourceContent(load=load, files=files)
+        matching = _matching_files(source.files or "")
+        load = {"path": source.path, **common, "data_files": [str(file) for file in matching]}
+        return SourceContent(load=load, files=matching)
     folder = Path(located(source.path)).expanduser().absolute()
     if not folder.is_dir():
         raise _unreadable(
             "data.hf_path", f"{folder} is not a folder", "Set data.hf_path to the folder of the data set."
         )
     load = {"path": str(folder), **common, "data_files": source.files}
-    return SourceContent(load=load, files=tuple(_files_below(folder)))
+    files: list[Path] = []
+    for root, folders, names in os.walk(folder):  # without hidden ones, as `datasets` does
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files += [Path(root, name) for name in sorted(names) if not name.startswith(".")]
+    return SourceContent(load=load, files=tuple(files))
 
 
 def digest(content: SourceContent, *, say: Callable[[str], None]) -> str:
@@ -331,13 +313,6 @@ def _matching_files(pattern: str) -> tuple[Path, ...]:
             "data.hf_train_files", message, "Correct the path; a relative one starts from the workload's folder."
         )
     return found
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the regular files, without hidden ones, as `datasets` does."""
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(root, name) for name in sorted(names) if not name.startswith("."))
 
 
 def _digest_of(file: Path, progress: ByteProgress) -> str:

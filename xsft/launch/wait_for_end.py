@@ -60,7 +60,10 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
         """Wait until the run succeeded or cannot succeed, and show why it cannot."""
         name = done.jobset or done.plan.run_name
         waiter = replace(self, say=_in_a_row(self.say))
-        waited = self._glance(name) if done.action == "finished" else waiter.until_end(name)
+        if done.action == "finished":
+            waited = self._glance(name)
+        else:
+            waited = waiter.until_end(name)
         if waited.outcome == "ended" and waited.row is not None and waited.row.state != "cancelled":
             self._explain(name)
         return replace(waited, problems=note_result(waited, self.record))
@@ -85,21 +88,22 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
     def _follow_log(self, name: str, *, spent_s: float) -> WaitResult:
         """Follow the log in a thread of its own and wait: the end is read from the cluster, however long the log is
         silent."""
-        following = start(lambda: self._follow(name))
+
+        def follow() -> None:
+            try:
+                if self.lines is not None and self.log is not None:
+                    for line in self.lines(one_run(name, self.look()).seen):
+                        self.log(line)
+            except XsftError as failed:
+                self.say(f"The log cannot be followed: {failed.message}")
+
+        following = start(follow)
         limit = self.patience.timeout_s
         left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
         waited = self._wait_until(DONE, name, left)
         with suppress(XsftError):  # not read to its end yet, or unreadable
             following.result(0.0 if waited.outcome in ("timeout", "unreachable") or waited.goes_on else DRAIN_S)
         return replace(waited, seconds=waited.seconds + spent_s)
-
-    def _follow(self, name: str) -> None:
-        try:
-            if self.lines is not None and self.log is not None:
-                for line in self.lines(one_run(name, self.look()).seen):
-                    self.log(line)
-        except XsftError as failed:
-            self.say(f"The log cannot be followed: {failed.message}")
 
     def _explain(self, name: str) -> None:
         """Show the failed process's last log lines and the cause: the log may not have been shown, or be another
