@@ -236,8 +236,8 @@ class GoogleIam:
 
     def _of_node(self, source: str) -> PodRights:
         """Return the account of a machine, and whether its access scopes allow writing."""
-        project, _, rest = source.removeprefix("gce://").partition("/")
-        zone, _, name = rest.partition("/")
+        project, _, within = source.removeprefix("gce://").partition("/")
+        zone, _, name = within.partition("/")
         path = f"{self.compute}/compute/v1/projects/{project}/zones/{zone}/instances/{name}"
         answer = self._ask_google("GET", path, params={"fields": "serviceAccounts"}) or {}
         for account in answer.get("serviceAccounts") or ():
@@ -249,12 +249,12 @@ class GoogleIam:
         """Return the answer; None on any failure, because this check must never stop a run."""
         try:
             answer = (session or self.session).request(method, url, timeout=TIMEOUT_S, **options)
-            found = answer.json() if answer.status_code == 200 else None
+            document = answer.json() if answer.status_code == 200 else None
         except (GoogleAuthError, RequestException, ValueError):
             return None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             return None
-        return found
+        return document
 
 
 def connect_iam(env: Mapping[str, str]) -> GoogleIam | None:

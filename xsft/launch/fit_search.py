@@ -83,13 +83,15 @@ def load_variants(
 ) -> tuple[tuple[LoadedWorkload, ...], tuple[Problem, ...]]:
     """Return each file for each of the TPU types and numbers of slices (empty: the file's own), and what could not be
     read."""
-    tpu_types = [f"tpu.type={one}" for one in types] or [""]
-    counts = [f"tpu.num_slices={one}" for one in slices] or [""]
-    found = [
+    tpu_types = [f"tpu.type={tpu_type}" for tpu_type in types] or [""]
+    counts = [f"tpu.num_slices={tpu_type}" for tpu_type in slices] or [""]
+    variants = [
         load_each(files, settings=(*settings, *filter(None, variant)), run_name=run_name)
         for variant in product(tpu_types, counts)
     ]
-    return tuple(one for loaded, _ in found for one in loaded), tuple(p for _, unread in found for p in unread)
+    return tuple(tpu_type for loaded, _ in variants for tpu_type in loaded), tuple(
+        p for _, unread in variants for p in unread
+    )
 
 
 class FitQuestions(Struct, frozen=True, kw_only=True):
@@ -115,10 +117,10 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
     def eval_answer(self, file: str, run: Run, step: StepToCompile) -> FitAnswer:
         """Return the verdict on the step of the evaluation; arithmetic and the catalogue have none."""
         cache = fit_cache()
-        kept = None if self.again else cache.known(step)
-        known = kept or KnownStep(entry=self._compile_step(run, step, cache), derived=False)
-        source: FitSource = "cache" if kept else "compiler"
-        return FitAnswer(file=file, run=run, verdict=known.entry.verdict, source=source, known=known, kind="eval")
+        cached = None if self.again else cache.known(step)
+        compiled = cached or KnownStep(entry=self._compile_step(run, step, cache), derived=False)
+        source: FitSource = "cache" if cached else "compiler"
+        return FitAnswer(file=file, run=run, verdict=compiled.entry.verdict, source=source, known=compiled, kind="eval")
 
     def _answers(self, file: str, run: Run, step: StepToCompile) -> Iterator[FitAnswer]:
         decided, cache = analytic_verdict(run), fit_cache()
@@ -126,8 +128,8 @@ class FitQuestions(Struct, frozen=True, kw_only=True):
             yield FitAnswer(file=file, run=run, verdict=decided, source="arithmetic")
         if not self.again:
             yield from _known_answers(file, run, step, cache)
-        known = KnownStep(entry=self._compile_step(run, step, cache), derived=False)
-        yield FitAnswer(file=file, run=run, verdict=known.entry.verdict, source="compiler", known=known)
+        compiled = KnownStep(entry=self._compile_step(run, step, cache), derived=False)
+        yield FitAnswer(file=file, run=run, verdict=compiled.entry.verdict, source="compiler", known=compiled)
 
     def _compile_step(self, run: Run, step: StepToCompile, cache: FitCache) -> CompiledStep:
         shop = CompileShop(
@@ -146,8 +148,8 @@ def _known_answers(file: str, run: Run, step: StepToCompile, cache: FitCache) ->
     row = shipped.row if shipped else None
     if shipped and row and row.step == trainer_of(run).STEP and row.maxtext == compiler_versions()["maxtext"]:
         yield FitAnswer(file=file, run=run, verdict=shipped.entry.verdict, source="catalogue", known=shipped)
-    if (kept := cache.known(step)) is not None:
-        yield FitAnswer(file=file, run=run, verdict=kept.entry.verdict, source="cache", known=kept)
+    if (cached := cache.known(step)) is not None:
+        yield FitAnswer(file=file, run=run, verdict=cached.entry.verdict, source="cache", known=cached)
 
 
 def wants_compiler(plan: Plan | Intent, *, ask: AskUser | None) -> bool:
@@ -157,8 +159,8 @@ def wants_compiler(plan: Plan | Intent, *, ask: AskUser | None) -> bool:
     doubtful = any(problem.fit == "doubtful" and problem.severity == "warning" for problem in plan.problems)
     if step is None or not doubtful:
         return False
-    near = (*shipped_near(plan.run), *fit_cache().near(step, plan.run.slice)) if plan.run.slice else ()
-    seconds = known_seconds(plan.run, step, near)
+    compiled_near = (*shipped_near(plan.run), *fit_cache().near(step, plan.run.slice)) if plan.run.slice else ()
+    seconds = known_seconds(plan.run, step, compiled_near)
     if ask is None:
         return seconds is not None and seconds <= MAX_UNASKED_S
     takes = f"takes about {duration_text(seconds or USUAL_S)} of CPU"
@@ -202,7 +204,7 @@ class FoundFit(Struct, frozen=True, kw_only=True):
     def preferred(self) -> tuple[RefusedAlternative, ...]:
         """Return the refused alternatives that would be preferred to the best."""
         best = self.search.best
-        return tuple(one for one in self.refused if best is None or one.place <= best.place)
+        return tuple(refused for refused in self.refused if best is None or refused.place <= best.place)
 
     @property
     def settings(self) -> dict[str, SettingValue]:
@@ -257,14 +259,14 @@ def search(request: SearchRequest, *, progress: ShowLine, report: Callable[[Sear
     report(base)
     if isinstance(base.verdict, Fits):
         none = FitSearch(candidates=())
-        found = FoundFit(run=run, budget_s=request.budget_s, search=none, refused=(), stopped="done")
+        fit = FoundFit(run=run, budget_s=request.budget_s, search=none, refused=(), stopped="done")
     else:
-        found = _search_fit(request, base, text, progress=progress, report=report)
-    changed = with_values(text, found.settings) if found.settings else text
-    if request.write and found.settings:
+        fit = _search_fit(request, base, text, progress=progress, report=report)
+    changed = with_values(text, fit.settings) if fit.settings else text
+    if request.write and fit.settings:
         write_atomic(Path(file), changed)
-        found = replace(found, written=True)
-    return SearchResult(base=base, found=found, texts=(text, changed))
+        fit = replace(fit, written=True)
+    return SearchResult(base=base, found=fit, texts=(text, changed))
 
 
 def _search_fit(
@@ -281,29 +283,29 @@ def _search_fit(
             candidates.append(judged)
     scale = measured_over_estimate(base.verdict, estimate(base.run))
     start = FitSearch(candidates=tuple(candidates), scale=scale)
-    found = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=tuple(refused), stopped="done")
-    report(found)
+    fit = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=tuple(refused), stopped="done")
+    report(fit)
 
-    def ask(one: Alternative, left: float) -> FitAnswer:
-        run = _changed_run(base.run, text, one, settings=request.settings)
-        limit = min(left, request.timeout_s or left)
-        named = FitQuestions(again=False, timeout_s=limit, say=lambda line: progress(f"{one.words}: {line}"))
+    def ask(candidate: Alternative, left_s: float) -> FitAnswer:
+        run = _changed_run(base.run, text, candidate, settings=request.settings)
+        limit = min(left_s, request.timeout_s or left_s)
+        named = FitQuestions(again=False, timeout_s=limit, say=lambda line: progress(f"{candidate.words}: {line}"))
         return named.answer(base.file, run, needed_step(base.file, run))
 
     state, stopped = search_alternatives(
         start, ask, report=report, budget_s=request.budget_s, timeout_s=request.timeout_s
     )
-    return replace(found, search=state, stopped=stopped)
+    return replace(fit, search=state, stopped=stopped)
 
 
-def _judge_alternative(run: Run, text: str, one: Alternative, *, settings: Sequence[str]) -> FitCandidate | str:
+def _judge_alternative(run: Run, text: str, alternative: Alternative, *, settings: Sequence[str]) -> FitCandidate | str:
     """Return the alternative with its estimate, or why the workload or its step would be wrong."""
     try:
-        changed = _changed_run(run, text, one, settings=settings)
+        changed = _changed_run(run, text, alternative, settings=settings)
     except SpecError as wrong:
         return wrong.problems[0].message
     verdict = analytic_verdict(changed)
-    return rejection(verdict) if verdict else FitCandidate(alternative=one, share=estimate(changed))
+    return rejection(verdict) if verdict else FitCandidate(alternative=alternative, share=estimate(changed))
 
 
 def _search_limits(request: SearchRequest, run: Run) -> SearchLimits:
@@ -314,16 +316,16 @@ def _search_limits(request: SearchRequest, run: Run) -> SearchLimits:
     by_override = any(key.endswith("_parallelism") for key in run.spec.overrides.maxtext)
     keep = (*request.keep, *(("parallelism",) if by_override else ()))
     try:
-        types = tuple(parse_tpu_type(one) for one in request.types)
+        types = tuple(parse_tpu_type(name) for name in request.types)
     except ValueError as unknown:
         raise UsageError(f"--types: {unknown}", fix="Give names that tpu.type takes.") from None
     return SearchLimits(keep=keep, types=types, slices=tuple(request.slices), max_chips=request.max_chips)
 
 
-def _changed_run(run: Run, text: str, one: Alternative, *, settings: Sequence[str]) -> Run:
+def _changed_run(run: Run, text: str, alternative: Alternative, *, settings: Sequence[str]) -> Run:
     """Return the run with the changes, all else as it was decided."""
-    spec = read_spec(text, settings=(*settings, *settings_of(one.settings)))
-    return replace(run, spec=spec.model_copy(update={"image": run.spec.image}), slice=one.run.tpu)
+    spec = read_spec(text, settings=(*settings, *settings_of(alternative.settings)))
+    return replace(run, spec=spec.model_copy(update={"image": run.spec.image}), slice=alternative.run.tpu)
 
 
 def search_alternatives(
@@ -338,14 +340,14 @@ def search_alternatives(
     why it ended: `done`, `budget` or `interrupted`."""
     ends = clock.monotonic() + budget_s
     while (place := search.next_place) is not None:
-        left = ends - clock.monotonic()
-        if left <= 0:
+        left_s = ends - clock.monotonic()
+        if left_s <= 0:
             return search, "budget"
         try:
-            answer = ask(search.candidates[place].alternative, left)
+            answer = ask(search.candidates[place].alternative, left_s)
             search = search.with_verdict(place, answer.verdict, source=answer.source)
         except TimedOut as late:
-            if timeout_s is None or timeout_s >= left:
+            if timeout_s is None or timeout_s >= left_s:
                 return search, "budget"
             search = search.with_verdict(place, None, source="compiler", why=str(late))
         except RunFailed as failed:

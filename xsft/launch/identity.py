@@ -90,11 +90,11 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
     """
     digest = spec_digest(run)
     spec = json.loads(canonical(run))
-    live = [seen for seen in world.jobsets if seen.live]
+    live = [attempt_jobset for attempt_jobset in world.jobsets if attempt_jobset.live]
     _refuse_deleting(live)
-    for seen in live:
-        if seen.spec_digest != digest:
-            raise _refuse_active(run, seen, spec=spec, world=world)
+    for attempt_jobset in live:
+        if attempt_jobset.spec_digest != digest:
+            raise _refuse_active(run, attempt_jobset, spec=spec, world=world)
     if live:
         return AdoptJobSet(jobset=max(live, key=lambda jobset: jobset.attempt))
     _refuse_elsewhere(
@@ -116,12 +116,12 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
 def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
     """Return the decision as `decide` does, for a CPU job (`launcher.cpujob`): no step is saved, and its inputs alone
     make its identity."""
-    live = [seen for seen in world.jobsets if seen.live]
+    live = [attempt_jobset for attempt_jobset in world.jobsets if attempt_jobset.live]
     _refuse_deleting(live)
-    for seen in live:
-        if seen.spec_digest != digest:
+    for attempt_jobset in live:
+        if attempt_jobset.spec_digest != digest:
             raise Refused(
-                f"JobSet {seen.name} (uid {seen.uid}) is active with other inputs.",
+                f"JobSet {attempt_jobset.name} (uid {attempt_jobset.uid}) is active with other inputs.",
                 fix=f"Wait until it ends (xsft wait {run.run_name}), or cancel it: xsft cancel {run.run_name}.",
                 id="job-differs",
             )
@@ -152,11 +152,11 @@ def recorded_end(record: Record) -> LastEnd:
 
 def _refuse_deleting(live: Sequence[JobSet]) -> None:
     """Raise Refused if a JobSet is being deleted: a new attempt must wait, because its pods may still save."""
-    for seen in live:
-        if seen.metadata.deletion_timestamp:
+    for jobset in live:
+        if jobset.metadata.deletion_timestamp:
             raise Refused(
-                f"JobSet {seen.name} (uid {seen.uid}) of this run is being deleted, and its pods may still exist.",
-                fix=f"Run the same command again when it is gone (kubectl wait --for=delete jobset/{seen.name}): the"
+                f"JobSet {jobset.name} (uid {jobset.uid}) of this run is being deleted, and its pods may still exist.",
+                fix=f"Run the same command again when it is gone (kubectl wait --for=delete jobset/{jobset.name}): the"
                 " run resumes from its last checkpoint.",
                 id="jobset-deleting",
             )
@@ -197,8 +197,8 @@ def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: Run
     before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
     where = f"{run.output}/{run.run_name} belongs to another workload"
     if before is None:
-        known = {digest, *(r.spec_digest for r in world.records)}
-        unexplained = any(seen.spec_digest not in known for seen in world.jobsets)
+        explained = {digest, *(r.spec_digest for r in world.records)}
+        unexplained = any(jobset.spec_digest not in explained for jobset in world.jobsets)
         if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
             raise _refuse_other_run(run, where, before=None, spec=spec)
     elif before.spec_digest != digest and (not before.spec or changed_keys(before.spec, spec)):
@@ -208,7 +208,7 @@ def _refuse_other_output(run: Run, *, digest: str, spec: JsonMapping, world: Run
 def _took_place(record: Record, world: RunHistory) -> bool:
     """Return whether the recorded attempt took place. One that was about to be created did if its JobSet or checkpoints
     exist."""
-    created = world.latest_step is not None or any(seen.spec_digest == record.spec_digest for seen in world.jobsets)
+    created = world.latest_step is not None or any(jobset.spec_digest == record.spec_digest for jobset in world.jobsets)
     return has_started(record) or (record.last.outcome == "submitting" and created)
 
 
@@ -259,11 +259,11 @@ def _adopt_finished(run: Run, world: RunHistory, *, steps: int) -> KeepFinished:
 def _plan_start(run: Run, world: RunHistory) -> StartAttempt:
     """Return the start of the next attempt. The number of a JobSet that was never created is reused: the unique name of
     the JobSet decides between two submitters."""
-    taken = (
-        *(seen.attempt for seen in world.jobsets),
+    used = (
+        *(jobset.attempt for jobset in world.jobsets),
         *(record.last.number for record in world.records if has_started(record)),
     )
-    attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
+    attempt = next(number for number in count(1 + max(used, default=0)) if number not in world.passed_over)
     name = attempt_name(run.run_name, attempt)
     hosts = run.slice.hosts if run.slice else 1
     limit = jobset_limit(target=run.spec.target, mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
@@ -286,47 +286,49 @@ def has_started(record: Record) -> bool:
     return record.last.outcome not in ("submitting", "not-created", "unknown")
 
 
-def recognise_jobset(seen: JobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> JobSet:
+def recognise_jobset(jobset: JobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> JobSet:
     """Return the JobSet with its run. One without labels belongs to this run if a record names its UID, or if a
     submission through xpk was begun and the JobSet equals xpk's command line (`as_told`): its submitter was killed
     before it could write more."""
-    if seen.labelled_run is not None:
-        return seen
-    ours = [r.last for r in records if r.last.jobset == seen.name]
-    known = [one for one in ours if one.uid == seen.uid or (one.outcome == "submitting" and as_told)]
-    if not known:
-        return seen
-    labels = {**seen.metadata.labels, RUN_LABEL: run_name}
-    annotations = {**seen.metadata.annotations, DIGEST_ANNOTATION: known[-1].spec_digest}
-    return replace(seen, metadata=replace(seen.metadata, labels=labels, annotations=annotations))
+    if jobset.labelled_run is not None:
+        return jobset
+    ours = [r.last for r in records if r.last.jobset == jobset.name]
+    attempts = [
+        attempt for attempt in ours if attempt.uid == jobset.uid or (attempt.outcome == "submitting" and as_told)
+    ]
+    if not attempts:
+        return jobset
+    labels = {**jobset.metadata.labels, RUN_LABEL: run_name}
+    annotations = {**jobset.metadata.annotations, DIGEST_ANNOTATION: attempts[-1].spec_digest}
+    return replace(jobset, metadata=replace(jobset.metadata, labels=labels, annotations=annotations))
 
 
-def pass_over(seen: JobSet, *, attempt: int, world: RunHistory) -> RunHistory:
+def pass_over(jobset: JobSet, *, attempt: int, world: RunHistory) -> RunHistory:
     """Return the history after `seen` proved to be another run's with the name of this attempt, e.g. of a run that is
     itself named `run-2`. It is left alone, and the attempt takes the next name.
 
     Raises Refused for the first attempt, whose name is the run's, and for a JobSet that may be this run's after all.
     """
     begun = (r for r in world.records if r.last.number == attempt and r.last.outcome in ("submitting", "unknown"))
-    if seen.labelled_run is None and any(begun):
+    if jobset.labelled_run is None and any(begun):
         # To skip it would make a second run, which saves into the same folder.
         raise Refused(
-            f"attempt {attempt} was submitted without a recorded result, and the JobSet {seen.name} (uid "
-            f"{seen.uid}) has no label: it may be that attempt, or another user's.",
-            fix=f"Check its owner (kubectl get jobset {seen.name} -o yaml), and resubmit once it is gone.",
+            f"attempt {attempt} was submitted without a recorded result, and the JobSet {jobset.name} (uid "
+            f"{jobset.uid}) has no label: it may be that attempt, or another user's.",
+            fix=f"Check its owner (kubectl get jobset {jobset.name} -o yaml), and resubmit once it is gone.",
             id="jobset-unclear",
         )
     if attempt == 1:
         owner = "another user; xsft did not create it"
-        if seen.labelled_run:
-            owner = f"the run {seen.labelled_run}"
+        if jobset.labelled_run:
+            owner = f"the run {jobset.labelled_run}"
         fix = "Use another name: --set name=…, or run_name_suffix: date."
         if world.latest_step is not None:
             fix = (
-                f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from the saved "
-                f"step {world.latest_step}. Under another name it would start at step 0."
+                f"Submit it again when that JobSet is gone (kubectl get jobset {jobset.name}): it resumes from the "
+                f"saved step {world.latest_step}. Under another name it would start at step 0."
             )
-        raise Refused(f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {owner}.", fix=fix)
+        raise Refused(f"the name {jobset.name} is taken by a JobSet (uid {jobset.uid}) of {owner}.", fix=fix)
     return replace(world, passed_over=world.passed_over | {attempt})
 
 

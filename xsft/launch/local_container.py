@@ -131,11 +131,11 @@ def mounts(
     """Return the writable folders, and every file or folder that a word of the command or environment names,
     read-only.
     """
-    found = {path: Mount(path=path, writable=True) for path in writable}
+    mounted = {path: Mount(path=path, writable=True) for path in writable}
     for path in sorted(set(_named_paths((*argv, *env.values()), cwd=cwd))):
         if path not in NEVER_MOUNTED and not any(path.is_relative_to(folder) for folder in writable):
-            found[path] = Mount(path=path)
-    return tuple(found[path] for path in sorted(found))
+            mounted[path] = Mount(path=path)
+    return tuple(mounted[path] for path in sorted(mounted))
 
 
 def _named_paths(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:

@@ -137,8 +137,8 @@ def recover_losses(record: Record, folder: RunFolder) -> Record:
     logged = LossFold()
     for line in _log_lines(Path(last.log)):
         logged.take(trainer_event(line))
-    known = {**later_losses(folder.path, after=max(logged.losses, default=logged.resumed_from or 0)), **logged.losses}
-    kept = {step: loss for step, loss in known.items() if step <= folder.latest_step()}
+    losses = {**later_losses(folder.path, after=max(logged.losses, default=logged.resumed_from or 0)), **logged.losses}
+    saved_losses = {step: loss for step, loss in losses.items() if step <= folder.latest_step()}
     progress = whole_log(Path(last.log))
     nothing = None if progress.aborted else worthless(progress, asked=record.steps)
     ended = replace(
@@ -151,7 +151,7 @@ def recover_losses(record: Record, folder: RunFolder) -> Record:
     return replace(
         record,
         attempts=(*record.attempts[:-1], replace(ended, resumed_from=logged.resumed_from)),
-        losses=merge_losses(record.losses, kept, resumed_from=logged.resumed_from),
+        losses=merge_losses(record.losses, saved_losses, resumed_from=logged.resumed_from),
     )
 
 
@@ -194,8 +194,8 @@ def newest_trace(folder: Path) -> ProfilerTrace | None:
 
     source: jax@0.11 profiler.py: `<log_dir>/plugins/profile/<time>/<host>.xplane.pb`.
     """
-    found = Path(tensorboard_folder(str(folder)), "plugins", "profile").glob("*/*.xplane.pb")
-    newest = max(found, key=lambda path: (path.parent.name, path.name), default=None)
+    traces = Path(tensorboard_folder(str(folder)), "plugins", "profile").glob("*/*.xplane.pb")
+    newest = max(traces, key=lambda path: (path.parent.name, path.name), default=None)
     return ProfilerTrace(path=newest, bytes=newest.stat().st_size) if newest else None
 
 
@@ -318,8 +318,8 @@ def _crash_end(watch: AttemptWatch, *, steps: int, status: int, why: str | None)
     """
     killed = signal_text(TRAINER, status, since=watch.began)
     plain = f"{TRAINER} ended with exit status {status}"
-    whole = watch.said.aborted is None and min(watch.last_step, watch.folder.latest_step()) >= steps
-    if whole:
+    is_complete = watch.said.aborted is None and min(watch.last_step, watch.folder.latest_step()) >= steps
+    if is_complete:
         return TrainerEnd(outcome="completed", reason=killed or (f"{plain}: {why}" if why else plain))
     return TrainerEnd(outcome="failed", reason=killed or why or plain)
 

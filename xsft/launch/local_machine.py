@@ -65,8 +65,8 @@ def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[
     if machine.container:
         more = {**_network(machine, online=online), **_compiled_cache_env(plan, machine)}
         return machine.container.environment(plan, cache=machine.cache, scratch=scratch, more=more)
-    own = program_environment(machine, scratch, online=online)
-    return {**own, **_compiled_cache_env(plan, machine), **plan.trainer_env}
+    variables = program_environment(machine, scratch, online=online)
+    return {**variables, **_compiled_cache_env(plan, machine), **plan.trainer_env}
 
 
 def program_environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
@@ -118,17 +118,17 @@ def engine_environment(listener: Reporter) -> BuiltEnvironment:
         return environments.ensure("engine", progress=progress)
 
 
-def machine_for(made: Plan, *, progress: ShowLine) -> Machine:
+def machine_for(plan: Plan, *, progress: ShowLine) -> Machine:
     """Return where a local plan runs: in its image, pulled if it is missing, else in MaxText's environment, built if it
     is missing.
 
     Raises EnvironmentMissing or Unreachable if neither is available.
     """
     env, cache = own_environment(), own_cache()
-    if made.run.spec.image.ref:
+    if plan.run.spec.image.ref:
         from xsft.launch.local_container import container_for  # through Docker's SDK
 
-        container = container_for(made, env=env, progress=progress)
+        container = container_for(plan, env=env, progress=progress)
         if container:
             return in_image(container, env=env, cache=cache)
     return Machine(python=environments.ensure("maxtext", progress=progress).python, env=env, cache=cache)

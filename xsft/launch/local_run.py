@@ -106,8 +106,8 @@ def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent]
         record = recover_losses(admit(plan, folder), folder)
         if folder.latest_step() >= plan.run.spec.train.steps:
             return _finished_result(plan, folder, record)
-        found = containment_of(machine, folder)
-        return _run_attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
+        containment = containment_of(machine, folder)
+        return _run_attempt(plan, folder, record=record, machine=machine, found=containment, on_event=on_event)
 
 
 def already_done(plan: Plan) -> LocalResult | None:
@@ -245,7 +245,7 @@ def _begin_record(plan: Plan, folder: RunFolder, *, record: Record, machine: Mac
     attempt = Attempt(
         number=number,
         argv=argv,
-        resumed_order=order_of(argv, earlier=[one.argv for one in record.attempts]) if resumes else None,
+        resumed_order=order_of(argv, earlier=[earlier.argv for earlier in record.attempts]) if resumes else None,
         env=plan.trainer_env,
         log=str(folder.own / f"trainer-{number}.log"),
         started_at=machine.now(),
@@ -266,11 +266,11 @@ def containment_of(machine: Machine, folder: RunFolder) -> Containment:
     """Return how to contain the trainer. Raises Refused if it would end another process, or an earlier one still writes
     to the folder.
     """
-    found = machine.contain()
-    refuse_where_harmful(found)
+    containment = machine.contain()
+    refuse_where_harmful(containment)
     if machine.container:
         machine.container.refuse_where_running(folder.path)
-    return found
+    return containment
 
 
 LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"

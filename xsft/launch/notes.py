@@ -79,8 +79,8 @@ def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
 def read_end(cluster: Cluster, jobset: JsonObject, *, attempt: int) -> LastEnd:
     """Return how the JobSet ended, from its pods and their logs. What cannot be read is left out."""
     of_run = parse_jobset(jobset)
-    seen = Observation(run_name=of_run.run_name, target=of_run.target, observed_at=clock.now(), jobset=of_run)
-    evidence = read_evidence(cluster, seen=seen, status=classify(seen))
+    observation = Observation(run_name=of_run.run_name, target=of_run.target, observed_at=clock.now(), jobset=of_run)
+    evidence = read_evidence(cluster, seen=observation, status=classify(observation))
     cause = explain_state(evidence).cause
     return LastEnd(
         attempt=attempt,
@@ -154,10 +154,10 @@ def maybe_created(plan: Planned) -> str:
 def held_by(facts: ClusterFacts, uid: str) -> dict[str, Any] | None:
     """Return the listed JobSet with that UID, or None."""
     listed = (*facts.jobsets, *((facts.same_name,) if facts.same_name else ()))
-    return next((one for one in listed if one["metadata"].get("uid") == uid), None)
+    return next((jobset for jobset in listed if jobset["metadata"].get("uid") == uid), None)
 
 
-def as_held(plan: Planned, held: JsonObject | None) -> Planned:
+def as_held(plan: Planned, jobset: JsonObject | None) -> Planned:
     """Return the plan as the cluster holds it: a running conversion keeps writing to the folder it started with, though
     this call would have chosen another.
     """
@@ -165,29 +165,31 @@ def as_held(plan: Planned, held: JsonObject | None) -> Planned:
         case Plan():
             return plan
         case JobPlan():
-            path = written_by(held or {})
+            path = written_by(jobset or {})
             if not path:
                 return plan
             return replace(plan, job=replace(plan.job, writes=path))
 
 
-def written_by(held: JsonObject) -> str | None:
+def written_by(jobset: JsonObject) -> str | None:
     """Return the folder into which the JobSet of a CPU job writes."""
-    return text(mapping(held, "metadata", "annotations").get(WRITES_ANNOTATION))
+    return text(mapping(jobset, "metadata", "annotations").get(WRITES_ANNOTATION))
 
 
-def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
+def adopted_notes(document: dict[str, Any] | None) -> tuple[Problem, ...]:
     """Return the notes on a live JobSet that no queue will resume, in the words of `xsft why`, or that is in no
     queue.
     """
-    if held is None:
+    if document is None:
         return ()
-    jobset = parse_jobset(held)
+    jobset = parse_jobset(document)
     if jobset.queue is not None:
         return ()
     if jobset.suspended:
-        seen = Observation(run_name=jobset.run_name, target=jobset.target, observed_at=clock.now(), jobset=jobset)
-        cause = explain_state(Evidence(seen=seen, status=classify(seen))).cause
+        observation = Observation(
+            run_name=jobset.run_name, target=jobset.target, observed_at=clock.now(), jobset=jobset
+        )
+        cause = explain_state(Evidence(seen=observation, status=classify(observation))).cause
         return (warning("suspended", "queue", cause.message, cause.fix),)
     message = f"The JobSet {jobset.name} has no queue, so Kueue neither admits it nor counts its chips."
     fix = f"If this is intended, ignore it; otherwise xsft cancel {jobset.name} and resubmit."

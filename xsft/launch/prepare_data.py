@@ -84,15 +84,15 @@ class PreparedFolder(Struct, frozen=True, kw_only=True):
     """Warnings: it can be trained on."""
 
 
-def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop: Workshop) -> PreparedFolder:
+def prepare(preparation: Preparation, *, output: str | None, to: str | None, workshop: Workshop) -> PreparedFolder:
     """Return the prepared data set, built now or found. `to`: its folder; None: `<output>/data/<name>-<12 hex>`.
 
     Raises SpecError if rows cannot be read or trained on, EnvironmentMissing if the disk is full, Refused if `to` holds
     another data set, Unreachable if a bucket or the hub does not answer.
     """
     with scratch_folder("prepare") as scratch:
-        contents = _contents(wanted, scratch, workshop)
-        name = address(wanted, tuple(digest(content, say=workshop.say) for content in contents))
+        contents = _contents(preparation, scratch, workshop)
+        name = address(preparation, tuple(digest(content, say=workshop.say) for content in contents))
         if not to and output is None:
             message = "The workload has no output to put the data set under."
             raise UsageError(message, fix="Give a folder with --to.")
@@ -101,7 +101,7 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
             root = str(Path(root).expanduser().absolute())
         objects = objects_for(root, env=workshop.machine.env)
         making = _DatasetBuild(
-            wanted=wanted,
+            wanted=preparation,
             contents=contents,
             name=name,
             root=root,
@@ -109,30 +109,30 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
             scratch=scratch,
             workshop=workshop,
         )
-        if found := making.found():
-            return _with_problems(found, wanted)
+        if existing := making.found():
+            return _with_problems(existing, preparation)
         lock = workshop.machine.cache / "prepare" / f"{hashlib.sha256(root.encode()).hexdigest()[:16]}.lock"
         with exclusive(lock, waiting=lambda: workshop.say("another xsft prepares this data set; waiting for it")):
-            return _with_problems(making.found() or making.make(), wanted)
+            return _with_problems(making.found() or making.make(), preparation)
 
 
-def _with_problems(made: PreparedFolder, wanted: Preparation) -> PreparedFolder:
-    return replace(made, problems=tuple(shard_problems(made.prepared, wanted)))
+def _with_problems(folder: PreparedFolder, preparation: Preparation) -> PreparedFolder:
+    return replace(folder, problems=tuple(shard_problems(folder.prepared, preparation)))
 
 
-def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[SourceContent, ...]:
+def _contents(preparation: Preparation, scratch: Path, workshop: Workshop) -> tuple[SourceContent, ...]:
     """Return the sources with the commit of each data set of the hub, so that all rows are read at one commit."""
-    found = tuple(located_source(source) for source in wanted.sources)
-    paths = sorted({source.path for source in wanted.sources if source.on_hub})
+    contents = tuple(located_source(source) for source in preparation.sources)
+    paths = sorted({source.path for source in preparation.sources if source.on_hub})
     if not paths:
-        return found
+        return contents
     follower = Follower(say=workshop.say, verb="asked", total=None)
     job = {"action": "resolve", "paths": paths}
     answer = work(job, machine=workshop.machine, scratch=scratch, follower=follower, online=True)
     commits = dict(zip(paths, answer["commits"], strict=True))
     return tuple(
         replace(content, load={**content.load, "revision": commits[source.path]}) if source.on_hub else content
-        for content, source in zip(found, wanted.sources, strict=True)
+        for content, source in zip(contents, preparation.sources, strict=True)
     )
 
 
@@ -184,8 +184,8 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
             format=self.wanted.format,
             columns=self.wanted.sources[0].names,
             eval_columns=self.wanted.sources[-1].names,
-            rows={name: one.rows for name, one in counted.items()},
-            refused=sum(one.refused for one in counted.values()),
+            rows={name: split.rows for name, split in counted.items()},
+            refused=sum(split.refused for split in counted.values()),
             shards=shards,
         )
         created = self.objects.create(f"{self.root}/{PREPARED}", msgspec.json.encode(prepared))
@@ -214,7 +214,9 @@ class _DatasetBuild(Struct, frozen=True, kw_only=True):
 
         splits: dict[SplitName, Mapping[str, Any]] = {}
         for name, split in counted.items():
-            shards = shard_count(rows=split.rows, size=split.bytes, hosts=self.wanted.hosts, asked=self.wanted.shards)
+            shards = shard_count(
+                rows=split.rows, size=split.bytes, hosts=self.wanted.hosts, requested=self.wanted.shards
+            )
             splits[name] = {"rows": split.rows, "schema": split.schema, "shards": shards}
         total = sum(split.rows + split.refused for split in counted.values())
         follower = Follower(say=self.workshop.say, verb="wrote", total=total, on_shard=on_shard)
@@ -283,19 +285,19 @@ def digest(content: SourceContent, *, say: Callable[[str], None]) -> str:
     """
     if content.commit:
         return content.commit
-    whole = hashlib.sha256()
+    content_digest = hashlib.sha256()
     folder = Path(content.load["path"])
     progress = ByteProgress(say, total=sum(file.stat().st_size for file in content.files), verb="digested")
     for file in content.files:
         name = str(file.relative_to(folder)) if folder.is_absolute() else ""
-        whole.update(f"{name}\0{_digest_of(file, progress)}\n".encode("utf-8", "surrogateescape"))
-    return whole.hexdigest()
+        content_digest.update(f"{name}\0{_digest_of(file, progress)}\n".encode("utf-8", "surrogateescape"))
+    return content_digest.hexdigest()
 
 
 def stamps(contents: Sequence[SourceContent]) -> tuple[tuple[int, int], ...]:
     """Return values that change when a file is written."""
-    found = (file.stat() for content in contents for file in content.files)
-    return tuple((one.st_size, one.st_mtime_ns) for one in found)
+    stats = (file.stat() for content in contents for file in content.files)
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
 def _matching_files(pattern: str) -> tuple[Path, ...]:
@@ -306,13 +308,13 @@ def _matching_files(pattern: str) -> tuple[Path, ...]:
     if "://" in path:
         fix = "Copy them here (`gcloud storage cp`), and name the copy: --set data.hf_train_files=FILE."
         raise _unreadable("data.hf_train_files", f"{path} is not on this machine", fix)
-    found = tuple(Path(file).absolute() for file in sorted(glob.glob(os.path.expanduser(path), recursive=True)))
-    if not found:
+    files = tuple(Path(file).absolute() for file in sorted(glob.glob(os.path.expanduser(path), recursive=True)))
+    if not files:
         message = f"No file matches {path}" if glob.has_magic(path) else f"{path} does not exist"
         raise _unreadable(
             "data.hf_train_files", message, "Correct the path; a relative one starts from the workload's folder."
         )
-    return found
+    return files
 
 
 def _digest_of(file: Path, progress: ByteProgress) -> str:

@@ -115,10 +115,10 @@ def record_of(
     )
 
 
-def record_of_found(plan: Planned, provenance: Provenance, found: JobSet) -> Record:
+def record_of_found(plan: Planned, provenance: Provenance, jobset: JobSet) -> Record:
     """Return the record of a JobSet that an earlier call created, as far as the plan and the cluster show it."""
-    record = record_of(plan, provenance, number=found.attempt)
-    last = replace(record.last, outcome="created", jobset=found.name, uid=found.uid)
+    record = record_of(plan, provenance, number=jobset.attempt)
+    last = replace(record.last, outcome="created", jobset=jobset.name, uid=jobset.uid)
     return replace(record, attempts=(last,))
 
 
@@ -259,7 +259,7 @@ def begin_attempt(
     """Return the record with the attempt that begins now: `argv` with the machine's Python, and its own log file. It is
     saved, and added to the index of runs.
     """
-    number = 1 + max((one.number for one in record.attempts), default=0)
+    number = 1 + max((earlier.number for earlier in record.attempts), default=0)
     attempt = Attempt(
         number=number,
         argv=(str(machine.python), *argv[1:]),

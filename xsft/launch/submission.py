@@ -69,8 +69,8 @@ def create_planned(cluster: Cluster, plan: Planned, mark: str) -> CreatedObject 
     return cluster.create_jobset(manifest_of(plan), mark=mark)
 
 
-def differences_of_planned(plan: Planned, held: JsonObject) -> list[str]:
-    return missing_values(manifest_of(plan), held)
+def differences_of_planned(plan: Planned, jobset: JsonObject) -> list[str]:
+    return missing_values(manifest_of(plan), jobset)
 
 
 def is_whole(path: str) -> bool:
@@ -151,14 +151,14 @@ class Submitter(Struct, frozen=True, kw_only=True):
         # The order decides: a JobSet exists before its record says so, and its last step is saved before it ends. If
         # the records were read after the JobSets, a JobSet that another submitter just created would look deleted.
         records = self._look(f"the records in {output}", lambda: self.store.read_run(output, plan.run_name))
-        facts, found, jobsets = self._look(
+        facts, cluster_problems, jobsets = self._look(
             f"the cluster {self.cluster.context}", lambda: self._read_cluster(plan, records)
         )
         world = self._look(
             f"the checkpoints in {output}", lambda: self._history(plan, facts, jobsets=jobsets, records=records)
         )
         unwritable = self._look(f"the output {output}", of_output.result)
-        problems = accept_late(found, plan.run.spec.checks)
+        problems = accept_late(cluster_problems, plan.run.spec.checks)
         result = self._look(f"the result in {output}", lambda: self._result(plan, facts))
         world = replace(world, made=result is not None)
         decision, passed_over = self._look(
@@ -176,7 +176,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             case StartAttempt(attempt=attempt):
                 self._settle(plan, world)
                 image = self._look("the registry of the image", of_image.result)
-                said = (
+                start_problems = (
                     *unwritable,
                     *notes.image_notes(plan, image),
                     *problems,
@@ -184,7 +184,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     *notes.resume_notes(world.latest_step, attempt=attempt),
                     *passed_over,
                 )
-                done = self._start(plan, attempt, world=world, problems=refuse_errors(said))
+                done = self._start(plan, attempt, world=world, problems=refuse_errors(start_problems))
                 return replace(done, resumed_from=world.latest_step) if done.action in ("created", "attempt") else done
 
     def _read_cluster(
@@ -230,7 +230,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 return
             case JobPlan():
                 for record in world.records:
-                    ended = next((seen for seen in world.jobsets if seen.uid == record.last.uid), None)
+                    ended = next((jobset for jobset in world.jobsets if jobset.uid == record.last.uid), None)
                     if ended is not None and record.last.outcome == "created":
                         reason = f"its JobSet {str(ended.status.terminal).lower()}, and its result is incomplete"
                         self._finish(ref_of(record), self._facts("failed", reason=reason))
@@ -261,8 +261,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
             if not isinstance(decision, StartAttempt):
                 return decision, ()
             name = attempt_name(plan.run_name, decision.attempt)
-            held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
-            other = typed(held, JOBSET) if held is not None else None
+            document = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
+            other = typed(document, JOBSET) if document is not None else None
             if other is None or other.labelled_run == plan.run_name:  # its own, created since: the create will find it
                 return decision, tuple(passed_over)
             if other.labelled_run is None and self._has_changed(plan, world):
@@ -278,25 +278,27 @@ class Submitter(Struct, frozen=True, kw_only=True):
         """Yield the JobSets of this run that have no label of xsft, because xpk created them from the xpk line: the
         first attempt's, and the last recorded one's.
         """
-        listed = {found["metadata"]["name"] for found in facts.jobsets}
+        listed = {labelled["metadata"]["name"] for labelled in facts.jobsets}
         last = records[-1].last.jobset if records else None
         later = last not in {None, plan.jobset, *listed}
         jobset = self.cluster.get_jobset(name=str(last), namespace=plan.run.namespace) if later else None
-        for held in (facts.same_name, jobset):
-            if held and held["metadata"]["name"] not in listed:
-                as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), stored=held)
-                seen = recognise_jobset(typed(held, JOBSET), run_name=plan.run_name, records=records, as_told=as_told)
-                if seen.labelled_run == plan.run_name:
-                    yield seen
+        for document in (facts.same_name, jobset):
+            if document and document["metadata"]["name"] not in listed:
+                as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), stored=document)
+                recognised = recognise_jobset(
+                    typed(document, JOBSET), run_name=plan.run_name, records=records, as_told=as_told
+                )
+                if recognised.labelled_run == plan.run_name:
+                    yield recognised
 
     def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
         self.progress("validating the JobSet and its Jobs with a dry run")
         dry_runs = self._look(f"the dry runs on {self.cluster.context}", lambda: self._dry_runs(plan))
-        found = (*problems, *refuse_errors(dry_runs))
+        start_problems = (*problems, *refuse_errors(dry_runs))
         self.progress("waiting for MaxText's own parser")
-        found = (*found, *refuse_errors(self.parsed()))
-        self.confirm(Proposal(plan=plan, attempt=attempt, world=world, problems=found))
+        start_problems = (*start_problems, *refuse_errors(self.parsed()))
+        self.confirm(Proposal(plan=plan, attempt=attempt, world=world, problems=start_problems))
         action: SubmissionAction = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
@@ -306,7 +308,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         # first.
         ref = begun.ref if isinstance(begun, TakenAttempt) else begun
         self.progress(f"creating JobSet {plan.jobset}")
-        return self._create_recorded(plan, ref, action=action, problems=(*found, *ref.problems))
+        return self._create_recorded(plan, ref, action=action, problems=(*start_problems, *ref.problems))
 
     def _dry_runs(self, plan: Planned) -> tuple[Problem, ...]:
         """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
@@ -328,19 +330,19 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     why = "; ".join(problem.message for problem in refused.problems)
                     self._finish(ref, self._facts("not-created", reason=why))
                 raise
-            seen = typed(outcome.object, JOBSET)
+            jobset = typed(outcome.object, JOBSET)
             if not isinstance(outcome, ExistingObject):
-                with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
-                    return self._record_outcome(plan, ref, seen, action=action, problems=problems)
-        if seen.labelled_run not in (None, plan.run_name):
-            self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.labelled_run}"))
+                with when_interrupted(f"JobSet {jobset.name}, uid {jobset.uid}, was created. {goes_on(plan.run_name)}"):
+                    return self._record_outcome(plan, ref, jobset, action=action, problems=problems)
+        if jobset.labelled_run not in (None, plan.run_name):
+            self._finish(ref, self._facts("not-created", reason=f"{jobset.name} belongs to run {jobset.labelled_run}"))
         return self.submit(plan)  # another submitter was first: decide again from the start
 
     def _record_outcome(
         self,
         plan: Planned,
         ref: RecordRef,
-        seen: JobSet,
+        jobset: JobSet,
         *,
         action: SubmissionAction,
         problems: tuple[Problem, ...],
@@ -348,7 +350,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         facts = self._facts(
             "created",
             action=action,
-            uid=seen.uid,
+            uid=jobset.uid,
             manifest_digest=manifest_digest(manifest_of(plan)),
             read_back=self._read_back(plan),
             problems=self.notes,
@@ -356,14 +358,14 @@ class Submitter(Struct, frozen=True, kw_only=True):
         return Submission(
             plan=plan,
             action=action,
-            jobset=seen.name,
-            uid=seen.uid,
+            jobset=jobset.name,
+            uid=jobset.uid,
             record=ref.path,
             problems=(*problems, *self.notes, *self._finish(ref, facts)),
         )
 
-    def _facts(self, outcome: Literal["created", "not-created", "failed"], **known: Any) -> AttemptFacts:
-        return AttemptFacts(outcome=outcome, at=clock.now(), submitter=self.provenance.submitter, **known)
+    def _facts(self, outcome: Literal["created", "not-created", "failed"], **facts: Any) -> AttemptFacts:
+        return AttemptFacts(outcome=outcome, at=clock.now(), submitter=self.provenance.submitter, **facts)
 
     def _read_back(self, plan: Planned) -> ReadBack:
         """Return what the cluster now holds of the run. If it cannot be read, that is part of the result, not an
@@ -388,19 +390,19 @@ class Submitter(Struct, frozen=True, kw_only=True):
             )
         return (*problems, *notes.read_back_notes(facts.read_back))
 
-    def _adopt_jobset(self, plan: Planned, seen: JobSet, facts: ClusterFacts) -> Submission:
-        attempt = self.replan(seen.attempt) if seen.name != plan.jobset else plan
-        path = _record_path(plan, seen.attempt)
-        held = notes.held_by(facts, seen.uid)
+    def _adopt_jobset(self, plan: Planned, jobset: JobSet, facts: ClusterFacts) -> Submission:
+        attempt = self.replan(jobset.attempt) if jobset.name != plan.jobset else plan
+        path = _record_path(plan, jobset.attempt)
+        document = notes.held_by(facts, jobset.uid)
         # Another machine may have created it, or a submitter that was killed before it wrote the index.
-        unindexed = self.store.index_found(record_of_found(attempt, self.provenance, seen), path)
+        unindexed = self.store.index_found(record_of_found(attempt, self.provenance, jobset), path)
         return Submission(
-            plan=notes.as_held(attempt, held),
+            plan=notes.as_held(attempt, document),
             action="adopted",
-            jobset=seen.name,
-            uid=seen.uid,
+            jobset=jobset.name,
+            uid=jobset.uid,
             record=path,
-            problems=(*notes.adopted_notes(held), *unindexed),
+            problems=(*notes.adopted_notes(document), *unindexed),
         )
 
     def _keep_finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:

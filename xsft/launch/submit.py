@@ -183,8 +183,10 @@ def _takes(plan: Planned) -> str:
             return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
         case SliceJob() as job:
             described = run.slice.xpk_type if run.slice else "?"
-            most = duration_text(job.limit_s)
-            return f"Take {run.chips} chips ({run.num_slices} x {described}) for at most {most}, from queue {run.queue}"
+            limit = duration_text(job.limit_s)
+            return (
+                f"Take {run.chips} chips ({run.num_slices} x {described}) for at most {limit}, from queue {run.queue}"
+            )
         case CpuJob() as job if run.slice:
             return f"Take {run.chips} chips ({run.slice.xpk_type}) for {job.work} on one host, from queue {run.queue}"
         case CpuJob() as job:
@@ -193,7 +195,7 @@ def _takes(plan: Planned) -> str:
 
 def submitter_for(
     workload: LoadedWorkload,
-    made: Plan,
+    planned: Plan,
     *,
     through_xpk: bool,
     progress: ShowLine,
@@ -203,22 +205,22 @@ def submitter_for(
 
     `confirm`: asked just before something is created; raises Refused if the answer is no.
     """
-    place = made.run.required_place()
-    if through_xpk and made.xpk_argv is None:
-        raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
+    place = planned.run.required_place()
+    if through_xpk and planned.xpk_argv is None:
+        raise UsageError(f"--through-xpk: {planned.target} is another launcher.", fix="Omit it.")
     if through_xpk:
-        refuse_losses(made)
+        refuse_losses(planned)
 
     def ask_programs() -> tuple[Problem, ...]:
         from xsft.planning.hub import tokenizer_of_pods  # through requests
 
-        return (*tokenizer_of_pods(made.run), *ask_maxtext((made,))[0], *ask_rows(made))
+        return (*tokenizer_of_pods(planned.run), *ask_maxtext((planned,))[0], *ask_rows(planned))
 
     answer = start(ask_programs)
     submitter = Submitter(
         cluster=cluster.connect(place),
         store=record_files.record_store(),
-        provenance=recording.gather_provenance(made.file, target=made.target),
+        provenance=recording.gather_provenance(planned.file, target=planned.target),
         replan=lambda attempt: plan((workload,), attempt=attempt)[0],
         progress=progress,
         confirm=confirm,
@@ -261,12 +263,12 @@ def submit(
     `Submitter.submit` and `run_local` do. The result of a local run has all warnings; it is also returned for a run
     that failed.
     """
-    (made,) = plan((workload,), progress=progress)
-    accepted_problems(made)
+    (planned,) = plan((workload,), progress=progress)
+    accepted_problems(planned)
     warnings: list[Problem] = []
     listener = Reporter(working=lambda _title: nullcontext(PlainView(show=progress)), warn=warnings.extend)
-    if made.on_this_machine:
-        result, _picture = train_here(made, machine=None, listener=listener)
+    if planned.on_this_machine:
+        result, _picture = train_here(planned, machine=None, listener=listener)
         return replace(result, warnings=tuple(dict.fromkeys((*result.warnings, *warnings))))
-    connect = partial(submitter_for, workload, made, through_xpk=through_xpk)
-    return submit_plan(made, connect=connect, ask=None, again=again, listener=listener)
+    connect = partial(submitter_for, workload, planned, through_xpk=through_xpk)
+    return submit_plan(planned, connect=connect, ask=None, again=again, listener=listener)

@@ -64,9 +64,9 @@ def refuse_losses(plan: Plan) -> None:
             fix="Submit without --through-xpk.",
             id="xpk-cluster",
         )
-    lost = lost_by_xpk(plan.audit, requested=(*written_fields(plan.run.spec), "queue"))
-    if lost:
-        fields = ", ".join(dict.fromkeys(row.field for row in lost))
+    dropped = lost_by_xpk(plan.audit, requested=(*written_fields(plan.run.spec), "queue"))
+    if dropped:
+        fields = ", ".join(dict.fromkeys(row.field for row in dropped))
         raise Refused(
             f"xpk would drop settings of the workload: {fields} ({'; '.join(plan.by_hand)}).",
             fix="Submit without --through-xpk, or remove those fields.",
@@ -132,18 +132,18 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         return words_of(done), not done.ok
 
 
-def differences(plan: Planned, held: JsonObject) -> list[str]:
+def differences(plan: Planned, jobset: JsonObject) -> list[str]:
     """Return the differences between plan and cluster (for `Submitter.compare`)."""
-    return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, stored=held)
+    return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, stored=jobset)
 
 
-def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
+def environment(users: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     """Return the variables that gcloud needs to log in, and no other of the user's: no secret, no kubeconfig, no xpk
     setting.
     """
-    home = own.get("HOME") or str(Path.home())
+    home = users.get("HOME") or str(Path.home())
     passed_on = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud")}
-    for name, value in own.items():
+    for name, value in users.items():
         upper = name.upper()
         is_named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
         # gcloud's variables may name a file of credentials, and so look like a secret.

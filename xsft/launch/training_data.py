@@ -163,7 +163,7 @@ def _read_sample(run: Run, passes: tuple[DataPass, ...], progress: ShowLine) -> 
     refuse_unreachable(run)
     progress("reading the data through MaxText's input pipeline")
     machine = Machine(python=maxtext.python, env=own_environment(), cache=own_cache())
-    unlimited = any(one.rows == sys.maxsize for one in passes)
+    unlimited = any(requested.rows == sys.maxsize for requested in passes)
     tokenizer = read_tokenizer(
         run.located(run.tokenizer or ""), revision=run.tokenizer_revision, hub_cache=hub_cache(own_environment())
     )

@@ -99,8 +99,8 @@ class WaitOptions(Struct, frozen=True, kw_only=True):
 
         following = start(follow)
         limit = self.patience.timeout_s
-        left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
-        waited = self._wait_until(DONE, name, left)
+        remaining = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
+        waited = self._wait_until(DONE, name, remaining)
         with suppress(XsftError):  # not read to its end yet, or unreadable
             following.result(0.0 if waited.outcome in ("timeout", "unreachable") or waited.goes_on else DRAIN_S)
         return replace(waited, seconds=waited.seconds + spent_s)

@@ -203,18 +203,18 @@ def plan_intents(
     )
 
 
-def accepted_problems(made: Plan) -> tuple[Problem, ...]:
+def accepted_problems(plan: Plan) -> tuple[Problem, ...]:
     """Return the problems of a plan that may be submitted.
 
     Raises SpecError if an error forbids it, Unreachable if the only errors are facts that could not be read: the
     workload may be right, and a nightly job can try again.
     """
-    return admitted_problems(made.problems)
+    return admitted_problems(plan.problems)
 
 
-def admitted_problems(found: Sequence[Problem]) -> tuple[Problem, ...]:
+def admitted_problems(problems_found: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the problems as a submission judges them. Raises as `accepted_problems` does."""
-    problems = for_submission(found)
+    problems = for_submission(problems_found)
     errors = errors_in(problems)
     if errors and all(problem.kind == "unread" for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
@@ -239,7 +239,7 @@ def render_manifests(
     """Return the manifest of each rendering; all that xpk has not rendered before goes to one process of its
     environment."""
     by_xpk = _render_by_xpk(renderings, progress=progress)
-    return tuple(_manifest(one, by_xpk) for one in renderings)
+    return tuple(_manifest(rendering, by_xpk) for rendering in renderings)
 
 
 def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict[str, Any]]) -> dict[str, Any] | None:
@@ -255,7 +255,7 @@ def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict
 def _render_by_xpk(
     renderings: Sequence[Rendering | None], *, progress: ShowLine
 ) -> dict[tuple[str, ...], dict[str, Any]]:
-    argvs = tuple(dict.fromkeys(one.xpk_argv for one in renderings if one and one.xpk_argv))
+    argvs = tuple(dict.fromkeys(rendering.xpk_argv for rendering in renderings if rendering and rendering.xpk_argv))
     if not argvs:
         return {}
     xpk = environments.ensure("xpk", progress=progress)

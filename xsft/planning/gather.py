@@ -110,10 +110,12 @@ def _with_taken(spec: WorkloadSpec, facts: Facts, names: ListNames) -> Facts:
     run = resolve(spec, facts)[0] if stages else None
     if run is None or not run.output:
         return facts
-    wanted = (stage_name(run_name=run.run_name, stage=stage) for stage in stages)
-    looks = {one: start(partial(names, f"{run.output.rstrip('/')}/{one}")) for one in wanted}
+    stage_names = (stage_name(run_name=run.run_name, stage=stage) for stage in stages)
+    looks = {name: start(partial(names, f"{run.output.rstrip('/')}/{name}")) for name in stage_names}
     try:
-        return replace(facts, taken=tuple(one for one, found in looks.items() if "checkpoints/" in found.result()))
+        return replace(
+            facts, taken=tuple(name for name, listing in looks.items() if "checkpoints/" in listing.result())
+        )
     except Unreachable as failed:
         return replace(facts, taken_unread=failed.message)
 
@@ -143,12 +145,12 @@ def _gather_tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None
     run, model = resolve(spec, facts)[0], spec.model
     if run.tokenizer is None or (spec.on_cluster and run.tokenizer.startswith(("/", "gs://"))):
         return None
-    wanted = tuple(token for token in (model.pad_token, model.bos_token) if token)
+    tokens = tuple(token for token in (model.pad_token, model.bos_token) if token)
     return read_tokenizer(
         run.located(run.tokenizer),
         revision=run.tokenizer_revision,
         hub_cache=hub_cache(own_environment()),
-        wanted=wanted,
+        wanted=tokens,
     )
 
 
@@ -179,8 +181,8 @@ def _reads_rows(spec: WorkloadSpec, files: str | None, *, offline: bool) -> bool
 def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:
     """Return the hub's answer on a data set that the catalogue does not have."""
     path = spec.data.hf_path
-    known = path in FILE_FORMATS or is_local(path) or "://" in path or dataset(path) is not None
-    return None if known or spec.data.pipeline == "grain" else hub.data(path)
+    is_known = path in FILE_FORMATS or is_local(path) or "://" in path or dataset(path) is not None
+    return None if is_known or spec.data.pipeline == "grain" else hub.data(path)
 
 
 def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:
@@ -242,5 +244,5 @@ def template_facts(spec: WorkloadSpec, *, file: str | Path) -> TemplateFacts | N
     try:
         return TemplateFacts(text=read_content(workload_folder(file) / name, TEMPLATE))
     except SpecError as unread:
-        (found,) = unread.problems
-        return TemplateFacts(problem=error(found.id, WHERE, found.message, found.fix))
+        (problem,) = unread.problems
+        return TemplateFacts(problem=error(problem.id, WHERE, problem.message, problem.fix))

@@ -58,10 +58,10 @@ def check_weights(source: ConversionSource) -> SourceFacts:
     """
     env, token = _own_login()
     try:
-        found = call_within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
+        facts = call_within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
     except Unreachable as failed:
         return SourceFacts(unanswered=failed.message)
-    return replace(found, commit=None, weights_bytes=None)
+    return replace(facts, commit=None, weights_bytes=None)
 
 
 def tokenizer_access(name: str, revision: str | None) -> Problem | None:
@@ -106,8 +106,8 @@ def _tokenizer_access(name: str, revision: str | None, *, env: Mapping[str, str]
             info = read_json(session, f"{endpoint}/api/models/{name}/revision/{quote(revision or BRANCH, safe='')}")
             if info.get("gated"):
                 read_json(session, f"{endpoint}/api/models/{name}/auth-check")
-        except HubAnswer as told:
-            return _no_tokenizer(name, told)
+        except HubAnswer as failure:
+            return _no_tokenizer(name, failure)
         except RequestException as failed:
             message = f"{endpoint} did not answer about {name}: {type(failed).__name__}."
             raise Unreachable(message, fix="Check the network and HF_ENDPOINT.") from failed
@@ -152,10 +152,10 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
             files = [file.get("rfilename") for file in rows(info.get("siblings"))]
             script = name if name in files else ""
             return replace(configurations, default=_default_of(info), script=script)
-        except HubAnswer as told:
-            if told.status >= 500 or told.status == 429:
-                raise Unreachable(f"The hub answers {told} for {path}.", fix="Try again in a minute.") from None
-            return HubDataFacts(access="gated" if told.code == "GatedRepo" else "unknown")
+        except HubAnswer as failure:
+            if failure.status >= 500 or failure.status == 429:
+                raise Unreachable(f"The hub answers {failure} for {path}.", fix="Try again in a minute.") from None
+            return HubDataFacts(access="gated" if failure.code == "GatedRepo" else "unknown")
         except (RequestException, ValueError) as failed:
             message = f"{endpoint} did not answer about {path}: {type(failed).__name__}."
             raise Unreachable(message, fix="Check the network and HF_ENDPOINT.") from failed
@@ -165,8 +165,8 @@ def _access(session: Session, endpoint: str, path: str) -> HubDataFacts | None:
     """Return the facts of a gated data set that this login, or an anonymous request, may not read; None if it may."""
     try:
         read_json(session, f"{endpoint}/api/datasets/{path}/auth-check")
-    except HubAnswer as told:
-        if told.status in (401, 403):
+    except HubAnswer as failure:
+        if failure.status in (401, 403):
             return HubDataFacts(access="gated")
         raise
     except ValueError:  # the answer has no body
@@ -177,15 +177,15 @@ def _access(session: Session, endpoint: str, path: str) -> HubDataFacts | None:
 def _read_configurations(session: Session, url: str) -> HubDataFacts:
     """Return the configurations, as the dataset viewer computed them; without any if it has none, or only a part."""
     try:
-        found = read_json(session, url)
+        document = read_json(session, url)
     except (HubAnswer, RequestException, ValueError):
         return HubDataFacts()
-    if found.get("partial") is not False or found.get("pending") or found.get("failed"):
+    if document.get("partial") is not False or document.get("pending") or document.get("failed"):
         return HubDataFacts()
-    configurations = mapping(found, "dataset_info")
+    configurations = mapping(document, "dataset_info")
     return HubDataFacts(
-        splits={name: tuple(mapping(one, "splits")) for name, one in configurations.items()},
-        columns={name: tuple(mapping(one, "features")) for name, one in configurations.items()},
+        splits={name: tuple(mapping(configuration, "splits")) for name, configuration in configurations.items()},
+        columns={name: tuple(mapping(configuration, "features")) for name, configuration in configurations.items()},
     )
 
 
@@ -225,8 +225,8 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
         try:
             info = read_json(session, f"{endpoint}/api/models/{source.repo}/revision/{quote(revision, safe='')}")
             return _facts_of_answer(session, f"{endpoint}/{source.repo}/resolve", source, info)
-        except HubAnswer as told:
-            return SourceFacts(problems=(_problem(source, told, has_token=token is not None),))
+        except HubAnswer as failure:
+            return SourceFacts(problems=(_problem(source, failure, has_token=token is not None),))
         except (RequestException, ValueError) as failed:
             why = "timed out" if isinstance(failed, Timeout) else type(failed).__name__
             fix = "Check the network and HF_ENDPOINT, or download the repository and set model.hf.repo to the folder."
@@ -293,8 +293,8 @@ def _width_of(type: str) -> int:
     """Return the bits of a number of the safetensors type, e.g. 16 for BF16; 0 if they are unknown."""
     if type == "BOOL":
         return 8
-    found = _BITS.match(type)
-    return int(found[1]) if found else 0
+    width = _BITS.match(type)
+    return int(width[1]) if width else 0
 
 
 def read_json(session: Session, url: str) -> dict[str, Any]:
@@ -304,10 +304,10 @@ def read_json(session: Session, url: str) -> dict[str, Any]:
         content = answer.raw.read(LARGEST + 1, decode_content=True)
     if len(content) > LARGEST:
         raise ValueError("the answer is too long")
-    found = json.loads(content)
-    if not isinstance(found, dict):
+    document = json.loads(content)
+    if not isinstance(document, dict):
         raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - of the answer, not of an argument
-    return found
+    return document
 
 
 def _problem(source: ConversionSource, answer: HubAnswer, *, has_token: bool) -> Problem:

@@ -36,23 +36,23 @@ ROWS_TIMEOUT_S = 120.0
 FIX = "Build it: `xsft setup maxtext`; each check then asks MaxText's own pipeline about the first rows."
 
 
-def ask_rows(made: Intent | Plan, *, offline: bool = False, say: ShowLine = lambda _line: None) -> tuple[Problem, ...]:
+def ask_rows(plan: Intent | Plan, *, offline: bool = False, say: ShowLine = lambda _line: None) -> tuple[Problem, ...]:
     """Return what MaxText's pipeline says of the first rows, besides the problems of the plan; nothing if the rows are
     not in files that this machine can read, or the plan has errors in them."""
     would_stop_first = any(
         problem.severity == "error" and problem.is_in(("data", "model.tokenizer", "model.tokenizer_revision"))
-        for problem in made.problems
+        for problem in plan.problems
     )
-    if would_stop_first or not _has_readable_rows(made.run, offline=offline):
+    if would_stop_first or not _has_readable_rows(plan.run, offline=offline):
         return ()
     maxtext = environments.find_environment("maxtext")
     if maxtext is None:
         return (not_answered("MaxText's environment is not built", FIX),)
-    return accept_late(_ask_pipeline(made, maxtext, say), made.run.spec.checks)
+    return accept_late(_ask_pipeline(plan, maxtext, say), plan.run.spec.checks)
 
 
-def _ask_pipeline(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine) -> tuple[Problem, ...]:
-    run = made.run
+def _ask_pipeline(plan: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine) -> tuple[Problem, ...]:
+    run = plan.run
     tokenizer = read_tokenizer(
         run.located(run.tokenizer or ""), revision=run.tokenizer_revision, hub_cache=hub_cache(own_environment())
     )
@@ -73,13 +73,13 @@ def _ask_pipeline(made: Intent | Plan, maxtext: BuiltEnvironment, say: ShowLine)
         return refused.problems
     except XsftError as failed:
         return (not_answered(failed.message, failed.fix),)
-    return tuple(check_row_answers(run, answers, found=made.problems))
+    return tuple(check_row_answers(run, answers, found=plan.problems))
 
 
 def offline_host(maxtext: BuiltEnvironment) -> PipelineHost:
     """Return the environment's pipeline without the network, and without variables that would change its keys."""
-    own = own_environment()
-    env = {name: own[name] for name in PASSED_ON if name in own}
+    users = own_environment()
+    env = {name: users[name] for name in PASSED_ON if name in users}
     return PipelineHost(
         python=maxtext.python,
         env={**env, **OFFLINE, "HF_HOME": str(own_cache() / "huggingface")},

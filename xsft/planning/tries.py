@@ -55,12 +55,12 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
         records = {path: read_conversion(read_small(f"{path}/{RECORD_FILE}") or b"") for _, path in tried}
         # If no kernel option ties the converter to xsft, it continues after xsft was killed.
         running = {path for path, record in records.items() if record is not None and record.outcome == "running"}
-        taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or path in running)
+        used = tuple(path for _, path in tried if set(names(path)) - {OWN} or path in running)
     except Unreachable as failed:
         detail = f"{failed.clause}. {failed.fix}".strip()
         return replace(facts, checkpoint=CheckpointFacts(path=items(first), status="unreadable", detail=detail))
     checkpoints: dict[str, CheckpointFacts] = {}
-    for path in taken:
+    for path in used:
         record = records[path]
         # A folder that the user named may hold a conversion of other weights.
         if record is None or record.digest == run.conversion.digest:
@@ -68,7 +68,7 @@ def with_tries(spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names:
     broken = tuple(path for path, judged in checkpoints.items() if judged.status not in ("read", "unreadable"))
     complete = next((path for path in checkpoints if path not in broken), None)
     recorded = records[complete] if complete else None
-    facts = replace(facts, tries=TriesFacts(taken=frozenset(taken), broken=broken, recorded=recorded))
+    facts = replace(facts, tries=TriesFacts(taken=frozenset(used), broken=broken, recorded=recorded))
     if complete:
         return replace(facts, checkpoint=checkpoints[complete])
     if broken:

@@ -134,9 +134,9 @@ class StageOnCluster(Generic[P]):
         return found_or_missing(self._find)
 
     def _find(self) -> StageFound:
-        found = self.look()
-        self.call.listener.warn(found.problems)
-        return found.state
+        files = self.look()
+        self.call.listener.warn(files.problems)
+        return files.state
 
     def look(self) -> JobFound[P]:
         """Return what the files show. The end of a job is recorded by them: no exit status is proof, and its JobSet is
@@ -177,19 +177,19 @@ class StageOnCluster(Generic[P]):
             return
         limits = WaitLimits(timeout_s=timeout_s, poll_s=self.call.poll_s)
         with when_interrupted(goes_on(self.run_name)):
-            waited, found = self.wait(self._begun, limits, log=None)
+            waited, by_files = self.wait(self._begun, limits, log=None)
         self.call.listener.warn(waited.problems)
         error = error_of(self.run_name, DONE, waited)
         if isinstance(error, TimedOut):  # earlier stages used up a part of the time
-            seen = self.run_name
+            last_state = self.run_name
             if waited.row:
-                seen = state_line(waited.row)
+                last_state = state_line(waited.row)
             fix = "It continues without this process; the same command finds it."
-            raise TimedOut(f"Timed out (--timeout): {self.run_name} is not done: {seen}.", fix=fix)
-        if found is not None and found.state.state == "done":
-            self.job.show_end(found.plan)
-        elif found is not None and found.state.state == "failed":
-            raise RunFailed(f"{self.run_name}: {found.state.why}", fix=f"Its log: xsft logs {self.run_name}.")
+            raise TimedOut(f"Timed out (--timeout): {self.run_name} is not done: {last_state}.", fix=fix)
+        if by_files is not None and by_files.state.state == "done":
+            self.job.show_end(by_files.plan)
+        elif by_files is not None and by_files.state.state == "failed":
+            raise RunFailed(f"{self.run_name}: {by_files.state.why}", fix=f"Its log: xsft logs {self.run_name}.")
         elif error is not None:
             raise error
 
@@ -207,11 +207,11 @@ class StageOnCluster(Generic[P]):
         """Record the end as `wait` does. Nothing is recorded of a job that may still run."""
         if waited.outcome in ("timeout", "unreachable") or isinstance(begun.plan, Plan):
             return waited, None
-        found = self.look()
-        problems = found.problems
-        if found.state.state != "done" and waited.outcome != "lost":
-            problems = self._record_end(found.plan, failed=_why_failed(found.state, waited))
-        return replace(waited, problems=(*waited.problems, *problems)), found
+        by_files = self.look()
+        problems = by_files.problems
+        if by_files.state.state != "done" and waited.outcome != "lost":
+            problems = self._record_end(by_files.plan, failed=_why_failed(by_files.state, waited))
+        return replace(waited, problems=(*waited.problems, *problems)), by_files
 
     def connect(self, plan: Planned) -> Callable[..., Submitter]:
         """Return the function that makes the submitter of the plan."""
@@ -284,9 +284,9 @@ def do_alone(
 ) -> JobFound[P] | JobPlanned[P] | JobSubmitted[P]:
     """Return the complete result, else the plan of the job for a dry run, else the job, which is submitted. Raises as
     `ClusterJob.ready` and `submit_cluster` do."""
-    found = stage.look()
-    if found.state.state == "done":
-        return found
+    by_files = stage.look()
+    if by_files.state.state == "done":
+        return by_files
     call = stage.call
     with when_interrupted(NOTHING_CREATED), call.listener.working("xsft") as progress:
         plan, ready = stage.job.ready(progress, is_sent=not request.dry_run)
@@ -317,21 +317,21 @@ def plan_job(job: AnyJob, *, file: str, problems: tuple[Problem, ...], progress:
     return make_job_plan(job, rendered=manifest or {}, xpk_argv=rendering.xpk_argv, file=file, problems=problems)
 
 
-def job_submitter(made: JobPlan[Any], *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
+def job_submitter(plan: JobPlan[Any], *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
     """Return a submitter connected to the plan's cluster. `confirm`: as in `submitter_for`."""
 
     def replan(attempt: int) -> JobPlan[Any]:
-        job: CpuJob = made.job.attempt(attempt)
-        return plan_job(job, file=made.file, problems=made.problems, progress=progress)
+        job: CpuJob = plan.job.attempt(attempt)
+        return plan_job(job, file=plan.file, problems=plan.problems, progress=progress)
 
     return Submitter(
-        cluster=cluster.connect(made.run.required_place()),
+        cluster=cluster.connect(plan.run.required_place()),
         store=record_store(),
-        provenance=gather_provenance(made.file, target=made.run.spec.target),
+        provenance=gather_provenance(plan.file, target=plan.run.spec.target),
         replan=replan,
         progress=progress,
         confirm=confirm,
-        made=lambda path: is_made(replace(made.job, writes=path)),
+        made=lambda path: is_made(replace(plan.job, writes=path)),
     )
 
 

@@ -64,11 +64,11 @@ class Conversion(Struct, frozen=True, kw_only=True):
     def whole(self, plan: ConversionPlan) -> JobEnd | None:
         if plan.whole is None:
             return None
-        left = ""
+        unfinished = ""
         # A checkpoint without a record is not xsft's to judge; another outcome: it was not compared with its source.
         if plan.recorded is not None and plan.recorded.outcome != "completed":
-            left = "its record does not say so"
-        return JobEnd(outcome="completed", result=plan.whole, why=_why_whole(plan.recorded), left=left)
+            unfinished = "its record does not say so"
+        return JobEnd(outcome="completed", result=plan.whole, why=_why_whole(plan.recorded), left=unfinished)
 
     def finish(self, plan: ConversionPlan, end: JobEnd) -> JobEnd:
         assert plan.recorded is not None

@@ -78,9 +78,13 @@ def convert_stage(workload: api.LoadedWorkload, *, training: str, listener: Repo
     """Return the conversion of the workload's weights."""
 
     def plan() -> StagePlan:
-        made, _ = look(workload)
+        conversion, _ = look(workload)
         return StagePlan(
-            name="convert", run_name=made.run_name, digest=made.digest, writes=made.checkpoint, argv=made.argv
+            name="convert",
+            run_name=conversion.run_name,
+            digest=conversion.digest,
+            writes=conversion.checkpoint,
+            argv=conversion.argv,
         )
 
     return StageHere(
@@ -104,15 +108,15 @@ class ConversionJob(Struct, frozen=True, kw_only=True):
     def ahead(self) -> StagePlan:
         intent = self.intent.now()
         workload = self.intent.workload
-        made = planned_conversion(workload, intent)  # the hub is asked when the conversion is submitted
+        conversion = planned_conversion(workload, intent)  # the hub is asked when the conversion is submitted
         with self.listener.working("xsft") as progress:
-            plan = plan_conversion(made, intent.run, file=workload.file, problems=(), progress=progress)
+            plan = plan_conversion(conversion, intent.run, file=workload.file, problems=(), progress=progress)
         return described_job(plan, name=self.name)
 
     def look(self) -> ConversionPlan:
         """Return the conversion under the name of the run that makes it, which another workload may have begun."""
-        made = planned_conversion(self.intent.workload, self.intent.now())
-        return under_claim(made, read_claim(record_store(), made))
+        conversion = planned_conversion(self.intent.workload, self.intent.now())
+        return under_claim(conversion, read_claim(record_store(), conversion))
 
     def found(self, plan: ConversionPlan) -> StageFound:
         return conversion_found(plan)
@@ -133,7 +137,7 @@ class ConversionJob(Struct, frozen=True, kw_only=True):
             (intent,) = api.intend((workload,), hub=answered_reader(source))
             planned = planned_conversion(workload, intent)
         problems = (*intent.problems, *problems)
-        made = under_claim(planned, read_claim(store, planned))
+        conversion = under_claim(planned, read_claim(store, planned))
         plan_of = partial(
             plan_conversion,
             run=intent.run,
@@ -142,26 +146,26 @@ class ConversionJob(Struct, frozen=True, kw_only=True):
             progress=progress,
             on_tpu=self.on_tpu,
         )
-        plan = plan_of(made)
+        plan = plan_of(conversion)
         if not is_sent:
-            return made, plan
-        claim = take_claim(store, made)
-        if claim.run_name != made.run_name:  # another caller submitted it after the plan was made
-            made = under_claim(made, claim)
-            plan = plan_of(made)
+            return conversion, plan
+        claim = take_claim(store, conversion)
+        if claim.run_name != conversion.run_name:  # another caller submitted it after the plan was made
+            conversion = under_claim(conversion, claim)
+            plan = plan_of(conversion)
         if claim.training != intent.run.run_name:
             begun = f"begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'}"
             self.listener.say(
                 f"{claim.run_name}, {begun}, is the conversion of these weights into this output: this call joins it"
             )
-        return made, plan
+        return conversion, plan
 
     def show_end(self, plan: ConversionPlan) -> None:
         """Show nothing: the report of the stage names the checkpoint."""
 
 
 def plan_conversion(
-    made: ConversionPlan,
+    conversion: ConversionPlan,
     run: Run,
     *,
     file: str,
@@ -175,11 +179,11 @@ def plan_conversion(
     Raises SpecError if an error forbids it, Unreachable if it is unknown whether it was converted before.
     """
     ignored = tuple(section for section in NOT_OF_JOBS if not (on_tpu and section == "tpu"))
-    own = tuple(p for p in problems if p.kind != "unmade" and not p.is_in(ignored))
-    late = accept_late(check_conversion_job(made, run, on_tpu=on_tpu), run.spec.checks)
-    admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
-    assert made.estimate is not None  # else `conversion-size`, an error
-    job = conversion_job(made, run, made.estimate, on_tpu=on_tpu)
+    of_workload = tuple(p for p in problems if p.kind != "unmade" and not p.is_in(ignored))
+    late = accept_late(check_conversion_job(conversion, run, on_tpu=on_tpu), run.spec.checks)
+    admitted = api.admitted_problems([problem.in_file(file) for problem in (*of_workload, *late)])
+    assert conversion.estimate is not None  # else `conversion-size`, an error
+    job = conversion_job(conversion, run, conversion.estimate, on_tpu=on_tpu)
     return plan_job(job, file=file, problems=admitted, progress=progress)
 
 
@@ -190,11 +194,11 @@ class ConvertingOnCluster(Activity, frozen=True):
 @contextmanager
 def show_conversion(plan: ConversionPlan, done: Submission, *, listener: Reporter) -> Iterator[ShowLine]:
     """Show the bytes that the job has written; yield the function that shows a line of its log."""
-    whole = plan.estimate.output if plan.estimate else None
+    size_of_all = plan.estimate.output if plan.estimate else None
     with listener.display(ConvertingOnCluster()) as display:
 
         def on_size(size: int) -> None:
-            display(BytesDone(done=size, of=whole, at=clock.monotonic()))
+            display(BytesDone(done=size, of=size_of_all, at=clock.monotonic()))
 
         with watch_growth(cpu_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
             yield display

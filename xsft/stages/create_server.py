@@ -62,12 +62,12 @@ def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
 
     `weights`: folder of the export, or its repository on the hub; it need not exist yet.
     """
-    found = errors_in((*check(run, {}, Facts()), *check_server_token(run, weights=weights)))
-    plan = None if found else plan_of_server(run, weights=weights)
+    errors = errors_in((*check(run, {}, Facts()), *check_server_token(run, weights=weights)))
+    plan = None if errors else plan_of_server(run, weights=weights)
     if plan is None:
-        raise SpecError(tuple(problem.in_file(file) for problem in found))
-    if lost := tuple(audit_problems(audit_server(plan, run))):
-        raise SpecError(tuple(problem.in_file(file) for problem in lost))
+        raise SpecError(tuple(problem.in_file(file) for problem in errors))
+    if losses := tuple(audit_problems(audit_server(plan, run))):
+        raise SpecError(tuple(problem.in_file(file) for problem in losses))
     return plan
 
 
@@ -83,8 +83,8 @@ def find_server(cluster: Cluster, plan: ServingPlan) -> StageFound:
         if cluster.servers.get(body) is None:  # its creator was killed before it created this object
             return StageFound(state="torn", why=f"the Deployment {plan.run_name} has no {body['kind']}")
     pods = cluster.reads.pods(namespace=plan.namespace, labels=f"{RUN_LABEL}={plan.run_name}").objects
-    seen = server_state(server, pods)
-    return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
+    state = server_state(server, pods)
+    return StageFound(state=state.state, why=_with_log(cluster, plan, state), result=plan.output)
 
 
 def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress: ShowLine) -> BegunServer:
@@ -95,12 +95,12 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
     """
     progress(f"looking for the Deployment {plan.run_name}")
     # Check before the Deployment exists: every caller creates it first, so an object without it has another owner.
-    dependents = [(one, cluster.servers.get(one)) for one in plan.dependents]
+    dependents = [(dependent_body, cluster.servers.get(dependent_body)) for dependent_body in plan.dependents]
     deployment = cluster.servers.get(plan.manifest)
     if deployment is not None:
         return _adopt_server(cluster, plan, deployment, record=record)
-    for dependent, held in dependents:
-        _refuse_taken(dependent, held, uid=None)
+    for dependent, existing in dependents:
+        _refuse_taken(dependent, existing, uid=None)
     progress("validating the server with a dry run")
     for body in (plan.manifest, *plan.dependents):
         cluster.servers.dry_run(body)
@@ -155,7 +155,7 @@ def _create_owned(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
 
 def _refuse_taken(dependent: JsonObject, existing: JsonObject | None, *, uid: str | None) -> None:
     """Raise Refused if the object exists and the Deployment does not own it. `uid`: None if there is no Deployment."""
-    owners = [one.get("uid") for one in (existing or {}).get("metadata", {}).get("ownerReferences") or ()]
+    owners = [owner.get("uid") for owner in (existing or {}).get("metadata", {}).get("ownerReferences") or ()]
     if existing is None or uid in owners:
         return
     kind, name = dependent["kind"], dependent["metadata"]["name"]
@@ -164,15 +164,15 @@ def _refuse_taken(dependent: JsonObject, existing: JsonObject | None, *, uid: st
     raise Refused(f"The {kind} {name} exists and belongs to {whose}.", fix=fix, id="server-name-taken")
 
 
-def _with_log(cluster: Cluster, plan: ServingPlan, seen: ServerState) -> str:
+def _with_log(cluster: Cluster, plan: ServingPlan, state: ServerState) -> str:
     """Return the reason, with the last log lines of a container that crashed."""
-    if seen.crashed is None:
-        return seen.why
-    pod, container = seen.crashed
+    if state.crashed is None:
+        return state.why
+    pod, container = state.crashed
     lines = cluster.servers.last_lines(pod, container, namespace=plan.namespace, count=LAST_LINES)
     if not lines:
-        return seen.why
-    return "\n  ".join((f"{seen.why}; its last lines:", *lines))
+        return state.why
+    return "\n  ".join((f"{state.why}; its last lines:", *lines))
 
 
 def confirm_server(plan: ServingPlan, *, ask: AskUser | None) -> None:
@@ -260,7 +260,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
             record = _record(plan, self.run, self.provenance, number=number, outcome="created", uid=uid)
             # Another machine may have created it: the local index lacks it then.
             return self.store.index_found(record, ref_of(record).path)
-        if any(one.last.uid == uid for one in records):
+        if any(earlier.last.uid == uid for earlier in records):
             return self.refused(ref_of(records[-1]), reason="another caller had created the server")
         return self.finish(ref_of(records[-1]), uid=uid)
 

@@ -178,8 +178,8 @@ def _attempts_of(plan: EvaluationPlan) -> tuple[Path, ...]:
     """Return the folders of this evaluation's attempts, the first one first."""
     first = Path(plan.directory)
     beside = first.parent.iterdir() if first.parent.is_dir() else ()
-    found = sorted((number, path) for path in beside if (number := attempt_number(path.name, first=first.name)))
-    return tuple(path for _, path in found)
+    numbered = sorted((number, path) for path in beside if (number := attempt_number(path.name, first=first.name)))
+    return tuple(path for _, path in numbered)
 
 
 def existing_evaluation(plan: EvaluationPlan) -> EvaluationFile | None:
@@ -219,8 +219,8 @@ def measure(
 
     began = clock.monotonic()
     with scratch_folder("evaluate") as scratch:
-        own = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
-        env = {**program_environment(machine, scratch, online=online), **own}
+        of_jax = {"JAX_COMPILATION_CACHE_DIR": str(compiled_folder(machine)), "JAX_PLATFORMS": "cpu"}
+        env = {**program_environment(machine, scratch, online=online), **of_jax}
         interpreter = Interpreter(python=machine.python, env=env, prefix=contained.prefix, log=log)
         try:
             return MeasurementEnd(found=ask(interpreter, PROGRAM, job, on_line), status=0)
@@ -268,9 +268,9 @@ class EvaluationJob(Struct, frozen=True, kw_only=True):
     def ahead(self) -> StagePlan:
         plan = self.look()
         with self.listener.working("xsft") as progress:
-            made = self._planned(plan, progress)
-        shown_plan = stage_plan(plan, notes=tuple(_takes(made)))
-        return replace(shown_plan, xpk_argv=made.xpk_argv, manifest=made.manifest, problems=made.problems)
+            job = self._planned(plan, progress)
+        shown_plan = stage_plan(plan, notes=tuple(_takes(job)))
+        return replace(shown_plan, xpk_argv=job.xpk_argv, manifest=job.manifest, problems=job.problems)
 
     def look(self) -> EvaluationPlan:
         intent = self.intent.now()
@@ -295,10 +295,10 @@ class EvaluationJob(Struct, frozen=True, kw_only=True):
 
     def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[EvaluationPlan, JobPlan[SliceJob]]:
         plan = self.look()
-        made = self._planned(plan, progress)
+        job = self._planned(plan, progress)
         if is_sent:
-            refuse_errors(made.problems)
-        return plan, made
+            refuse_errors(job.problems)
+        return plan, job
 
     def show_end(self, plan: EvaluationPlan) -> None:
         report = read_report(plan, store=record_store())
@@ -313,15 +313,15 @@ class EvaluationJob(Struct, frozen=True, kw_only=True):
         return plan_job(job, file=self.intent.workload.file, problems=(), progress=progress)
 
 
-def _takes(made: JobPlan[SliceJob]) -> Iterator[str]:
+def _takes(plan: JobPlan[SliceJob]) -> Iterator[str]:
     """Yield which slices the evaluation takes, for how long at most, and where its program comes from."""
-    run, limit = made.run, duration_text(made.job.limit_s)
+    run, limit = plan.run, duration_text(plan.job.limit_s)
     described = run.slice.xpk_type if run.slice else "?"
     yield f"{run.chips} chips ({run.num_slices} x {described}) for at most {limit} from the start of its pods"
     if run.spec.restarts.max:
         yield f"a preemption restarts it, with the same limit, at most {run.spec.restarts.max} times"
-    if made.job.is_carried:
-        yield f"the image carries its program, sha256 {made.job.program[:12]}"
+    if plan.job.is_carried:
+        yield f"the image carries its program, sha256 {plan.job.program[:12]}"
     else:
         yield "its program is sent with the command: the image's lock does not name this version (make image push)"
 

@@ -50,10 +50,10 @@ def read_prompts(path: Path) -> tuple[Conversation, ...]:
 
 def _prompt(line: str, number: int, path: Path) -> Conversation:
     try:
-        found: Any = json.loads(line)
-        if isinstance(found, dict) and isinstance(found.get("prompt"), str):
-            return turn(found["prompt"])
-        messages = msgspec.convert(found["messages"], Conversation)
+        document: Any = json.loads(line)
+        if isinstance(document, dict) and isinstance(document.get("prompt"), str):
+            return turn(document["prompt"])
+        messages = msgspec.convert(document["messages"], Conversation)
     except (ValueError, TypeError, KeyError, RecursionError) as wrong:
         raise _prompts_refused(f"{path}:{number} is not a prompt.") from wrong
     if not messages or messages[-1].role != "user":

@@ -134,8 +134,8 @@ class ExportWork(Struct, frozen=True, kw_only=True):
         Path(plan.folder).mkdir(parents=True, exist_ok=True)
         with scratch_folder("export") as scratch:
             notes = export_notes(plan, argv=attempt.argv, logits=self._logits_notes(plan, scratch))
-            sent = json.dumps({"notes": notes})
-            program = (str(machine.python), "-I", str(PROGRAMS / "entry.py"), EXPORT_PROGRAM, sent, *attempt.argv)
+            question = json.dumps({"notes": notes})
+            program = (str(machine.python), "-I", str(PROGRAMS / "entry.py"), EXPORT_PROGRAM, question, *attempt.argv)
             inputs = plan.inputs
             read = [inputs.tokenizer]
             if inputs.source is not None:
@@ -214,10 +214,10 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
         if not self.is_remote:
             return self.plan_in(None)
         digits = hashlib.sha256(self.plan_in(".").directory.encode()).hexdigest()[:12]
-        own = Path(self.trained.output)
+        beside = Path(self.trained.output)
         if self.trained.output.startswith(BUCKET):
-            own = own_cache() / "exports"
-        return self.plan_in(str(own / f"{self.trained.run_name}-export" / f"copied-{digits}"))
+            beside = own_cache() / "exports"
+        return self.plan_in(str(beside / f"{self.trained.run_name}-export" / f"copied-{digits}"))
 
 
 def exported_here(
@@ -342,8 +342,8 @@ def export_stage(workload: api.LoadedWorkload, *, training: str, listener: Repor
     stage = workload.spec.stages.export or ExportStage()
 
     def plan() -> StagePlan:
-        made = export_route(workload).plan_before(workload.spec.train.steps)
-        return StagePlan(name="export", run_name=made.run_name, digest=None, writes=made.writes, argv=made.argv)
+        export = export_route(workload).plan_before(workload.spec.train.steps)
+        return StagePlan(name="export", run_name=export.run_name, digest=None, writes=export.writes, argv=export.argv)
 
     def job(progress: ShowLine) -> ExportWork:
         route = export_route(workload)
@@ -385,8 +385,8 @@ class ExportJob(Struct, frozen=True, kw_only=True):
         stage = self.intent.workload.spec.stages.export
         if stage and stage.verify == "logits":
             raise no_logits()
-        made = self._route().plan_before(self.intent.workload.spec.train.steps, folder=EXPORTED)
-        return replace(described_job(self._planned(made, hear_nothing), name=self.name), digest=None)
+        export = self._route().plan_before(self.intent.workload.spec.train.steps, folder=EXPORTED)
+        return replace(described_job(self._planned(export, hear_nothing), name=self.name), digest=None)
 
     def look(self) -> ExportPlan:
         return self._route().plan_in(EXPORTED)
@@ -408,20 +408,20 @@ class ExportJob(Struct, frozen=True, kw_only=True):
     def show_end(self, plan: ExportPlan) -> None:
         """Show nothing: the report of the stage names the folder."""
 
-    def _planned(self, made: ExportPlan, progress: ShowLine) -> JobPlan[CpuJob]:
+    def _planned(self, export: ExportPlan, progress: ShowLine) -> JobPlan[CpuJob]:
         """Return the plan of the CPU job. Raises SpecError if an error of the workload forbids it."""
         intent, file = self.intent.now(), self.intent.workload.file
         run = intent.run
-        own = tuple(p for p in intent.problems if p.kind != "unmade" and p.is_in(ITS))
+        of_workload = tuple(p for p in intent.problems if p.kind != "unmade" and p.is_in(ITS))
         size = weights_bytes(run)
         parameters = None
         if size:
             parameters = size // BF16_BYTES
-        needs = estimate_export(made.inputs, parameters=parameters, weights_bytes=made.weights_bytes)
-        late = accept_late(check_export_job(made, run, needs), run.spec.checks)
-        admitted = api.admitted_problems([problem.in_file(file) for problem in (*own, *late)])
+        needs = estimate_export(export.inputs, parameters=parameters, weights_bytes=export.weights_bytes)
+        late = accept_late(check_export_job(export, run, needs), run.spec.checks)
+        admitted = api.admitted_problems([problem.in_file(file) for problem in (*of_workload, *late)])
         assert needs is not None  # else `export-size`, an error
-        return plan_job(export_job(made, run, needs), file=file, problems=admitted, progress=progress)
+        return plan_job(export_job(export, run, needs), file=file, problems=admitted, progress=progress)
 
 
 def staged_export(intent: SharedIntent) -> ExportJob:

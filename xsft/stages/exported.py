@@ -95,9 +95,9 @@ def plan_ahead(
 ) -> ExportPlan:
     """Return the plan before the training has saved `step`: its folder is named by what will be saved, and unknown."""
     inputs = export_inputs(trained, request, step=step, content="")
-    at = (output or trained.output).rstrip("/")
-    first = f"{at}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
-    return _plan(trained, inputs, output=at, first=first, directory=first, folder=folder)
+    root = (output or trained.output).rstrip("/")
+    first = f"{root}/{stage_name(run_name=trained.run_name, stage=STAGE)}/CONTENT"
+    return _plan(trained, inputs, output=root, first=first, directory=first, folder=folder)
 
 
 def _converted_source(trained: TrainedRun) -> ExportSource | None:
@@ -175,14 +175,14 @@ def _with_attempts(
     numbered = sorted((number, path) for path in paths if (number := attempt_number(path, first=first)))
     tried = tuple(path for _, path in numbered)  # the oldest first
     records = {path: _export_record(path, storage) for path in tried}
-    whole = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
-    directory = whole or next_attempt(first, existing=tried)
+    complete = next((path for path in tried if _is_whole(path, records[path], inputs, storage)), None)
+    directory = complete or next_attempt(first, existing=tried)
     return replace(
         _plan(trained, inputs, output=output, first=first, directory=directory, folder=folder),
         weights_bytes=size,
-        whole=whole,
-        recorded=records[whole] if whole else next((records[path] for path in reversed(tried)), None),
-        broken=tuple(path for path in tried if path != whole),
+        whole=complete,
+        recorded=records[complete] if complete else next((records[path] for path in reversed(tried)), None),
+        broken=tuple(path for path in tried if path != complete),
     )
 
 
@@ -201,7 +201,7 @@ def _is_whole(folder: str, record: ExportRecord | None, inputs: ExportInputs, st
 def _sizes(folder: str, storage: Storage) -> dict[str, int]:
     if not isinstance(storage, GcsStorage):
         return sizes_in(Path(folder))
-    return {one.path.removeprefix(f"{folder}/"): one.size for one in storage.objects(f"{folder}/")}
+    return {file.path.removeprefix(f"{folder}/"): file.size for file in storage.objects(f"{folder}/")}
 
 
 def is_exported(directory: str, *, digest: str) -> bool:

@@ -181,8 +181,8 @@ def find_job(job: LocalJob[P]) -> StageFound:
     if is_held(run.folder.lock):
         return StageFound(state="running", why=f"another xsft is doing {run.run_name}", digest=run.digest)
     if end:
-        left = end.left or "its run's record does not say so"
-        why = f"{end.result} is complete, but {left}"
+        unfinished = end.left or "its run's record does not say so"
+        why = f"{end.result} is complete, but {unfinished}"
         return StageFound(state="torn", why=why, digest=run.digest)
     return replace(job.unfinished(plan), digest=run.digest)
 
@@ -358,13 +358,13 @@ def read_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim | No
 def take_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim:
     """Return the claim that holds: the one that exists, else a new one for this plan's run. Raises as `read_claim` and
     `Objects.create`."""
-    if held := read_claim(store, plan):
-        return held
-    own = ConversionClaim(run_name=plan.run_name, training=plan.training, user=user_name(), at=store.now())
+    if existing := read_claim(store, plan):
+        return existing
+    claim = ConversionClaim(run_name=plan.run_name, training=plan.training, user=user_name(), at=store.now())
     path = claim_path(plan)
-    text = json.dumps({"schema": SCHEMA, **to_builtins(own)}, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps({"schema": SCHEMA, **to_builtins(claim)}, indent=1, ensure_ascii=False) + "\n"
     store.objects_at(path).create(path, text.encode())
-    return read_claim(store, plan) or own
+    return read_claim(store, plan) or claim
 
 
 def under_claim(plan: ConversionPlan, claim: ConversionClaim | None) -> ConversionPlan:

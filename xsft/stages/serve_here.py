@@ -57,19 +57,19 @@ class Server(Struct, frozen=True, kw_only=True):
         return f"http://{LOOPBACK}:{self.port}/health"
 
 
-def serve_here(given: str, *, port: int | None, listener: Reporter, ready: Callable[[Server], None]) -> None:
+def serve_here(named: str, *, port: int | None, listener: Reporter, ready: Callable[[Server], None]) -> None:
     """Serve the folder, or the run's export, until Ctrl-C. `ready`: called when the server answers.
 
     Raises UsageError for a port that is taken and a model that the engine cannot read, and as `training_of` and
     `exported_here` do; RunFailed if the export or the server fails.
     """
     free_port(port)  # before an export that takes minutes
-    route = _export_to_serve(given)
+    route = _export_to_serve(named)
     if route is not None:
         route.plan()  # what cannot be exported is refused before an environment is built
     with listener.working("setting up") as progress:
         engine = environments.ensure("engine", progress=progress)
-    folder = Path(given)
+    folder = Path(named)
     if route is not None:
         with listener.working("export") as say:
             work = export_work(route, say=say, logits=False, listener=listener)
@@ -86,11 +86,11 @@ def serve_here(given: str, *, port: int | None, listener: Reporter, ready: Calla
         serve(server, engine=engine, scratch=scratch, ready=lambda: ready(server))
 
 
-def _export_to_serve(given: str) -> ExportRoute | None:
+def _export_to_serve(named: str) -> ExportRoute | None:
     """Return the export of a run; None for a folder. A name without a file is a run's."""
-    if "/" in given or Path(given).exists():
+    if "/" in named or Path(named).exists():
         return None
-    return ExportRoute(trained=training_of(given, record_store()), asked=ExportRequest())
+    return ExportRoute(trained=training_of(named, record_store()), asked=ExportRequest())
 
 
 def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Callable[[], None]) -> None:

@@ -88,8 +88,8 @@ def plan_server(request: ServeRequest, *, listener: Reporter) -> ServeCall:
         fix = f"Give the name of its run instead: xsft serve {workload.spec.name}"
         raise UsageError(f"{file} trains on this machine; only a cluster's workload has a server.", fix=fix)
     (intent,) = api.intend((workload,))
-    own = tuple(p.in_file(workload.file) for p in intent.problems if p.is_in(ITS))
-    refuse_errors(own if request.dry_run else for_submission(own))
+    problems = tuple(p.in_file(workload.file) for p in intent.problems if p.is_in(ITS))
+    refuse_errors(problems if request.dry_run else for_submission(problems))
     intent.run.required_place()
     export = StageOnCluster(
         staged_export(SharedIntent(workload, known=intent)),
@@ -99,7 +99,7 @@ def plan_server(request: ServeRequest, *, listener: Reporter) -> ServeCall:
     served = request.weights or _exported_folder(export, file, dry_run=request.dry_run)
     plan = plan_serving(intent.run, weights=served, file=workload.file)
     audit = audit_server(plan, intent.run)
-    return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=own)
+    return ServeCall(file=file, run=intent.run, plan=plan, audit=audit, problems=problems)
 
 
 def _exported_folder(export: Stage, file: str, *, dry_run: bool) -> str:
@@ -134,10 +134,10 @@ def _server_record(run: Run, *, file: str) -> ServerRecord:
 
 def exported_weights(exported: Stage) -> str | None:
     """Return what the export wrote; None before it is done."""
-    found = exported.find()
-    if found.state != "done":
+    export = exported.find()
+    if export.state != "done":
         return None
-    return found.result
+    return export.result
 
 
 def weights_ahead(exported: Stage) -> str:
@@ -150,8 +150,8 @@ class ServeOnCluster:
 
     name: StageName = "serve"
 
-    def __init__(self, asked: SharedIntent, *, exported: Stage, training: str, call: ClusterCall) -> None:
-        self._asked, self._exported, self._call = asked, exported, call
+    def __init__(self, intent: SharedIntent, *, exported: Stage, training: str, call: ClusterCall) -> None:
+        self._asked, self._exported, self._call = intent, exported, call
         self.run_name = stage_name(run_name=training, stage=self.name)
 
     def plan(self) -> StagePlan:
@@ -180,10 +180,10 @@ class ServeOnCluster:
         if weights is None:
             return StageFound(state="missing", why="there is no export to serve")
         plan = self._plan(weights)
-        seen = replace(find_server(self._cluster(), plan), digest=plan.digest)
-        if seen.state == "running":
-            return replace(seen, state="torn")
-        return seen
+        server = replace(find_server(self._cluster(), plan), digest=plan.digest)
+        if server.state == "running":
+            return replace(server, state="torn")
+        return server
 
     def perform(self, progress: ShowLine) -> StageEnd:
         plan, cluster = self._plan(self._weights()), self._cluster().by(self._call.deadline.sooner(LOOKS_S))

@@ -102,46 +102,46 @@ class TrainHere:
         return training_plan(self._plan())
 
     def find(self) -> StageFound:
-        made = self._plan()
-        folder = run_folder_of(made)
-        return replace(_find_training(made, folder), digest=made.spec_digest)
+        plan = self._plan()
+        folder = run_folder_of(plan)
+        return replace(_find_training(plan, folder), digest=plan.spec_digest)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
-        made = self._plan()
-        self._listener.warn(p for p in api.accepted_problems(made) if p.severity == "warning")
+        plan = self._plan()
+        self._listener.warn(p for p in api.accepted_problems(plan) if p.severity == "warning")
         try:
-            result, picture = train_here(made, machine=self._machine, listener=self._listener)
+            result, picture = train_here(plan, machine=self._machine, listener=self._listener)
         except AlreadyRunning as running:
             return StageEnd(action="adopted", state="running", why=running.message)
-        self._listener.tell(TrainedHere(plan=made, result=result, picture=picture))
+        self._listener.tell(TrainedHere(plan=plan, result=result, picture=picture))
         return _training_end(result)
 
     def watch(self, timeout_s: float | None) -> None:
-        made = self._plan()
-        watch_here(output=str(run_folder_of(made).path.parent), run_name=made.run_name, timeout_s=timeout_s)
+        plan = self._plan()
+        watch_here(output=str(run_folder_of(plan).path.parent), run_name=plan.run_name, timeout_s=timeout_s)
 
     def _plan(self) -> Plan:
         return api.plan((self._workload,))[0]
 
 
-def training_plan(made: Plan) -> StagePlan:
+def training_plan(plan: Plan) -> StagePlan:
     """Return the plan of the training as one of the stages; `xsft plan` shows the rest of it."""
     return StagePlan(
         name="train",
-        run_name=made.run_name,
-        digest=made.spec_digest,
-        writes=f"{str(made.run.output).rstrip('/')}/{made.run_name}/checkpoints",
-        argv=made.trainer_argv,
-        xpk_argv=made.xpk_argv,
-        manifest=made.manifest,
+        run_name=plan.run_name,
+        digest=plan.spec_digest,
+        writes=f"{str(plan.run.output).rstrip('/')}/{plan.run_name}/checkpoints",
+        argv=plan.trainer_argv,
+        xpk_argv=plan.xpk_argv,
+        manifest=plan.manifest,
     )
 
 
-def _find_training(made: Plan, folder: RunFolder) -> StageFound:
+def _find_training(plan: Plan, folder: RunFolder) -> StageFound:
     if is_held(folder.lock):
         return StageFound(state="running", why="another xsft process is training it")
-    done = already_done(made)
+    done = already_done(plan)
     if done is None:
         return _untrained_stage(folder)
     if done.outcome != "completed":
@@ -217,10 +217,10 @@ class TrainJob(Struct, frozen=True, kw_only=True):
         """Return None: the records of a training are those of its submissions."""
 
     def ready(self, progress: ShowLine, *, is_sent: bool) -> tuple[Intent, Plan]:
-        (made,) = api.plan((self.intent.workload,), progress=progress)
+        (plan,) = api.plan((self.intent.workload,), progress=progress)
         if is_sent:
-            api.accepted_problems(made)
-        return self.intent.now(), made
+            api.accepted_problems(plan)
+        return self.intent.now(), plan
 
     def show_end(self, plan: Intent) -> None:
         """Show nothing: its state was shown while it was waited for."""

@@ -126,7 +126,9 @@ def compare_logits(
     job = {"folders": list(map(str, folders)), "file": str(file), "bound": LOGITS_BOUNDS[dtype]}
     answer = ask_worker(LOGITS_COMPARER, job, shop, python=engine.python)
     name = engine_name(engine)
-    return tuple(LogitsVerdict(**{**one, "worst": tuple(one["worst"])}, engine=name) for one in answer["folders"])
+    return tuple(
+        LogitsVerdict(**{**verdict, "worst": tuple(verdict["worst"])}, engine=name) for verdict in answer["folders"]
+    )
 
 
 def logits_notes(plan: ExportPlan, *, engine: BuiltEnvironment, file: Path) -> dict[str, Any]:
@@ -154,8 +156,10 @@ def problems_of_logits(verdict: LogitsVerdict, *, dtype: str) -> tuple[str, ...]
     return tuple(logits_problems(to_builtins(verdict), bound=LOGITS_BOUNDS[dtype]))
 
 
-def with_logits(found: Verification, verdict: LogitsVerdict, *, dtype: ExportDtype) -> Verification:
-    return replace(found, logits=verdict, problems=(*found.problems, *problems_of_logits(verdict, dtype=dtype)))
+def with_logits(verification: Verification, verdict: LogitsVerdict, *, dtype: ExportDtype) -> Verification:
+    return replace(
+        verification, logits=verdict, problems=(*verification.problems, *problems_of_logits(verdict, dtype=dtype))
+    )
 
 
 class ConversionVerifier(Struct, frozen=True, kw_only=True):

@@ -130,38 +130,38 @@ def _one(stage: Stage, stages: Sequence[Stage], settings: WalkSettings) -> tuple
 def _undone_needs(name: StageName, stages: Sequence[Stage], settings: WalkSettings) -> Iterator[tuple[StageName, str]]:
     """Yield the stage whose result is read, then the one that it needs itself, and so on, up to the first that is done
     or was not left out; with the reason why it is not done."""
-    needed = next((one for one in stages if one.name == NEEDS.get(name)), None)
+    needed = next((candidate for candidate in stages if candidate.name == NEEDS.get(name)), None)
     if needed is None or not _left_out(needed.name, settings):
         return
-    found = settings.look(needed)
-    if found.state != "done":
-        yield needed.name, found.why
+    state = settings.look(needed)
+    if state.state != "done":
+        yield needed.name, state.why
         yield from _undone_needs(needed.name, stages, settings)
 
 
 def _do_stage(stage: Stage, settings: WalkSettings) -> StageEnd:
     """Do the stage unless it is done, or another process is doing it."""
-    found = settings.look(stage)
-    return replace(_begin_stage(stage, found, settings), digest=found.digest)
+    before = settings.look(stage)
+    return replace(_begin_stage(stage, before, settings), digest=before.digest)
 
 
-def _begin_stage(stage: Stage, found: StageFound, settings: WalkSettings) -> StageEnd:
-    match found.state:
+def _begin_stage(stage: Stage, before: StageFound, settings: WalkSettings) -> StageEnd:
+    match before.state:
         case "done":
-            return StageEnd(action="done", state="done", why=found.why, result=found.result, verdict=found.verdict)
+            return StageEnd(action="done", state="done", why=before.why, result=before.result, verdict=before.verdict)
         case "running":
-            return StageEnd(action="adopted", state="running", why=found.why)
+            return StageEnd(action="adopted", state="running", why=before.why)
         case "torn" | "failed" | "missing":
-            if not found.is_by_hand:
-                settings.begin(stage, found)
+            if not before.is_by_hand:
+                settings.begin(stage, before)
             return stage.perform(settings.progress)
 
 
 def _end_of_begun_stage(end: StageEnd, stage: Stage, settings: WalkSettings) -> StageEnd:
     """Return the end of a stage that no longer runs. If another process began it without ending it, do it now."""
-    found = settings.look(stage)
-    if found.state == "done" or end.action != "adopted":
-        return replace(end, state=found.state, why=found.why, result=found.result, verdict=found.verdict)
+    now = settings.look(stage)
+    if now.state == "done" or end.action != "adopted":
+        return replace(end, state=now.state, why=now.why, result=now.result, verdict=now.verdict)
     return _do_stage(stage, settings)
 
 
