@@ -193,8 +193,6 @@ def _ready_timeout_s(cluster: Cluster) -> float | None:
     return ready_timeout_s(config)
 
 
-
-
 @dataclass(frozen=True, kw_only=True)
 class GoogleIam:
     """The APIs that know a service account's rights, asked with the user's login, without Google's clients
