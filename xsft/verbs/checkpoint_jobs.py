@@ -378,6 +378,7 @@ def _job_document(plan: JobPlan[Any], job: CpuJob) -> CpuJobDocument:
     document = document_of(
         CpuJobDocument,
         plan,
+        jobset=plan.jobset,
         namespace=run.namespace,
         queue=run.queue,
         cpus=job.cpus,
