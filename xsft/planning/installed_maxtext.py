@@ -14,8 +14,8 @@ from xsft.base.errors import SpecError, XsftError
 from xsft.base.lenient import ShowLine
 from xsft.base.problems import Problem
 from xsft.catalog.releases import DEFAULT
-from xsft.checks.parsed import ParserAnswer, ParserQuestion, check_parser_answer, question_of
 from xsft.checks.data import check_row_answers, not_answered
+from xsft.checks.parsed import ParserAnswer, ParserQuestion, check_parser_answer, question_of
 from xsft.data.passes import CHECKED, evaluates, passes_to_inspect
 from xsft.data.pipeline import PipelineHost, read_passes
 from xsft.data.tokenizer import read_tokenizer
