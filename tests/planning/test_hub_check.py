@@ -15,16 +15,19 @@ import pytest
 from msgspec.structs import replace
 
 import xsft
-from tests.checks.factory import spec
+from tests.checks.factory import run_of, spec
 from tests.machine.test_http_session import Server, serving
 from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem
 from xsft.checks.facts import Facts
 from xsft.data.facts import HubDataFacts
+from xsft.launch.recording import moved_commits
 from xsft.planning import api
 from xsft.planning.hub import check_data, check_weights, read_data, tokenizer_of_pods
 from xsft.planning.hub_reader import HubReader
+from xsft.records.record import Attempt, Record
 from xsft.spec.conversion_inputs import ConversionSource
+from xsft.spec.digest import spec_digest
 from xsft.spec.facts import SourceFacts
 from xsft.spec.resolve import resolve
 
@@ -209,3 +212,41 @@ def test_a_tokenizer_that_pods_without_a_token_cannot_read_is_an_error(
         with_token = spec(model={"tokenizer": "owner/private"}, secrets={"hf_token": {"secret": "hub"}})
         assert tokenizer_of_pods(resolve(with_token, Facts())[0]) == ()
     assert tokenizer_of_pods(run) == ()  # nothing answers there any more
+
+
+def test_a_repository_without_a_revision_is_read_at_the_commit_that_the_hub_had_at_planning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = xsft.load(WORKLOADS / "qwen3_gsm8k.yaml")
+    (offline,) = api.intend((replace(loaded, offline=True),))
+    name, rows = loaded.spec.model.tokenizer, loaded.spec.data.hf_path
+    tokenizer, data = "a" * 40, "b" * 40
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        shas = {f"models/{name}": tokenizer, f"datasets/{rows}": data}
+        answers(server, {f"/api/{path}/revision/main": {"sha": sha} for path, sha in shas.items()})
+        (intent,) = api.intend((loaded,))
+        named = xsft.load(WORKLOADS / "qwen3_gsm8k.yaml", settings=(f"model.tokenizer_revision={'c' * 40}",))
+        (pinned,) = api.intend((named,))
+        answers(server, {f"/api/{path}/revision/main": {"sha": "newest"} for path in shas})
+        (odd,) = api.intend((loaded,))
+    assert intent.run.hub_commits == {"tokenizer": tokenizer, "data": data}
+    assert intent.trainer_argv[1] == "-c"
+    assert tokenizer in intent.trainer_argv
+    assert spec_digest(intent.run) == spec_digest(offline.run)
+    assert (pinned.run.hub_commits, pinned.run.tokenizer_revision) == ({"data": data}, "c" * 40)
+    assert (odd.run.hub_commits, odd.trainer_argv) == ({}, offline.trainer_argv)
+
+
+def test_a_start_that_would_read_another_commit_says_so() -> None:
+    now = replace(run_of(spec()), hub_commits={"tokenizer": "a" * 40, "data": "b" * 40})
+
+    def earlier(**commits: str) -> Record:
+        return Record(run_name="run", attempts=(Attempt(number=1, resolved={"hub_commits": commits}),))
+
+    assert list(moved_commits(now, ())) == []
+    assert list(moved_commits(now, (earlier(**now.hub_commits), Record(run_name="run")))) == []
+    tokenizer, data = moved_commits(now, (earlier(tokenizer="c" * 40, data="d" * 40),))
+    assert (tokenizer.id, tokenizer.where) == ("hf-revision-moved", "model.tokenizer")
+    assert tokenizer.fix == f"To keep the earlier one: model.tokenizer_revision: {'c' * 40}."
+    assert data.message == f"The data is read at commit {'b' * 40} of the hub; an earlier attempt read {'d' * 40}."

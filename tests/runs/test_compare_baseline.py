@@ -86,9 +86,11 @@ def write(
     level: float = 2.0,
     outcome: Outcome = "completed",
     steps: int = 40,
+    commits: dict[str, str] | None = None,
     **spec: object,
 ) -> None:
-    attempt = Attempt(number=1, started_at=f"2026-11-{day:02}T02:17:00Z", outcome=outcome)
+    resolved = {"hub_commits": commits} if commits else {}
+    attempt = Attempt(number=1, started_at=f"2026-11-{day:02}T02:17:00Z", outcome=outcome, resolved=resolved)
     losses = {step: level * (1 + step % 3 / 100) for step in range(1, steps + 1)}
     record = Record(run_name=name, spec={**SPEC, **spec}, steps=40, output=str(output), attempts=(attempt,))
     path = output / name / "xsft" / "run.json"
@@ -142,6 +144,15 @@ def test_a_run_as_good_as_the_others_exits_0(output: Path, capfd: pytest.Capture
     assert "level +0.0%, limit +0.5%" in text
     assert "night-2" in text
     assert "night-1" not in text
+
+
+def test_a_night_that_read_another_commit_of_the_hub_says_so(output: Path) -> None:
+    write(output, "yesterday", day=9, commits={"tokenizer": "a" * 40, "data": "b" * 40})
+    write(output, "tonight", day=10, commits={"tokenizer": "a" * 40, "data": "c" * 40})
+    status, document = compared(output, "tonight")
+    (problem,) = document["problems"]
+    assert (status, problem["id"], problem["severity"]) == (0, "hf-revision-moved", "warning")
+    assert f'in yesterday: data: "{"b" * 40}" -> "{"c" * 40}".' in problem["message"]
 
 
 def test_a_worse_run_is_shown_in_text_too(output: Path, capfd: pytest.CaptureFixture[str]) -> None:

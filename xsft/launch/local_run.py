@@ -34,7 +34,7 @@ from xsft.launch.local_folder import (
     warnings_of,
 )
 from xsft.launch.local_machine import Machine, compiled_folder, machine_for, trainer_command, trainer_environment
-from xsft.launch.recording import check_usable, interruption
+from xsft.launch.recording import check_usable, interruption, moved_commits
 from xsft.machine import clock
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic
@@ -219,7 +219,7 @@ def _run_attempt(
         steps=watch.last_step,
         resumed_from=watch.logged.resumed_from,
         private_pids=found.private,
-        warnings=(*found.warnings, *warnings_of(watch)),
+        warnings=(*found.warnings, *moved_commits(plan.run, (record,)), *warnings_of(watch)),
     )
 
 
@@ -250,6 +250,7 @@ def _begin_record(plan: Plan, folder: RunFolder, *, record: Record, machine: Mac
         log=str(folder.own / f"trainer-{number}.log"),
         started_at=machine.now(),
         spec_digest=plan.spec_digest,
+        resolved={"hub_commits": dict(plan.run.hub_commits)} if plan.run.hub_commits else {},
         private_pids=found.private,
     )
     return replace(

@@ -44,7 +44,7 @@ from xsft.launch.identity import (
     recorded_end,
 )
 from xsft.launch.notes import read_end
-from xsft.launch.recording import Provenance, manifest_digest, record_of, record_of_found
+from xsft.launch.recording import Provenance, manifest_digest, moved_commits, record_of, record_of_found
 from xsft.launcher.readback import lacking_of_xpk, missing_values
 from xsft.machine import clock
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline
@@ -182,6 +182,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     *problems,
                     *notes.start_notes(plan, image, facts, found=problems),
                     *notes.resume_notes(world.latest_step, attempt=attempt),
+                    *moved_commits(plan.run, world.records),
                     *passed_over,
                 )
                 done = self._start(plan, attempt, world=world, problems=refuse_errors(start_problems))

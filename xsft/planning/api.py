@@ -117,7 +117,9 @@ def intend(
         names=questions.once(names, subject=str),
         rows=questions.once(rows, subject=lambda pattern, **_of: str(pattern)),
         hub=HubReader(
-            questions.once(hub.data, subject=str), questions.once(hub.weights, subject=lambda source: source.repo)
+            data=questions.once(hub.data, subject=str),
+            weights=questions.once(hub.weights, subject=lambda source: source.repo),
+            commit=questions.once(hub.commit, subject=lambda repository, _revision: repository),
         ),
     )
 

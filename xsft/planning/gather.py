@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from functools import partial
 from glob import iglob
 from pathlib import Path
+from re import fullmatch
 from typing import TypeGuard
 
 from msgspec.structs import replace
 
 from xsft.base.errors import SpecError, Unreachable
+from xsft.base.forms import HUB_ID
 from xsft.base.names import stage_name
 from xsft.base.problems import error
 from xsft.catalog.datasets import dataset
@@ -27,6 +29,7 @@ from xsft.machine.paths import git_commit, hub_cache, own_cache, places_folders
 from xsft.machine.process import own_environment
 from xsft.planning.hub_reader import HubReader
 from xsft.planning.tries import ListNames, ReadCheckpoint, folder_names, with_tries
+from xsft.spec.conversion_inputs import BRANCH, is_commit
 from xsft.spec.facts import CheckpointFacts, ImageFacts, SourceFacts, TemplateFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.paths import FILE_FORMATS, is_local, located_paths
@@ -60,6 +63,7 @@ def gather(
     data = start(partial(_gather_rows, spec, facts, rows, offline=offline))
     eval_data = start(partial(_eval_data, spec, facts, rows, offline=offline))
     on_hub = start(partial(_hub_data, spec, hub)) if hub else None
+    commits = start(partial(_hub_commits, spec, facts, hub)) if hub else None
     adapters = None if offline else start(partial(_gather_adapters, spec, facts, look))
     facts = replace(facts, source=_gather_source(spec, facts, hub))
     if not offline:
@@ -70,6 +74,7 @@ def gather(
         data=data.result(),
         eval_data=eval_data.result(),
         hub_data=on_hub.result() if on_hub else None,
+        hub_commits=commits.result() if commits else {},
     )
 
 
@@ -183,6 +188,20 @@ def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:
     path = spec.data.hf_path
     is_known = path in FILE_FORMATS or is_local(path) or "://" in path or dataset(path) is not None
     return None if is_known or spec.data.pipeline == "grain" else hub.data(path)
+
+
+def _hub_commits(spec: WorkloadSpec, facts: Facts, hub: HubReader) -> dict[str, str]:
+    """Return the hub's commit of the tokenizer and of the data set, where the workload names no commit."""
+    run, data = resolve(spec, facts)[0], spec.data
+    questions = {}
+    tokenizer = run.located(run.tokenizer or "/")
+    revision = run.tokenizer_revision or BRANCH
+    if fullmatch(HUB_ID, tokenizer) and not is_commit(revision):
+        questions["tokenizer"] = start(partial(hub.commit, f"models/{tokenizer}", revision))
+    if data.pipeline != "grain" and data.hf_path not in FILE_FORMATS and fullmatch(HUB_ID, run.located(data.hf_path)):
+        questions["data"] = start(partial(hub.commit, f"datasets/{data.hf_path}", BRANCH))
+    answers = {what: question.result() for what, question in questions.items()}
+    return {what: commit for what, commit in answers.items() if commit}
 
 
 def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:

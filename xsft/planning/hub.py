@@ -64,6 +64,23 @@ def check_weights(source: ConversionSource) -> SourceFacts:
     return replace(facts, commit=None, weights_bytes=None)
 
 
+def check_commit(repository: str, revision: str) -> str | None:
+    """Return the commit of a branch or tag, 40 hex digits; None if the hub does not answer, or refuses this login.
+    `repository`: `models/owner/name` or `datasets/owner/name`. Raises nothing."""
+    env, token = _own_login()
+
+    def read_commit() -> str | None:
+        url = f"{endpoint_of(env)}/api/{repository}/revision/{quote(revision, safe='')}"
+        with hub_session(token) as session:
+            commit = str(read_json(session, url).get("sha"))
+        return commit if is_commit(commit) else None
+
+    try:
+        return call_within(DEADLINE_S, read_commit)
+    except (Unreachable, HubAnswer, RequestException, ValueError):
+        return None
+
+
 def tokenizer_access(name: str, revision: str | None) -> Problem | None:
     """Return why this login cannot read a tokenizer's repository; None if it can. `revision` of None: its default
     branch. Raises Unreachable if the hub does not answer in time.

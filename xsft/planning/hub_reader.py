@@ -22,6 +22,8 @@ class HubReader(Struct, frozen=True):
     data: Callable[[str], HubDataFacts | None]
     """By data.hf_path."""
     weights: Callable[[ConversionSource], SourceFacts | None]
+    commit: Callable[[str, str], str | None] = lambda _repository, _revision: None
+    """By repository, as `models/owner/name` or `datasets/owner/name`, and its branch or tag."""
 
 
 def answered_reader(source: SourceFacts | None) -> HubReader:
@@ -31,16 +33,20 @@ def answered_reader(source: SourceFacts | None) -> HubReader:
 
 def online_reader() -> HubReader:
     """Return the reader that asks the hub."""
-    return HubReader(data=lambda path: _hub().data(path), weights=lambda source: _hub().weights(source))
+    return HubReader(
+        data=lambda path: _hub().data(path),
+        weights=lambda source: _hub().weights(source),
+        commit=lambda repository, revision: _hub().commit(repository, revision),
+    )
 
 
 def _hub() -> HubReader:
     """Return the functions that ask the hub. They are imported at the first request, because most plans send none and
     the library requests takes 0.08 CPU-s to import.
     """
-    from xsft.planning.hub import check_data, check_weights
+    from xsft.planning.hub import check_commit, check_data, check_weights
 
-    return HubReader(data=check_data, weights=check_weights)
+    return HubReader(data=check_data, weights=check_weights, commit=check_commit)
 
 
 WHY = "--offline was given"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from xsft.base.lenient import mapping
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem
 from xsft.base.targets import THIS_MACHINE, TargetProperties
@@ -172,6 +173,12 @@ class Record(TargetProperties):
     @property
     def outcome(self) -> Outcome | None:
         return self.attempts[-1].outcome if self.attempts else None
+
+    @property
+    def hub_commits(self) -> Mapping[str, Any]:
+        """Return the commits of the hub that the newest attempt with any recorded, by `tokenizer` and `data`."""
+        recorded = (mapping(attempt.resolved, "hub_commits") for attempt in reversed(self.attempts))
+        return next(filter(None, recorded), {})
 
     @property
     def last(self) -> Attempt:

@@ -51,7 +51,8 @@ class LossCurve(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """`source: why`, one for each source that could not be read."""
     spec: Mapping[str, Any] = {}
-    """The workload from its last record (`spec.digest.canonical`); empty if there is no such record."""
+    """The workload from its last record (`spec.digest.canonical`), with its `hub_commits`; empty if there is no such
+    record."""
 
 
 def read_curve(observation: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
@@ -95,7 +96,11 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     points = dict(last.losses)
     if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
         points |= later_losses(Path(output or "") / run_name, after=max(points, default=0))
-    return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=last.spec)
+    return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=_settings_of(last))
+
+
+def _settings_of(record: Record) -> Mapping[str, Any]:
+    return {**record.spec, "hub_commits": record.hub_commits}
 
 
 def recorded_curve(store: RecordStore, output: str, record: Record) -> LossCurve:
@@ -103,7 +108,8 @@ def recorded_curve(store: RecordStore, output: str, record: Record) -> LossCurve
     Unreachable if they cannot be read."""
     points = record.losses or _losses_in_metrics(store, output, record.run_name)
     source = "record" if record.losses else "metrics"
-    return LossCurve(run_name=record.run_name, output=output, points=points, sources=(source,), spec=record.spec)
+    settings = _settings_of(record)
+    return LossCurve(run_name=record.run_name, output=output, points=points, sources=(source,), spec=settings)
 
 
 def _losses_in_metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:

@@ -13,11 +13,13 @@ from msgspec import Struct
 
 from xsft.base.amounts import counted_text
 from xsft.base.errors import RunFailed, Unknown
-from xsft.base.problems import Problem, note
+from xsft.base.lenient import mapping
+from xsft.base.problems import Problem, note, warning
 from xsft.machine.parallel import all_answers
 from xsft.records import records_folder
 from xsft.records.record import Outcome, Record
 from xsft.records.record_files import RecordStore, attempts_in
+from xsft.records.resumption import all_differences
 from xsft.runs.compare import LossCurve, recorded_curve
 
 LEAST = 3
@@ -142,7 +144,7 @@ class BaselineJudgement(Struct, frozen=True, kw_only=True):
 
     measures: tuple[Measure, ...]
     problems: tuple[Problem, ...] = ()
-    """A note if the earlier runs are too few."""
+    """A note if the earlier runs are too few; a warning if the last of them read other commits of the hub."""
     failed: RunFailed | None = None
     """The error of a run that is worse."""
 
@@ -154,9 +156,13 @@ def judge_run(run: LossCurve, earlier: Sequence[LossCurve]) -> BaselineJudgement
     if not measures:
         message = f"{runs} in its output, and at least {LEAST} are needed, so the run was not judged."
         return BaselineJudgement(measures=(), problems=(note("baseline-short", run.run_name, message),))
+    moved = all_differences(*(mapping(curve.spec, "hub_commits") for curve in (earlier[0], run)))
+    message = f"Other commits of the hub than in {earlier[0].run_name}: {', '.join(moved)}."
+    fix = "To compare nights, pin model.tokenizer_revision, and train on the rows of xsft data prepare."
+    problems = (warning("hf-revision-moved", run.run_name, message, fix),) if moved else ()
     reasons = "; ".join(measure.text for measure in measures if measure.worse)
     if not reasons:
-        return BaselineJudgement(measures=measures)
+        return BaselineJudgement(measures=measures, problems=problems)
     fix = f"xsft compare {run.run_name} {earlier[0].run_name} shows what differs."
     failed = RunFailed(f"{run.run_name} is worse than {runs}: {reasons}.", fix=fix, id="run-worse")
-    return BaselineJudgement(measures=measures, failed=failed)
+    return BaselineJudgement(measures=measures, problems=problems, failed=failed)

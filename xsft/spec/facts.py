@@ -155,5 +155,8 @@ class ResolutionFacts(Struct, frozen=True, kw_only=True):
     """Facts of the image that the workload names; None if it names none."""
     template: TemplateFacts | None = None
     """Content of the template file; None if the workload names none."""
+    hub_commits: Mapping[str, str] = field(default_factory=dict)
+    """Commits, 40 hex digits, that the hub has now of the `tokenizer` and of the `data`; those that were not asked for,
+    not answered, or that the workload pins itself are absent."""
     attempt: int = 1
     """Number of the planned attempt: 1 unless earlier attempts failed."""

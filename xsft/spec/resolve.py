@@ -80,6 +80,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """base_output_directory of the next attempt: the first one's, unless that folder has content."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Relative paths of the workload -> the absolute ones."""
+    hub_commits: Mapping[str, str] = field(default_factory=dict)
+    """As of `ResolutionFacts`."""
     evaluation_program: str | None = None
     """sha256 of the evaluation program that the image carries, by its lock; None if unknown."""
 
@@ -117,11 +119,13 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def tokenizer_revision(self) -> str | None:
-        """Return the tokenizer's commit, tag or branch on the hub; None: the hub's default branch, or a folder."""
+        """Return the tokenizer's commit, tag or branch on the hub: the workload's, else the commit that the hub had at
+        planning. None: the hub's default branch when the tokenizer is read, or a folder."""
         model = self.spec.model
-        if model.hf and model.hf.repo == self.tokenizer:
-            return model.tokenizer_revision or model.hf.revision
-        return model.tokenizer_revision
+        revision = model.tokenizer_revision
+        if revision is None and model.hf and model.hf.repo == self.tokenizer:
+            revision = model.hf.revision
+        return revision or self.hub_commits.get("tokenizer")
 
     @property
     def checkpoint_identity(self) -> str | None:
@@ -203,6 +207,7 @@ def resolve(spec: WorkloadSpec, facts: ResolutionFacts) -> tuple[Run, tuple[Prob
         converted=converted,
         next_try=next_attempt(converted, existing=facts.tries.taken if facts.tries else ()) if converted else None,
         paths=facts.paths,
+        hub_commits=facts.hub_commits,
         evaluation_program=facts.image.evaluate if facts.image and spec.image.name else None,
     )
     return run, (*place_problems, *tpu_problems, *name_problems, *release_problems, *template_problems)

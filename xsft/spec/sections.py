@@ -82,8 +82,9 @@ class Model(Section):
     of most models.
     """
     tokenizer_revision: str | None = None
-    """Commit, tag or branch of the tokenizer on the hub; if unset, `hf.revision` if it is the same repository. MaxText
-    has no key for it, so each host copies the tokenizer at that revision before the trainer starts.
+    """Commit, tag or branch of the tokenizer on the hub; if unset, `hf.revision` if it is the same repository, else the
+    commit that the hub has at planning (if it does not answer then, each start reads the newest). MaxText has no key
+    for it, so each host copies the tokenizer at that revision before the trainer starts.
     """
     pad_token: Token | None = None
     """Pad token to use instead of the tokenizer's, e.g. `<｜▁pad▁｜>`. MaxText masks this token, so it must not be the

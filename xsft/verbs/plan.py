@@ -61,6 +61,7 @@ def _plan_fields(plan: Plan, stages: tuple[StagePlan, ...]) -> PlanFields:
     return document_of(
         PlanFields,
         plan,
+        hub_commits=dict(plan.run.hub_commits),
         jobset=plan.jobset if plan.on_cluster else None,
         time=time_document(plan.time) if plan.time else None,
         stages=stages,
@@ -91,6 +92,9 @@ class PlanFields(Document, frozen=True, kw_only=True):
     target: str
     """`local`, or the launcher for a cluster: `xpk`."""
     mode: Mode
+    hub_commits: dict[str, str]
+    """Commits, 40 hex digits, that the Hugging Face hub has now of the `tokenizer`, at which it is read, and of the
+    `data`, of which each start reads the newest; without those that the workload names, or the hub did not tell."""
     trainer_argv: tuple[str, ...]
     """Arguments of the trainer's process, byte for byte, at the first start of this attempt; starts
     `python3 -m MODULE`.

@@ -196,6 +196,8 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     weights = f"from {run.checkpoint}" if run.checkpoint else "from random weights"
     yield "model", f"{run.spec.model.name}, {weights}"
     yield "data", _data_text(plan)
+    if run.hub_commits:
+        yield "hub", ", ".join(f"{part} at {commit[:12]}" for part, commit in run.hub_commits.items())
     yield "steps", f"{run.spec.train.steps} of {_tokens_per_step(plan)}, a checkpoint every {run.checkpoint_period}"
     yield "mode", f"{plan.mode.value} ({plan.mode.reason})"
     yield from _where_rows(plan)
