@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from xsft.fit.cache import FitCache, compiler_versions, versions_digest
@@ -15,6 +16,11 @@ ENTRY = CompiledStep(
     versions=compiler_versions(),
     made_at="2026-11-23T00:00:00Z",
 )
+
+
+@pytest.mark.parametrize("field", StepToCompile.__struct_fields__)
+def test_each_field_but_the_tokens_changes_the_family_of_a_step(field: str) -> None:
+    assert (replace(STEP, **{field: "another"}).family == STEP.family) == (field == "tokens")
 
 
 def test_a_verdict_is_found_again(tmp_path: Path) -> None:

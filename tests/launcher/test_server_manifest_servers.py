@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.servers import IMAGE, NAME, WEIGHTS, run_with, server
 from xsft.launcher.server_expect import audit_server
 from xsft.launcher.server_manifest import ServingPlan, owned_by, vllm_argv
+from xsft.spec.serving_inputs import ServingInputs
 
 COMMIT = "0123456789" * 4
 
@@ -91,8 +93,10 @@ def test_the_audit_finds_each_field_and_its_absence(change: dict[str, Any]) -> N
     assert f"stages.serve.{next(iter(change))}" in lost
 
 
-def test_an_internal_address_changes_the_digest_of_a_server() -> None:
-    assert server(expose="vpc").digest != server().digest
+@pytest.mark.parametrize("field", ServingInputs.__struct_fields__)
+def test_each_input_changes_the_digest_of_a_server(field: str) -> None:
+    inputs = server().inputs
+    assert replace(inputs, **{field: "another"}).digest != inputs.digest
 
 
 def test_priority_and_output_do_not_change_the_digest_of_a_server() -> None:

@@ -169,7 +169,7 @@ def decode_record(content: bytes, decoder: msgspec.json.Decoder[R]) -> R | None:
     """Return the record; None for other or incomplete content."""
     try:
         return decoder.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

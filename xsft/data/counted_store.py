@@ -22,7 +22,7 @@ def counts_kept(address: str) -> CountedData | None:
     """Return the saved counts; None if nothing was counted, or another version of xsft wrote it."""
     try:
         return _COUNTED.decode(_counts_file(address).read_bytes()[:MAX_BYTES])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None
 
 

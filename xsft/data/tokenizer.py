@@ -83,7 +83,7 @@ def read_tokenizer(
         vocabulary = _VOCABULARY.decode(file.read_bytes()) if file.is_file() else _TokenizerJson()
         config = _read_tokenizer_config(folder, vocabulary)
         template = _template(folder, config)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
         return None
     special = tuple(token.content for token in vocabulary.added_tokens)
     entries = {*special, *(entry if isinstance(entry, str) else entry[0] for entry in vocabulary.model.vocab)}
@@ -117,7 +117,7 @@ def tokenizer_problem(name: str) -> Problem | None:
                 return _unloadable(f"{file} names its own program, {code}, which MaxText does not run.")
         except OSError as failed:
             return _unloadable(f"{file} cannot be read: {failed.strerror}.")
-        except (UnicodeDecodeError, msgspec.MsgspecError):
+        except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
             return _unloadable(f"{file} is not JSON.")
     return None
 

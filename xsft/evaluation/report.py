@@ -106,7 +106,7 @@ def from_json(content: bytes) -> EvaluationReport | None:
     """Return the report; None for other or incomplete content."""
     try:
         return _REPORT.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

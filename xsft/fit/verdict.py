@@ -207,7 +207,7 @@ def from_json(content: bytes) -> CompiledStep | None:
     """Return the entry; None for other or incomplete content, or that of another version of xsft."""
     try:
         step = _ENTRIES.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return step if step.schema == SCHEMA else None
 

@@ -48,7 +48,7 @@ def images_folder(start: Path, name: str) -> Path | None:
     """Return the images/ at or above `start` that has this image or its lock, or None."""
     for folder in (start, *start.parents):
         images = folder / FOLDER
-        if (images / name / DOCKERFILE).is_file() or (images / f"{name}.lock.json").is_file():
+        if (images / name / DOCKERFILE).is_file() or (images / f"{name}.lock.json").exists():
             return images
     return None
 

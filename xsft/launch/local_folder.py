@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from xsft.base.errors import Refused, UsageError
 from xsft.base.problems import Problem, warning
 from xsft.machine import clock
-from xsft.machine.files import write_atomic
+from xsft.machine.files import system_words, write_atomic
 from xsft.machine.regular import open_regular, read_text
 from xsft.records.document import to_json
 from xsft.records.record import Attempt, Outcome, Record
@@ -161,12 +161,13 @@ def recorded_run(folder: RunFolder) -> Record | None:
         return complete_record(read_text(folder.record))
     except FileNotFoundError:
         return None
-    except ValueError as broken:
+    except (ValueError, OSError) as broken:
         # Without its record, a folder with checkpoints is refused, too.
         damaged = folder.path if folder.latest_step() else folder.record
         move = shlex.join(("mv", str(damaged), f"{damaged}.damaged"))
         raise Refused(
-            f"{folder.record} cannot be read: {broken}", fix=f"to start the run again, move it away: {move}"
+            f"{folder.record} cannot be read: {system_words(broken)}",
+            fix=f"to start the run again, move it away: {move}",
         ) from broken
 
 

@@ -260,9 +260,9 @@ def read_stage(folder: RunFolder, *, key: str) -> Record | None:
         record = complete_record(read_text(folder.record))
     except FileNotFoundError:
         return None
-    except ValueError as broken:
+    except (ValueError, OSError) as broken:
         fix = "move the file away; nothing was changed"
-        raise Refused(f"{folder.record} cannot be read: {broken}", fix=fix) from broken
+        raise Refused(f"{folder.record} cannot be read: {system_words(broken)}", fix=fix) from broken
     if key in record.spec:
         return record
     raise Refused(

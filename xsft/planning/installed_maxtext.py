@@ -160,5 +160,5 @@ _ANSWER = msgspec.json.Decoder(ParserAnswer)
 def _cached_answer(file: Path) -> ParserAnswer | None:
     try:
         return _ANSWER.decode(file.read_bytes())
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None

@@ -78,6 +78,7 @@ def read_curve(observation: Observation, *, output: str | None, store: RecordSto
             points={**curve.points, **source_curve.points},
             resumed={**curve.resumed, **source_curve.resumed},
             spec=source_curve.spec or curve.spec,
+            problems=(*curve.problems, *source_curve.problems),
             sources=(*curve.sources, source) if source_curve.points else curve.sources,
         )
     return curve
@@ -93,10 +94,11 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
     if not records:
         return LossCurve(run_name=run_name)
     last = records[-1]
+    problems = tuple(f"record: {one.last.reason}" for one in records if one.unread)
     points = dict(last.losses)
     if last.on_this_machine and last.outcome == "running":  # or its xsft was killed, and the trainer went on
         points |= later_losses(Path(output or "") / run_name, after=max(points, default=0))
-    return LossCurve(run_name=run_name, points=points, resumed=resumed, spec=_settings_of(last))
+    return LossCurve(run_name=run_name, points=points, resumed=resumed, problems=problems, spec=_settings_of(last))
 
 
 def _settings_of(record: Record) -> Mapping[str, Any]:

@@ -237,8 +237,9 @@ class RunLogs(Struct, frozen=True, kw_only=True):
             )
         logged = [one for one in records if request.attempt in (None, one.last.number) and one.last.log]
         if not output or not logged:
+            reasons = "".join(f" {record.last.reason}." for record in records if record.unread)
             raise Unknown(
-                f"No record of {observation.run_name} contains the path of its log.",
+                f"No record of {observation.run_name} contains the path of its log.{reasons}",
                 fix="Look in its output folder: xsft/trainer-*.log.",
             )
         log = Path(logged[-1].last.log)

@@ -350,7 +350,7 @@ def read_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim | No
         return None
     try:
         return _CLAIM.decode(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
         fix = "Look at the file, and move it away if no conversion is in progress; nothing was changed."
         raise Refused(f"{path} does not say which run converts these weights: {broken}", fix=fix) from broken
 

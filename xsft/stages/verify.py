@@ -292,7 +292,7 @@ def _why_incomplete(folder: Path) -> str:
 def _read_json_object(path: Path, *, folder: Path) -> Mapping[str, Any]:
     try:
         read = json.loads(read_bytes(path, limit=LARGEST))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "it is not JSON"
         raise _not_a_model(folder, f"{path.name} cannot be read ({why})") from problem
     if not isinstance(read, dict):
