@@ -1,6 +1,6 @@
 """What xsft@72095b31 wrote, and what it answered when it read it. Today's xsft must answer the same.
 
-tests/fixtures/v72095b31/ was written by `python -m tests.tools.write_fixtures` at that commit:
+tests/fixtures/v72095b31/ was written at that commit, by tests/tools/write_fixtures.py (in the history until 69fc074a):
 
     cluster/      a user's machine: workloads, state folder, the bucket's objects, what the cluster holds
     local/        the whole chain of tests/wholepipeline.py on one machine; its weights, as zeros, are beside it

@@ -20,8 +20,8 @@ from tests.machine.test_http_session import Server, serving
 from xsft.base.errors import Unreachable
 from xsft.base.problems import Problem
 from xsft.checks.facts import Facts
+from xsft.checks.model import moved_commits
 from xsft.data.facts import HubDataFacts
-from xsft.launch.recording import moved_commits
 from xsft.planning import api
 from xsft.planning.hub import check_data, check_weights, read_data, tokenizer_of_pods
 from xsft.planning.hub_reader import HubReader

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -14,6 +14,7 @@ from xsft.catalog.weights import WeightsFailure, weights_failure
 from xsft.checks.facts import Facts
 from xsft.checks.trainer_keys import is_on, number, same, where_of
 from xsft.data.facts import TokenizerFacts
+from xsft.records.record import Record
 from xsft.spec.base import Keys
 from xsft.spec.conversion_inputs import is_folder
 from xsft.spec.paths import is_local
@@ -283,3 +284,22 @@ def _check_architecture(run: Run, keys: Keys) -> Iterator[Problem]:
             "and the model computes other results without an error."
         )
         yield warning("architecture-changed", where_of(key, run), message, "Remove it, or give a reason under checks:.")
+
+
+PARTS = {"tokenizer": "model.tokenizer", "data": "data.hf_path"}
+"""Part of a run that may be on the hub -> its key."""
+
+
+def moved_commits(run: Run, earlier: Iterable[Record]) -> Iterator[Problem]:
+    """Yield a warning for each repository of the hub that has another commit than the run's records name."""
+    then: dict[str, str] = {}
+    for record in earlier:
+        then |= record.hub_commits
+    fixes = {
+        "tokenizer": f"To keep the earlier one: model.tokenizer_revision: {then.get('tokenizer')}.",
+        "data": "MaxText has no key for it; xsft data prepare copies the rows of one commit.",
+    }
+    for part, commit in run.hub_commits.items():
+        if then.get(part, commit) != commit:
+            message = f"The {part} is read at commit {commit} of the hub; an earlier attempt read {then[part]}."
+            yield warning("hf-revision-moved", PARTS[part], message, fixes[part])

@@ -21,6 +21,7 @@ from xsft.base.errors import AlreadyRunning, XsftError
 from xsft.base.names import RowOrder
 from xsft.base.problems import Problem
 from xsft.base.reporting import Activity, Reporter, WorkEvent
+from xsft.checks.model import moved_commits
 from xsft.launch.local_folder import (
     DONE,
     AttemptWatch,
@@ -34,7 +35,7 @@ from xsft.launch.local_folder import (
     warnings_of,
 )
 from xsft.launch.local_machine import Machine, compiled_folder, machine_for, trainer_command, trainer_environment
-from xsft.launch.recording import check_usable, interruption, moved_commits
+from xsft.launch.recording import check_usable, interruption
 from xsft.machine import clock
 from xsft.machine.filelock import exclusive
 from xsft.machine.files import write_atomic

@@ -8,7 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
-from xsft.base.problems import Problem, warning
 from xsft.base.targets import THIS_MACHINE, registered_launcher
 from xsft.cluster.jobset_fields import JobSet
 from xsft.environments import environments
@@ -39,7 +38,6 @@ from xsft.records.record_files import record_store
 from xsft.records.resumption import complete_record
 from xsft.records.run_cluster import address_of
 from xsft.spec.digest import canonical
-from xsft.spec.resolve import Run
 from xsft.trainer.shuffling import order_at_first
 
 T = TypeVar("T")
@@ -115,22 +113,6 @@ def record_of(
         output=run.output,
         attempts=(attempt,),
     )
-
-
-def moved_commits(run: Run, earlier: Iterable[Record]) -> Iterator[Problem]:
-    """Yield a warning for each repository of the hub that has another commit than the last attempt recorded."""
-    then: dict[str, Any] = {}
-    for record in earlier:
-        then |= record.hub_commits
-    fixes = {
-        "tokenizer": f"To keep the earlier one: model.tokenizer_revision: {then.get('tokenizer')}.",
-        "data": "MaxText has no key for it; xsft data prepare copies the rows of one commit.",
-    }
-    for part, commit in run.hub_commits.items():
-        if then.get(part, commit) != commit:
-            message = f"The {part} is read at commit {commit} of the hub; an earlier attempt read {then[part]}."
-            where = {"tokenizer": "model.tokenizer", "data": "data.hf_path"}[part]
-            yield warning("hf-revision-moved", where, message, fixes[part])
 
 
 def record_of_found(plan: Planned, provenance: Provenance, jobset: JobSet) -> Record:

@@ -19,6 +19,7 @@ from xsft.base.problems import Problem, errors_in, warning
 from xsft.base.reporting import WorkEvent
 from xsft.checks.admission import ClusterFacts
 from xsft.checks.controllers import check_managed
+from xsft.checks.model import moved_commits
 from xsft.cluster.cluster import Cluster
 from xsft.cluster.errors import last_net
 from xsft.cluster.exactly_once import CreatedObject, ExistingObject, is_refusal
@@ -44,7 +45,7 @@ from xsft.launch.identity import (
     recorded_end,
 )
 from xsft.launch.notes import read_end
-from xsft.launch.recording import Provenance, manifest_digest, moved_commits, record_of, record_of_found
+from xsft.launch.recording import Provenance, manifest_digest, record_of, record_of_found
 from xsft.launcher.readback import lacking_of_xpk, missing_values
 from xsft.machine import clock
 from xsft.machine.deadline import LOOKS_S, NEVER, Deadline

@@ -119,7 +119,7 @@ def intend(
         hub=HubReader(
             data=questions.once(hub.data, subject=str),
             weights=questions.once(hub.weights, subject=lambda source: source.repo),
-            commit=questions.once(hub.commit, subject=lambda repository, _revision: repository),
+            commit=hub.commit and questions.once(hub.commit, subject=lambda repository, _revision: repository),
         ),
     )
 

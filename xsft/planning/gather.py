@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from glob import iglob
 from pathlib import Path
@@ -63,7 +63,7 @@ def gather(
     data = start(partial(_gather_rows, spec, facts, rows, offline=offline))
     eval_data = start(partial(_eval_data, spec, facts, rows, offline=offline))
     on_hub = start(partial(_hub_data, spec, hub)) if hub else None
-    commits = start(partial(_hub_commits, spec, facts, hub)) if hub else None
+    commits = start(partial(_hub_commits, spec, facts, hub.commit)) if hub and hub.commit else None
     adapters = None if offline else start(partial(_gather_adapters, spec, facts, look))
     facts = replace(facts, source=_gather_source(spec, facts, hub))
     if not offline:
@@ -190,18 +190,17 @@ def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:
     return None if is_known or spec.data.pipeline == "grain" else hub.data(path)
 
 
-def _hub_commits(spec: WorkloadSpec, facts: Facts, hub: HubReader) -> dict[str, str]:
+def _hub_commits(spec: WorkloadSpec, facts: Facts, look: Callable[[str, str], str | None]) -> dict[str, str]:
     """Return the hub's commit of the tokenizer and of the data set, where the workload names no commit."""
     run, data = resolve(spec, facts)[0], spec.data
     questions = {}
     tokenizer = run.located(run.tokenizer or "/")
     revision = run.tokenizer_revision or BRANCH
     if fullmatch(HUB_ID, tokenizer) and not is_commit(revision):
-        questions["tokenizer"] = start(partial(hub.commit, f"models/{tokenizer}", revision))
+        questions["tokenizer"] = start(partial(look, f"models/{tokenizer}", revision))
     if data.pipeline != "grain" and data.hf_path not in FILE_FORMATS and fullmatch(HUB_ID, run.located(data.hf_path)):
-        questions["data"] = start(partial(hub.commit, f"datasets/{data.hf_path}", BRANCH))
-    answers = {what: question.result() for what, question in questions.items()}
-    return {what: commit for what, commit in answers.items() if commit}
+        questions["data"] = start(partial(look, f"datasets/{data.hf_path}", BRANCH))
+    return {part: commit for part, question in questions.items() if (commit := question.result())}
 
 
 def _gather_source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:

@@ -4,6 +4,7 @@ reads that `--offline` skips: each says that it was skipped, and the checks repo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,8 +23,8 @@ class HubReader(Struct, frozen=True):
     data: Callable[[str], HubDataFacts | None]
     """By data.hf_path."""
     weights: Callable[[ConversionSource], SourceFacts | None]
-    commit: Callable[[str, str], str | None] = lambda _repository, _revision: None
-    """By repository, as `models/owner/name` or `datasets/owner/name`, and its branch or tag."""
+    commit: Callable[[str, str], str | None] | None = None
+    """By repository, as `models/owner/name` or `datasets/owner/name`, and its branch or tag; None: it is not asked."""
 
 
 def answered_reader(source: SourceFacts | None) -> HubReader:
@@ -34,19 +35,19 @@ def answered_reader(source: SourceFacts | None) -> HubReader:
 def online_reader() -> HubReader:
     """Return the reader that asks the hub."""
     return HubReader(
-        data=lambda path: _hub().data(path),
-        weights=lambda source: _hub().weights(source),
-        commit=lambda repository, revision: _hub().commit(repository, revision),
+        data=lambda path: _hub().check_data(path),
+        weights=lambda source: _hub().check_weights(source),
+        commit=lambda repository, revision: _hub().check_commit(repository, revision),
     )
 
 
-def _hub() -> HubReader:
-    """Return the functions that ask the hub. They are imported at the first request, because most plans send none and
-    the library requests takes 0.08 CPU-s to import.
+def _hub() -> Any:
+    """Return the module that asks the hub. It is imported at the first request, because most plans send none and the
+    library requests takes 0.08 CPU-s to import.
     """
-    from xsft.planning.hub import check_commit, check_data, check_weights
+    from xsft.planning import hub
 
-    return HubReader(data=check_data, weights=check_weights, commit=check_commit)
+    return hub
 
 
 WHY = "--offline was given"
