@@ -117,12 +117,12 @@ def read_nodes(facts: ClusterFacts) -> Mapping[str, tuple[Node, ...]]:
 
 def _check_local_queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if facts.local_queue is None:
-        known = ", ".join(facts.known_queues) or "none"
+        existing = ", ".join(facts.known_queues) or "none"
         message = f"The namespace {demand.namespace} has no LocalQueue {demand.queue}: the run would wait forever."
         yield error(
             "queue-missing",
             "queue",
-            f"{message} Known: {known}.",
+            f"{message} Known: {existing}.",
             "Use one of them, or ask the administrator to create it.",
         )
         return
@@ -197,11 +197,11 @@ def _check_priority_class(facts: ClusterFacts) -> Iterator[Problem]:
     event says why."""
     for name, priority_class in facts.priority_classes.items():
         if priority_class is None:
-            known = ", ".join(facts.known_priorities) or "none"
+            existing = ", ".join(facts.known_priorities) or "none"
             yield error(
                 "priority-class-missing",
                 "priority",
-                f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {known}.",
+                f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {existing}.",
                 "Use one of them, or create it (`xpk cluster adapt`).",
             )
 
@@ -210,7 +210,7 @@ def _check_secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iter
     keys = facts.secrets.get(need.name)
     if isinstance(keys, UnreadFact):
         return
-    at = f"in the namespace {demand.namespace}"
+    location = f"in the namespace {demand.namespace}"
     if keys is None:
         how = (
             f"xsft secret create {need.name} --key {need.key} --from-file FILE{_namespace_option(demand)}"
@@ -220,21 +220,21 @@ def _check_secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iter
         yield error(
             "secret-missing",
             need.where,
-            f"Secret {need.name} was not found {at}; the pods would never start.",
+            f"Secret {need.name} was not found {location}; the pods would never start.",
             f"Create it: {how}",
         )
     elif need.key is None and not PULL_KEYS & keys:
         yield error(
             "secret-key-missing",
             need.where,
-            f"The Secret {need.name} {at} has no {min(PULL_KEYS)}, so the nodes pull the image without a login.",
+            f"The Secret {need.name} {location} has no {min(PULL_KEYS)}, so the nodes pull the image without a login.",
             "Make another with `kubectl create secret docker-registry`.",
         )
     elif need.key and need.key not in keys:
         yield error(
             "secret-key-missing",
             need.where,
-            f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}.",
+            f"The Secret {need.name} {location} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}.",
             "Use one of its keys, or create another Secret.",
         )
 

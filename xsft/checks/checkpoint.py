@@ -245,10 +245,10 @@ def _word(value: object) -> str:
 
 def check_weights(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check names and shapes by the checkpoint's own layout; another check compares that layout with the run's."""
-    found = facts.checkpoint
-    if run.checkpoint is None or found is None or found.status != "read" or not found.arrays:
+    checkpoint = facts.checkpoint
+    if run.checkpoint is None or checkpoint is None or checkpoint.status != "read" or not checkpoint.arrays:
         return
-    if beside := in_collections(found.arrays):
+    if beside := in_collections(checkpoint.arrays):
         message = (
             f"{run.checkpoint} keeps {len(beside)} of its arrays outside params.params, where MaxText's SFT trainer "
             f"expects all of them: {beside[0]}. It would fail with `Array has been deleted`."
@@ -256,11 +256,11 @@ def check_weights(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         fix = "Convert it with a release that writes them there: MaxText 0.2.4 for deepseek3."
         yield error("checkpoint-collection", initial_weights_key(run), message, fix)
         return
-    match kind(found.arrays):
+    match kind(checkpoint.arrays):
         case "weights":
-            held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
-            yield from _check_dtype(run, held)
-            yield from _check_model_arrays(run, keys, found, held)
+            model_arrays = {name: array for name, array in weights(checkpoint.arrays).items() if not is_adapter(name)}
+            yield from _check_dtype(run, model_arrays)
+            yield from _check_model_arrays(run, keys, checkpoint, model_arrays)
         case "adapters":
             message = f"{run.checkpoint} has only LoRA adapters, without the weights that they adapt."
             fix = (
@@ -275,14 +275,14 @@ def check_weights(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
                 fix = f"Set model.checkpoint: {folder}/model_params"
             yield error("checkpoint-optimizer", initial_weights_key(run), message, fix)
         case "other":
-            example = ".".join(found.arrays[0].path)
+            example = ".".join(checkpoint.arrays[0].path)
             message = f"{run.checkpoint} is an Orbax checkpoint without model weights: it contains {example}."
             fix = "Give …/0/items of a conversion, or …/checkpoints/N/model_params of a run."
             yield error("checkpoint-invalid", initial_weights_key(run), message, fix)
 
 
-def _check_dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
-    odd = {array.dtype: name for name, array in held.items() if array.dtype and array.dtype not in NUMBERS}
+def _check_dtype(run: Run, model_arrays: Mapping[str, SavedArray]) -> Iterator[Problem]:
+    odd = {array.dtype: name for name, array in model_arrays.items() if array.dtype and array.dtype not in NUMBERS}
     if odd:
         dtype, name = min(odd.items())
         message = (
@@ -294,24 +294,25 @@ def _check_dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
 
 
 def _check_model_arrays(
-    run: Run, keys: Keys, found: CheckpointFacts, held: Mapping[str, SavedArray]
+    run: Run, keys: Keys, checkpoint: CheckpointFacts, model_arrays: Mapping[str, SavedArray]
 ) -> Iterator[Problem]:
     if not _is_known(run):
         return
-    ways = layouts(found, axis=scan_axis(keys))
-    difference = _mismatch(run, keys, held, ways)
+    ways = layouts(checkpoint, axis=scan_axis(keys))
+    difference = _mismatch(run, keys, model_arrays, ways)
     if difference is None:
         return
     changed = changed_sizes(run.spec.model.name, keys, release=run.release.version)
-    if changed and _mismatch(run, {}, held, ways) is None:
-        given = ", ".join(changed)
+    if changed and _mismatch(run, {}, model_arrays, ways) is None:
+        keys_text = ", ".join(changed)
         message = (
-            f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {mismatch_text(difference)}"
+            f"{run.checkpoint} holds {run.spec.model.name} without the workload's {keys_text}: "
+            f"{mismatch_text(difference)}"
         )
-        fix = f"Remove {given}, or use a checkpoint that was converted with it."
+        fix = f"Remove {keys_text}, or use a checkpoint that was converted with it."
         yield error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
     else:
-        fitting = models(held, ways)
+        fitting = models(model_arrays, ways)
         name = run.spec.model.name + (" with the workload's overrides" if changed else "")
         message = f"{run.checkpoint} does not hold {name}: {mismatch_text(difference)}"
         if not fitting:
@@ -328,13 +329,13 @@ def _is_known(run: Run) -> bool:
 
 
 def _mismatch(
-    run: Run, keys: Keys, held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
+    run: Run, keys: Keys, model_arrays: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
 ) -> ArrayMismatch | None:
     """Return the mismatch; None if one of the layouts fits, or the model's arrays are unknown."""
     name = run.spec.model.name
     version = run.release.version
-    wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
-    differences = [mismatch(held, one) for one in wanted if one is not None]
+    requirements = [required(name, keys, layout=layout, release=version) for layout in ways]
+    differences = [mismatch(model_arrays, arrays) for arrays in requirements if arrays is not None]
     return None if not differences or None in differences else differences[0]
 
 
@@ -351,7 +352,7 @@ def mismatch_text(difference: ArrayMismatch) -> str:
     return "; ".join(parts) + "."
 
 
-def _resized_text(one: ResizedArray) -> str:
-    has = certain(one.saved)
-    shape = list(has) if has else f"written in pieces of {list(one.saved.piece or ())}"
-    return f"{one.name} is {shape} instead of {list(one.wanted)}"
+def _resized_text(array: ResizedArray) -> str:
+    has = certain(array.saved)
+    shape = list(has) if has else f"written in pieces of {list(array.saved.piece or ())}"
+    return f"{array.name} is {shape} instead of {list(array.wanted)}"

@@ -57,8 +57,8 @@ def _check_vocabulary(run: Run, facts: Facts) -> Iterator[Problem]:
     tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
     rows = facts.source.vocabulary if facts.source else None
     model = run.model
-    own = "vocab_size" in run.spec.overrides.maxtext
-    if model and not own and model.tokenizer_family not in ONE_MORE and rows and rows > model.vocab:
+    overridden = "vocab_size" in run.spec.overrides.maxtext
+    if model and not overridden and model.tokenizer_family not in ONE_MORE and rows and rows > model.vocab:
         message = (
             f"The weights have {rows:,} rows in their embedding, and {model.name} {model.vocab:,}: tokens were added "
             "to the weights. to_maxtext fails on these tokens, or leaves them out."
@@ -76,11 +76,11 @@ def _check_config(run: Run, keys: Keys, config: Mapping[str, Any]) -> Iterator[P
     differ."""
     if not config or run.conversion is None or run.model is None or not run.model.built_in:
         return
-    wanted = computed_fields(run.spec.model.name, keys, version=run.release.version)
-    wanted["model_type"] = model_type(run.spec.model.name) or config.get("model_type")
+    computed = computed_fields(run.spec.model.name, keys, version=run.release.version)
+    computed["model_type"] = model_type(run.spec.model.name) or config.get("model_type")
     differing = ", ".join(
         f"its {name} is {_text(config[name])}, and the model's {_text(value)}"
-        for name, value in wanted.items()
+        for name, value in computed.items()
         if name in config and not _equal(config[name], value)
     )
     if differing:
@@ -92,11 +92,11 @@ def _check_config(run: Run, keys: Keys, config: Mapping[str, Any]) -> Iterator[P
         yield warning("weights-config", "model.hf.repo", message, fix)
 
 
-def _equal(given: Any, computed: Any) -> bool:
+def _equal(stated: Any, computed: Any) -> bool:
     """Return whether two values are one to a model: null and 0 are."""
-    if isinstance(given, int | float) and isinstance(computed, int | float):
-        return math.isclose(given, computed)
-    return (given or 0) == (computed or 0)
+    if isinstance(stated, int | float) and isinstance(computed, int | float):
+        return math.isclose(stated, computed)
+    return (stated or 0) == (computed or 0)
 
 
 def _text(value: Any) -> str:

@@ -270,11 +270,11 @@ def check_rows(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 
 def check_row_answers(run: Run, answers: PassAnswers, *, found: Sequence[Problem]) -> Iterator[Problem]:
     """Yield what MaxText's answers on a sample say, except problems of an id that the checks already found."""
-    known = {problem.id for problem in found}
+    reported = {problem.id for problem in found}
     inspection = inspection_of(run, answers)
     reading = reading_of(run)
     summary = summarize(inspection, reading=reading, vocabulary=answers.vocabulary)
-    yield from (one for one in findings(inspection, summary, reading=reading) if one.id not in known)
+    yield from (one for one in findings(inspection, summary, reading=reading) if one.id not in reported)
 
 
 def not_answered(why: str, fix: str = "") -> Problem:
@@ -305,7 +305,9 @@ def _check_files(run: Run, keys: Keys, data: DataFacts, *, where: str, split: Sp
         if (fault := shape_fault(sampled.row, columns, texts=texts))
     ]
     for name in dict.fromkeys(fault.id for fault in faults):
-        yield refused_rows_problem([one for one in faults if one.id == name], count=len(data.rows), where=where)
+        yield refused_rows_problem(
+            [faulty for faulty in faults if faulty.id == name], count=len(data.rows), where=where
+        )
     if not faults and not is_question(columns, texts=texts):
         yield from _check_known_template(run, keys, data, columns, where=where)
 
@@ -313,8 +315,8 @@ def _check_files(run: Run, keys: Keys, data: DataFacts, *, where: str, split: Sp
 def _reads_messages(keys: Keys) -> bool:
     """Return whether MaxText reads messages, or questions and answers, from the columns."""
     formatter = keys.get("formatting_func_path")
-    own = formatter and formatter != QUESTION_FORMATTER
-    return not own and reads_texts(keys) and not is_on(keys.get("use_multimodal"))
+    own_formatter = formatter and formatter != QUESTION_FORMATTER
+    return not own_formatter and reads_texts(keys) and not is_on(keys.get("use_multimodal"))
 
 
 def _check_known_template(

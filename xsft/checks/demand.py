@@ -20,6 +20,8 @@ TPU = "google.com/tpu"
 _QUANTITY = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)([A-Za-z]*)")
 _ARTIFACTS = re.compile(r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[^/]+)/(?P<name>[^/:@]+)/")
 """source: cloud.google.com/artifact-registry/docs/docker/names"""
+REPOSITORY = r"projects/\g<project>/locations/\g<location>/repositories/\g<name>"
+"""The resource name of such a repository."""
 _UNITS = {
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))},
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E")) if unit},
@@ -82,17 +84,25 @@ class Demand(Struct, frozen=True, kw_only=True):
 def demand_of(manifest: JsonObject, run: Run) -> Demand:
     """Return the demand of the object that will be created; the run adds the names of the Secrets' keys."""
     metadata = manifest["metadata"]
+    jobs = manifest["spec"]["replicatedJobs"]
+    pods = [job["template"]["spec"]["template"]["spec"] for job in jobs]
+    accounts = filter(None, (text(pod.get("serviceAccountName")) for pod in pods))
+    data = run.spec.data
+    paths = (run.output, run.spec.model.checkpoint, data.hf_train_files, data.hf_eval_files)
+    buckets = (f"gs://{str(path).split('/')[2]}" for path in paths if str(path).startswith("gs://"))
+    # With a pull secret the nodes pull by that login, not by their own account.
+    registry = _ARTIFACTS.match(run.spec.image.ref or "") if run.spec.image.pull_secret is None else None
     return Demand(
         namespace=metadata.get("namespace", run.namespace),
         queue=mapping(metadata, "labels").get(QUEUE_LABEL, run.queue),
         jobset=metadata["name"],
         run_name=run.run_name,
-        pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
-        secrets=tuple(_needed_secrets(run, manifest)),
-        service_account=_service_account(manifest),
-        host_network=any(pod.get("hostNetwork") for pod in _pods(manifest)),
-        buckets=tuple(_buckets(run)),
-        repository=_repository(run),
+        pod_sets=tuple(map(_pod_set, jobs)),
+        secrets=tuple(_needed_secrets(run, pods)),
+        service_account=next(accounts, "default"),
+        host_network=any(pod.get("hostNetwork") for pod in pods),
+        buckets=tuple(dict.fromkeys(buckets)),
+        repository=registry.expand(REPOSITORY) if registry else None,
     )
 
 
@@ -131,18 +141,13 @@ def pod_requests(pod: JsonObject) -> dict[str, Decimal]:
     """
     inits = pod.get("initContainers") or []
     sidecars = [c for c in inits if c.get("restartPolicy") == "Always"]
-    total = _sum([*pod["containers"], *sidecars])
+    total: dict[str, Decimal] = {}
+    for container in (*pod["containers"], *sidecars):
+        for name, amount in _container_requests(container).items():
+            total[name] = total.get(name, Decimal(0)) + amount
     for container in (c for c in inits if c not in sidecars):
         for name, amount in _container_requests(container).items():
             total[name] = max(total.get(name, Decimal(0)), amount)
-    return total
-
-
-def _sum(containers: list[JsonObject]) -> dict[str, Decimal]:
-    total: dict[str, Decimal] = {}
-    for container in containers:
-        for name, amount in _container_requests(container).items():
-            total[name] = total.get(name, Decimal(0)) + amount
     return total
 
 
@@ -153,32 +158,12 @@ def _container_requests(container: JsonObject) -> dict[str, Decimal]:
     return {str(name): quantity(amount) for name, amount in merged.items()}
 
 
-def _service_account(manifest: JsonObject) -> str:
-    return next(filter(None, (text(pod.get("serviceAccountName")) for pod in _pods(manifest))), "default")
-
-
-def _pods(manifest: JsonObject) -> Iterator[JsonObject]:
-    yield from (replicated["template"]["spec"]["template"]["spec"] for replicated in manifest["spec"]["replicatedJobs"])
-
-
-def _repository(run: Run) -> str | None:
-    match = _ARTIFACTS.match(run.spec.image.ref or "") if run.spec.image.pull_secret is None else None
-    return "projects/{project}/locations/{location}/repositories/{name}".format(**match.groupdict()) if match else None
-
-
-def _buckets(run: Run) -> Iterator[str]:
-    data = run.spec.data
-    paths = (run.output, run.spec.model.checkpoint, data.hf_train_files, data.hf_eval_files)
-    names = (str(path).split("/")[2] for path in paths if str(path).startswith("gs://"))
-    yield from (f"gs://{bucket}" for bucket in dict.fromkeys(names))
-
-
-def _needed_secrets(run: Run, manifest: JsonObject) -> Iterator[SecretNeed]:
+def _needed_secrets(run: Run, pods: list[JsonObject]) -> Iterator[SecretNeed]:
     token = run.spec.secrets.hf_token
     pull = run.spec.image.pull_secret
     if token is not None:
         yield SecretNeed(name=token.secret, key=token.key, where="secrets.hf_token")
-    containers = [container for pod in _pods(manifest) for container in pod["containers"]]
+    containers = [container for pod in pods for container in pod["containers"]]
     variables = {variable["name"] for container in containers for variable in container.get("env") or ()}
     for variable, secret in run.spec.secrets.env.items():
         if variable in variables:  # a conversion has none of the training's

@@ -153,9 +153,9 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 
 def _check_env_names(run: Run) -> Iterator[Problem]:
     reserved = mode_rules(run.mode.value).reserved_env
-    given = [(name, f"env.{name}") for name in run.spec.env]
-    given += [(name, f"secrets.env.{name}") for name in run.spec.secrets.env]
-    for name, where in given:
+    named = [(name, f"env.{name}") for name in run.spec.env]
+    named += [(name, f"secrets.env.{name}") for name in run.spec.secrets.env]
+    for name, where in named:
         if (why := env_name_problem(name)) is not None:
             yield error("env-name", where, f"{why}.", "Choose another name.", kind="unrenderable")
         elif name in reserved:

@@ -62,17 +62,17 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         )
         fix = f"Convert with param_scan_axis={axis} (model.hf does), or leave the key out."
         yield note("param-scan-axis", "overrides.maxtext.param_scan_axis", message, fix)
-    known = shipped_verdict(run) or facts.fit
-    statements = tuple(_check_memory(run, keys, facts, known))
+    verdict = shipped_verdict(run) or facts.fit
+    statements = tuple(_check_memory(run, keys, facts, verdict))
     yield from statements
     if run.place is not None and run.place.fit == "required" and run.spec.on_cluster:
-        yield from _check_required_fit(run, statements, known)
+        yield from _check_required_fit(run, statements, verdict)
 
 
-def _check_memory(run: Run, keys: Keys, facts: Facts, known: KnownStep | None) -> Iterator[Problem]:
-    near = (*shipped_near(run), *facts.near_fits)
-    if known is not None:
-        yield _compiled_problem(known, run, near)
+def _check_memory(run: Run, keys: Keys, facts: Facts, verdict: KnownStep | None) -> Iterator[Problem]:
+    neighbours = (*shipped_near(run), *facts.near_fits)
+    if verdict is not None:
+        yield _compiled_problem(verdict, run, neighbours)
     elif run.model is None or is_on(keys.get("override_model_config")):
         return
     elif run.spec.on_this_machine:
@@ -88,15 +88,15 @@ def _check_memory(run: Run, keys: Keys, facts: Facts, known: KnownStep | None) -
         refused = tuple(check_size(run, run.model, run.slice, keys)) or tuple(
             _check_gathered_experts(run.model, run.slice, run, keys)
         )
-        problems = refused or (_never_compiled(run, run.model, run.slice, keys, near),)
-        place = _fitting_place(run, near)
+        problems = refused or (_never_compiled(run, run.model, run.slice, keys, neighbours),)
+        place = _fitting_place(run, neighbours)
         yield from (replace(problem, fix=f"{place}{problem.fix}") for problem in problems)
 
 
-def _check_required_fit(run: Run, statements: Sequence[Problem], known: KnownStep | None) -> Iterator[Problem]:
+def _check_required_fit(run: Run, statements: Sequence[Problem], verdict: KnownStep | None) -> Iterator[Problem]:
     """Yield an error for a run that is not known to fit; a refusal by the compiler is a separate error."""
     release = run.release.version
-    compiled_with = known.entry.versions.get("maxtext") if known else None
+    compiled_with = verdict.entry.versions.get("maxtext") if verdict else None
     if compiled_with == release or any(problem.severity == "error" for problem in statements):
         return
     if compiled_with is None:
@@ -111,13 +111,13 @@ def _check_required_fit(run: Run, statements: Sequence[Problem], known: KnownSte
     yield error("fit-required", "place", message, fix)
 
 
-def _compiled_problem(known: KnownStep, run: Run, near: Sequence[NearStep]) -> Problem:
+def _compiled_problem(verdict: KnownStep, run: Run, neighbours: Sequence[NearStep]) -> Problem:
     """Return the problem or note about a step that was compiled. If the image has another MaxText, the message names
     both releases, and the problem is not an error."""
-    problem = _verdict_problem(known)
+    problem = _verdict_problem(verdict)
     if problem.fit == "no":
-        problem = replace(problem, fix=f"{_fitting_place(run, near)}{problem.fix}")
-    compiled_with = known.entry.versions.get("maxtext", "")
+        problem = replace(problem, fix=f"{_fitting_place(run, neighbours)}{problem.fix}")
+    compiled_with = verdict.entry.versions.get("maxtext", "")
     release = run.release.version
     if compiled_with == release:
         return problem
@@ -128,53 +128,53 @@ def _compiled_problem(known: KnownStep, run: Run, near: Sequence[NearStep]) -> P
     return replace(problem, severity=severity, message=message)
 
 
-def _verdict_problem(known: KnownStep) -> Problem:
+def _verdict_problem(step: KnownStep) -> Problem:
     """Return the problem or note about a run that was compiled, perhaps with another length."""
-    by = _origin(known)
-    match known.entry.verdict:
+    by = _origin(step)
+    match step.entry.verdict:
         case Fits() as fits:
-            so = " Fewer tokens need less memory." if known.derived else ""
-            message = f"{by} {figures_text(fits)}. It fits.{so}{_note_of(known)}"
+            so = " Fewer tokens need less memory." if step.derived else ""
+            message = f"{by} {figures_text(fits)}. It fits.{so}{_note_of(step)}"
             return replace(note("fit-known", "tpu", message), fit="fits")
         case Marginal() as marginal:
             message = (
                 f"{by} {figures_text(marginal)}. The compiler accepts it, but a chip may run out of memory."
-                f"{_note_of(known)}"
+                f"{_note_of(step)}"
             )
             return replace(warning("fit-marginal", "tpu", message, SHORTER), fit="marginal")
         case DoesNotFit(needed_gib=needed, limit_gib=limit):
-            so = " More tokens need more memory." if known.derived else ""
-            message = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip. It does not fit.{so}{_note_of(known)}"
+            so = " More tokens need more memory." if step.derived else ""
+            message = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip. It does not fit.{so}{_note_of(step)}"
             return replace(error("fit-refused", "tpu", message, SMALLER, kind="disputable"), fit="no")
         case Invalid(because=because):
             message = f"{by} it cannot be built. {because.message}"
             return replace(error("fit-invalid", because.where, message, because.fix), fit="invalid")
 
 
-def _origin(known: KnownStep) -> str:
+def _origin(step: KnownStep) -> str:
     what = "this run"
-    if known.derived:
-        what = f"this run with {known.entry.tokens:,} tokens"
-    if known.row is not None:
-        return f"The TPU compiler's figure for {what} (row {known.row.id}):"
-    return f"xsft fit compiled {what} on {known.entry.made_at[:10]}:"
+    if step.derived:
+        what = f"this run with {step.entry.tokens:,} tokens"
+    if step.row is not None:
+        return f"The TPU compiler's figure for {what} (row {step.row.id}):"
+    return f"xsft fit compiled {what} on {step.entry.made_at[:10]}:"
 
 
-def _note_of(known: KnownStep) -> str:
-    if known.row is None or not known.row.note:
+def _note_of(step: KnownStep) -> str:
+    if step.row is None or not step.row.note:
         return ""
-    return f" {known.row.note[0].upper()}{known.row.note[1:]}."
+    return f" {step.row.note[0].upper()}{step.row.note[1:]}."
 
 
-def _never_compiled(run: Run, model: CatalogModel, tpu: Slice, keys: Keys, near: Sequence[NearStep]) -> Problem:
+def _never_compiled(run: Run, model: CatalogModel, tpu: Slice, keys: Keys, neighbours: Sequence[NearStep]) -> Problem:
     """Return a note on a run that should fit, by arithmetic or a run near it, else a warning."""
     size = (tpu, run.num_slices, target_length(keys) or DEFAULT_TOKENS)
     figures = _bound_text(run, model, tpu, keys)
-    nearest = min((step for step in near if step.same_mesh), key=lambda step: step.distance(*size), default=None)
+    nearest = min((step for step in neighbours if step.same_mesh), key=lambda step: step.distance(*size), default=None)
     if nearest is not None:
         figures = "; ".join((*filter(None, [figures]), _near_text(nearest)))
     message = f"This run was never compiled for {tpu.xpk_type} × {run.num_slices}: {figures or 'its size is unknown'}."
-    if any(step.implies_fit(*size) for step in near) or 0 < estimate(run) <= SURE_SHARE:
+    if any(step.implies_fit(*size) for step in neighbours) or 0 < estimate(run) <= SURE_SHARE:
         return replace(note("fit-unknown", "tpu", f"{message} It should fit.", ASK_COMPILER), fit="likely")
     return replace(warning("fit-unknown", "tpu", f"{message} It may not fit.", ASK_COMPILER), fit="doubtful")
 
@@ -183,15 +183,15 @@ def _bound_text(run: Run, model: CatalogModel, tpu: Slice, keys: Keys) -> str:
     """Return the lower bound and the estimate, in words; empty for a model or a chip of unknown size."""
     if model.params_b is None or tpu.hbm_gib is None:
         return ""
-    least = minimum_gib_per_chip(params_b=model.params_b, run=tpu, num_slices=run.num_slices, keys=keys)
-    bound = f"at least {least:.1f} of {tpu.hbm_gib:.1f} GiB per chip by arithmetic"
+    minimum = minimum_gib_per_chip(params_b=model.params_b, run=tpu, num_slices=run.num_slices, keys=keys)
+    bound = f"at least {minimum:.1f} of {tpu.hbm_gib:.1f} GiB per chip by arithmetic"
     share = estimate(run)
     return f"{bound}, about {share * tpu.hbm_gib:.1f} with activations" if share else bound
 
 
-def _near_text(near: NearStep) -> str:
-    with_tokens = f"{near.place}, {near.entry.tokens:,} tokens"
-    match near.entry.verdict:
+def _near_text(neighbour: NearStep) -> str:
+    with_tokens = f"{neighbour.place}, {neighbour.entry.tokens:,} tokens"
+    match neighbour.entry.verdict:
         case Fits(peak_gib=gib) | Marginal(peak_gib=gib):
             return f"compiled for {with_tokens}, it took {gib:.1f}"
         case DoesNotFit(needed_gib=gib):
@@ -200,12 +200,12 @@ def _near_text(near: NearStep) -> str:
             return f"for {with_tokens} it cannot be built"
 
 
-def _fitting_place(run: Run, near: Sequence[NearStep]) -> str:
+def _fitting_place(run: Run, neighbours: Sequence[NearStep]) -> str:
     """Return a sentence that names the smallest slice on which this run is known to fit; empty if none is known."""
     tokens = target_length(trainer_of(run).trainer_keys(run)) or DEFAULT_TOKENS
     fitting = [
         step
-        for step in near
+        for step in neighbours
         if isinstance(step.entry.verdict, Fits) and step.entry.tokens >= tokens
         if (step.tpu, step.num_slices) != (run.slice, run.num_slices)
     ]

@@ -72,14 +72,14 @@ def check_node_pools(
     apis/kueue/v1beta1/resourceflavor_types.go, tolerations.
     """
     added = tuple(toleration for flavor in flavors.values() for toleration in flavor.spec.tolerations)
-    for pods in (replace(one, tolerations=(*one.tolerations, *added)) for one in demand.pod_sets):
-        found = nodes.get(pods.name)
-        if found is None:
+    for pods in (replace(pod_set, tolerations=(*pod_set.tolerations, *added)) for pod_set in demand.pod_sets):
+        selected = nodes.get(pods.name)
+        if selected is None:
             continue
         if pods.requests.get(TPU):
-            yield from _check_slices(found, pods, context, occupied)
+            yield from _check_slices(selected, pods, context, occupied)
         elif demand.asks_chips:
-            yield from _check_head_node(found, pods, context)
+            yield from _check_head_node(selected, pods, context)
 
 
 def _check_slices(
@@ -88,14 +88,16 @@ def _check_slices(
     shape = shape_of(pods.node_selector)
     if shape is None:
         return
-    wanted = -(-pods.pods // shape.hosts)
+    requested = -(-pods.pods // shape.hosts)
     units = [unit for unit in slice_units(nodes) if unit.shape == shape]
     obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context, occupied)]
-    if len(units) < wanted:
+    if len(units) < requested:
         existing = len(units)
         usable = f", of which {existing - len(obstacles)} can be used now" if obstacles else ""
         count = f"{existing or 'no'} {'slice' if existing == 1 else 'slices'} of {shape.tpu_type}"
-        fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
+        fix = (
+            f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={requested}` adds node pools to a cluster"
+        )
         fewer = (
             f"; or request fewer slices (tpu.num_slices: {existing})"
             if existing
@@ -103,19 +105,19 @@ def _check_slices(
         )
         yield SLICES_MISSING.warning(
             "tpu",
-            f"The cluster has {count}{usable}; the run asks for {wanted} (nodes with"
+            f"The cluster has {count}{usable}; the run asks for {requested} (nodes with"
             f" {labels_text(pods.node_selector)}). Unless a node pool scales up, the run is admitted and holds "
             "its quota while it waits for nodes.",
             f"{fix}{fewer}.",
         )
-    elif len(units) - len(obstacles) < wanted:
+    elif len(units) - len(obstacles) < requested:
         more = f" and {len(obstacles) - SHOWN} more" if len(obstacles) > SHOWN else ""
         listed = "; ".join(one.text for one in obstacles[:SHOWN])
         fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
         yield SLICES_UNAVAILABLE.warning(
             "tpu",
             f"Of the cluster's slices of {shape.tpu_type}, {len(units) - len(obstacles)} can be used now, and "
-            f"the run asks for {wanted}. Not usable: {listed}{more}.",
+            f"the run asks for {requested}. Not usable: {listed}{more}.",
             f"Ask the administrator, or run: {fixes}",
         )
 
@@ -286,8 +288,8 @@ def _make_flavor(name: str, context: str) -> str:
         "metadata": {"name": name},
         "spec": {"nodeLabels": POOL},
     }
-    made = shlex.join(("kubectl", "--context", context, "apply", "-f", "-"))
-    return f"echo {shlex.quote(json.dumps(flavor))} | {made}"
+    apply = shlex.join(("kubectl", "--context", context, "apply", "-f", "-"))
+    return f"echo {shlex.quote(json.dumps(flavor))} | {apply}"
 
 
 def _cover(queue: str, flavor: str, missing: tuple[str, ...], *, demand: Demand, context: str) -> str:

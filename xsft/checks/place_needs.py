@@ -64,17 +64,7 @@ class ModeNeed(Struct, frozen=True, kw_only=True):
 
 def place_needs(name: str, place: Place, facts: PlaceFacts) -> tuple[ModeNeed, ...]:
     """Return the needs of all modes; shared needs come first."""
-    return (
-        *(_controller(controller, place, facts) for controller in CONTROLLERS),
-        _namespace(place, facts),
-        _need_queue(place, facts),
-        _need_priority_class(facts),
-        _need_slices(place, facts),
-        _need_output(name, place),
-        _head_nodes(place, facts),
-        _head_quota(place, facts),
-        *_servers(name, place),
-    )
+    return (*_shared_needs(name, place, facts), *_pathways_needs(name, place, facts))
 
 
 def missing_needs(needs: Iterable[ModeNeed]) -> Mapping[ModeName, tuple[str, ...]]:
@@ -90,26 +80,30 @@ def xpk_cluster_line(place: Place, verb: XpkVerb) -> str:
     return shlex.join(("xpk", "cluster", verb, *where, "--tpu-type=TYPE", "--num-slices=N"))
 
 
-def _controller(name: str, place: Place, facts: PlaceFacts) -> ModeNeed:
-    absent = facts.absent.get(name)
-    fix = xpk_cluster_line(place, "adapt") if place.cluster else INSTALL[name]
-    return _need(name.lower(), MODES, None, ok=absent is None, detail=absent or "installed", fix=fix)
-
-
-def _namespace(place: Place, facts: PlaceFacts) -> ModeNeed:
+def _shared_needs(name: str, place: Place, facts: PlaceFacts) -> Iterator[ModeNeed]:
+    for controller in CONTROLLERS:
+        absent = facts.absent.get(controller)
+        fix = xpk_cluster_line(place, "adapt") if place.cluster else INSTALL[controller]
+        yield _need(controller.lower(), MODES, None, ok=absent is None, detail=absent or "installed", fix=fix)
     fix = _kubectl(facts, "create", "namespace", place.namespace)
-    namespace = facts.namespace
-    return _need("namespace", MODES, namespace, ok=namespace is not None, detail=place.namespace, fix=fix)
-
-
-def _need_queue(place: Place, facts: PlaceFacts) -> ModeNeed:
-    if isinstance(facts.queues, UnreadFact):
-        return _need("queue", MODES, facts.queues)
-    names = tuple(queue.name for queue in facts.queues)
-    detail = (
-        place.queue if place.queue in names else f"no LocalQueue {place.queue}; known: {', '.join(names) or 'none'}"
-    )
-    return _need("queue", MODES, None, ok=place.queue in names, detail=detail, fix=_make_queue(place, facts, names))
+    is_there = facts.namespace is not None
+    yield _need("namespace", MODES, facts.namespace, ok=is_there, detail=place.namespace, fix=fix)
+    queues = tuple(queue.name for queue in listed(facts.queues))
+    detail = place.queue
+    if place.queue not in queues:
+        detail = f"no LocalQueue {place.queue}; known: {', '.join(queues) or 'none'}"
+    fix = _make_queue(place, facts, queues)
+    yield _need("queue", MODES, facts.queues, ok=place.queue in queues, detail=detail, fix=fix)
+    ok = DEFAULT_PRIORITY in map(object_name, listed(facts.priority_classes))
+    detail = DEFAULT_PRIORITY if ok else f"no PriorityClass {DEFAULT_PRIORITY}, the default of a workload"
+    fix = _kubectl(facts, "create", "priorityclass", DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
+    yield _need("priority-class", MODES, facts.priority_classes, ok=ok, detail=detail, fix=fix)
+    slices = supplies(listed(facts.tpu_nodes), (), {})
+    detail = ", ".join(f"{of_type.total} x {of_type.tpu_type}" for of_type in slices) or "no TPU nodes"
+    yield _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(slices), detail=detail, fix=_by_xpk(place, "create"))
+    detail = place.output or "no output: every workload must name its bucket"
+    fix = f"Set output: gs://my-bucket/runs in the place {name} of places.yaml."
+    yield _need("output", MODES, None, ok=place.output is not None, detail=detail, fix=fix)
 
 
 def _make_queue(place: Place, facts: PlaceFacts, names: tuple[str, ...]) -> str:
@@ -128,43 +122,25 @@ def _make_queue(place: Place, facts: PlaceFacts, names: tuple[str, ...]) -> str:
     return f"echo {shlex.quote(json.dumps(queue))} | {_kubectl(facts, 'create', '-f', '-')}"
 
 
-def _need_priority_class(facts: PlaceFacts) -> ModeNeed:
-    ok = DEFAULT_PRIORITY in map(object_name, listed(facts.priority_classes))
-    detail = DEFAULT_PRIORITY if ok else f"no PriorityClass {DEFAULT_PRIORITY}, the default of a workload"
-    fix = _kubectl(facts, "create", "priorityclass", DEFAULT_PRIORITY, f"--value={PRIORITY_VALUE}")
-    return _need("priority-class", MODES, facts.priority_classes, ok=ok, detail=detail, fix=fix)
-
-
-def _need_slices(place: Place, facts: PlaceFacts) -> ModeNeed:
-    slices = supplies(listed(facts.tpu_nodes), (), {})
-    detail = (
-        ", ".join(f"{slices_of_type.total} x {slices_of_type.tpu_type}" for slices_of_type in slices) or "no TPU nodes"
-    )
-    return _need("tpu-slices", MODES, facts.tpu_nodes, ok=bool(slices), detail=detail, fix=_by_xpk(place, "create"))
-
-
-def _need_output(name: str, place: Place) -> ModeNeed:
-    detail = place.output or "no output: every workload must name its bucket"
-    fix = f"Set output: gs://my-bucket/runs in the place {name} of places.yaml."
-    return _need("output", MODES, None, ok=place.output is not None, detail=detail, fix=fix)
-
-
-def _head_nodes(place: Place, facts: PlaceFacts) -> ModeNeed:
+def _pathways_needs(name: str, place: Place, facts: PlaceFacts) -> Iterator[ModeNeed]:
+    fix = _by_xpk(place, "create-pathways")
     fitting = [node for node in listed(facts.cpu_nodes) if POOL.items() <= node.metadata.labels.items()]
     label = ", ".join(f"{key}={value}" for key, value in POOL.items())
     detail = f"{len(fitting)} nodes for Pathways heads ({label})" if fitting else f"no node with {label}"
-    fix = _by_xpk(place, "create-pathways")
-    return _need("head-nodes", WITH_HEAD, facts.cpu_nodes, ok=bool(fitting), detail=detail, fix=fix)
-
-
-def _head_quota(place: Place, facts: PlaceFacts) -> ModeNeed:
-    """Check that the place's ClusterQueue covers the head's resources; else Kueue never admits a Pathways run."""
-    unseen = next((what for what in (facts.queues, facts.cluster_queues) if isinstance(what, UnreadFact)), None)
+    yield _need("head-nodes", WITH_HEAD, facts.cpu_nodes, ok=bool(fitting), detail=detail, fix=fix)
+    # Kueue never admits a Pathways run whose head's resources no quota covers.
+    unread = next((what for what in (facts.queues, facts.cluster_queues) if isinstance(what, UnreadFact)), None)
     covered = set(_covered_resources(place, facts))
     lacking = [resource for resource in WANTED if resource not in covered]
     detail = f"no quota for {' and '.join(lacking)}" if lacking else f"quota for {' and '.join(WANTED)}"
-    fix = _by_xpk(place, "create-pathways")
-    return _need("head-quota", WITH_HEAD, unseen, ok=not lacking, detail=detail, fix=fix)
+    yield _need("head-quota", WITH_HEAD, unread, ok=not lacking, detail=detail, fix=fix)
+    section = place.pathways
+    problems = tuple(check_servers(section))
+    for problem in problems:
+        fix = f"{problem.fix} (place {name} of places.yaml)"
+        yield _need(problem.id, WITH_HEAD, None, detail=problem.message, fix=fix)
+    if not problems:
+        yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{section.proxy_image}, {section.scratch}")
 
 
 def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
@@ -173,16 +149,6 @@ def _covered_resources(place: Place, facts: PlaceFacts) -> Iterator[str]:
         if queue.name in names:
             for group in queue.spec.resource_groups:
                 yield from group.covered_resources
-
-
-def _servers(name: str, place: Place) -> Iterator[ModeNeed]:
-    section = place.pathways
-    problems = tuple(check_servers(section))
-    for problem in problems:
-        fix = f"{problem.fix} (place {name} of places.yaml)"
-        yield _need(problem.id, WITH_HEAD, None, detail=problem.message, fix=fix)
-    if not problems:
-        yield _need("pathways-servers", WITH_HEAD, None, ok=True, detail=f"{section.proxy_image}, {section.scratch}")
 
 
 def _need(

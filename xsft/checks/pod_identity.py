@@ -58,14 +58,16 @@ def rights_source(account: JsonObject, nodes: Mapping[str, tuple[Node, ...]], de
     `gce://project/zone/machine` of a node, whose account they use; None if neither is known."""
     if demand.host_network or _pools_without_identity(nodes):
         ids = (node.spec.provider_id for node in chain.from_iterable(nodes.values()))
-        return next((found for found in ids if found.startswith("gce://")), None)
+        return next((machine for machine in ids if machine.startswith("gce://")), None)
     return google_account(account)
 
 
 def _pools_without_identity(nodes: Mapping[str, tuple[Node, ...]]) -> list[str]:
     """Return the node pools without Workload Identity."""
     labels = [node.metadata.labels for node in chain.from_iterable(nodes.values())]
-    return sorted({str(found.get(NODE_POOL)) for found in labels if found.get(METADATA_SERVER) != "true"})
+    return sorted(
+        {str(node_labels.get(NODE_POOL)) for node_labels in labels if node_labels.get(METADATA_SERVER) != "true"}
+    )
 
 
 def member_of(demand: Demand) -> str:
@@ -96,15 +98,15 @@ def check_identity(
     ServiceAccount; `nodes`: by pod set. Nodes outside GKE are not checked.
     """
     labels = [node.metadata.labels for node in chain.from_iterable(nodes.values())]
-    pools = sorted({str(found[NODE_POOL]) for found in labels if NODE_POOL in found})
+    pools = sorted({str(pod_rights[NODE_POOL]) for pod_rights in labels if NODE_POOL in pod_rights})
     if not demand.buckets or not pools:
         return
     email = google_account(account)
-    found = rights or PodRights()
+    pod_rights = rights or PodRights()
     without = pools if demand.host_network else _pools_without_identity(nodes)
     if email and without:
         yield _no_effect(email, without, demand)
-    elif email and found.bound is False:
+    elif email and pod_rights.bound is False:
         # source: cloud.google.com/kubernetes-engine/docs/how-to/workload-identity,
         # "iam.serviceAccounts.getAccessToken denied"; a role on the whole project counts too, which is not read here.
         member = f"--member=serviceAccount:PROJECT.svc.id.goog{member_of(demand)}"
@@ -117,14 +119,14 @@ def check_identity(
             f"Ask its owner to run: {shlex.join(grant)}",
         )
     # source: cloud.google.com/kubernetes-engine/docs/how-to/access-scopes: the default is devstorage.read_only.
-    if not found.writes:
+    if not pod_rights.writes:
         yield NODE_SCOPES.error(
             "output",
             f"The nodes of {', '.join(pools)} have access scopes that do not allow writing to Cloud Storage: the pods"
-            f" would get 403 from {demand.buckets[0]}, whatever their account ({found.email}) may do.",
+            f" would get 403 from {demand.buckets[0]}, whatever their account ({pod_rights.email}) may do.",
             "Ask the administrator for a node pool with --scopes=storage-full,gke-default, as xpk creates them.",
         )
-    identity = _of_node_pool(without[0], found, demand) if without else _of_account(email, demand, context)
+    identity = _of_node_pool(without[0], pod_rights, demand) if without else _of_account(email, demand, context)
     message = (
         f"The pods reach {', '.join(demand.buckets)} with the rights of {identity.who}. Unknown: whether these "
         "suffice. xsft tested the buckets with your login's rights only."

@@ -64,13 +64,13 @@ def check_quota(queue: ClusterQueue, flavors: Mapping[str, ResourceFlavor], dema
     checked.
     """
     groups = groups_of(queue, flavors)
-    known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
+    readable = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
     name = queue.name
     for pods in demand.pod_sets:
         yield from _check_covered_resources(name, groups, pods)
-        for group in known:
+        for group in readable:
             yield from _check_capacity(name, group, pods)
-    for group in known:
+    for group in readable:
         yield from _check_shared_flavor(name, group, demand)
 
 
@@ -93,9 +93,9 @@ def _check_capacity(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]
     if any(all(amount <= _room(f, name) for name, amount in requested.items()) for f in flavors):
         return
     for name, amount in requested.items():
-        most = max(_room(f, name) for f in flavors)
-        if amount > most:
-            yield _too_much(queue, resource=name, asked=amount, most=most, what=pods.name)
+        maximum = max(_room(f, name) for f in flavors)
+        if amount > maximum:
+            yield _too_much(queue, resource=name, asked=amount, most=maximum, what=pods.name)
 
 
 def _check_shared_flavor(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:

@@ -42,8 +42,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def _has_several_rounds(run: Run, rows: DataFacts | None) -> bool:
     if rows is not None:
         return any(_questions(sampled.row) > 1 for sampled in rows.rows)
-    known = dataset(run.spec.data.hf_path)
-    return known is not None and known.several_rounds
+    catalogued = dataset(run.spec.data.hf_path)
+    return catalogued is not None and catalogued.several_rounds
 
 
 def _questions(row: object) -> int:

@@ -50,9 +50,11 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
         )
         yield note("special-tokens", "model.tokenizer", message, fix)
     else:
-        kept = ", ".join(trained_tokens(tokens)) or ("none" if tokens.ends is not None else "unknown")
-        lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items()) or "none"
-        message = f"{run.tokenizer}: special tokens trained at the end of an answer: {kept}; masked: {lost}."
+        trained = ", ".join(trained_tokens(tokens)) or ("none" if tokens.ends is not None else "unknown")
+        masked = (
+            ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked_tokens(tokens).items()) or "none"
+        )
+        message = f"{run.tokenizer}: special tokens trained at the end of an answer: {trained}; masked: {masked}."
         yield note("special-tokens", "model.tokenizer", message)
 
 
@@ -63,14 +65,14 @@ def reads_texts(keys: Keys) -> bool:
 
 def masked_tokens(tokens: SpecialTokens) -> dict[str, str]:
     """Return each masked token with the reason why MaxText masks it, as far as is known."""
-    found = {}
+    masked = {}
     if tokens.pad:
-        found[tokens.pad] = "pad token"
+        masked[tokens.pad] = "pad token"
     elif tokens.pad == "" and tokens.unk:
-        found[tokens.unk] = "unknown token, which is used as pad token"
+        masked[tokens.unk] = "unknown token, which is used as pad token"
     if tokens.bos:
-        found.setdefault(tokens.bos, "BOS token")
-    return found
+        masked.setdefault(tokens.bos, "BOS token")
+    return masked
 
 
 def trained_tokens(tokens: SpecialTokens) -> tuple[str, ...]:
@@ -81,9 +83,9 @@ def trained_tokens(tokens: SpecialTokens) -> tuple[str, ...]:
 def special_tokens_of(run: Run, keys: Keys, read: TokenizerFacts | None) -> SpecialTokens:
     """Return the tokens of the tokenizer's files, else of the catalogue; with the workload's own tokens and chat
     template."""
-    known = _known_tokens(run, read) or UNKNOWN  # an own template alone shows whether an answer has an end
+    original = _known_tokens(run, read) or UNKNOWN  # an own template alone shows whether an answer has an end
     model = run.spec.model
-    tokens = replace(known, pad=model.pad_token or known.pad, bos=model.bos_token or known.bos)
+    tokens = replace(original, pad=model.pad_token or original.pad, bos=model.bos_token or original.bos)
     template = keys.get("chat_template") or (read.template if read else None)
     if keys.get("chat_template_path"):
         return _as_masked(replace(tokens, ends=None, repeats=None), keys)
@@ -111,13 +113,13 @@ def _template_tokens(tokens: SpecialTokens, template: str, read: TokenizerFacts 
     """Return the tokens as this template writes them; unknown if it cannot be rendered, or ends answers with other
     text."""
     named = {"bos_token": tokens.bos, "eos_token": tokens.eos, "pad_token": tokens.pad, "unk_token": tokens.unk}
-    found = chat_format(template, {name: token for name, token in named.items() if token})
-    if found is None:
+    rendered = chat_format(template, {name: token for name, token in named.items() if token})
+    if rendered is None:
         return replace(tokens, ends=None, repeats=None)
     special = read.special if read else (*(tokens.ends or ()), *(token for token in named.values() if token))
-    ends = tuple(dict.fromkeys(token for token in special if token in found.after_answer))
-    text = bool(found.after_answer.strip())
-    return replace(tokens, ends=ends or (None if text else ()), repeats=found.repeated)
+    ends = tuple(dict.fromkeys(token for token in special if token in rendered.after_answer))
+    text = bool(rendered.after_answer.strip())
+    return replace(tokens, ends=ends or (None if text else ()), repeats=rendered.repeated)
 
 
 MARKERS = {
@@ -143,7 +145,7 @@ def _check_foreign_template(run: Run, template: str, read: TokenizerFacts | None
 
 
 def _check_answer_end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
-    lost = masked_tokens(tokens)
+    masked = masked_tokens(tokens)
     if tokens.ends == ():
         message = "The chat template writes no token after an answer, so the model does not learn to stop."
         fix = "Change it to write the EOS after each answer."
@@ -151,16 +153,16 @@ def _check_answer_end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     elif tokens.ends and not trained_tokens(tokens):
         end = tokens.ends[0]
         message = (
-            f"{run.tokenizer} ends an answer with {end}, which is also its {lost[end]}: MaxText masks every target "
+            f"{run.tokenizer} ends an answer with {end}, which is also its {masked[end]}: MaxText masks every target "
             "equal to it, so the model never learns to stop."
         )
-        yield error("answer-end-masked", _token_key(run, end), message, _way_out(tokens, lost[end]))
-    elif tokens.ends is None and tokens.eos in lost:
+        yield error("answer-end-masked", _token_key(run, end), message, _way_out(tokens, masked[end]))
+    elif tokens.ends is None and tokens.eos in masked:
         message = (
-            f"The EOS of {run.tokenizer}, {tokens.eos}, is also its {lost[tokens.eos or '']}: MaxText masks every "
+            f"The EOS of {run.tokenizer}, {tokens.eos}, is also its {masked[tokens.eos or '']}: MaxText masks every "
             "target equal to it. If it ends the answers, the model never learns to stop."
         )
-        fix = _way_out(tokens, lost[tokens.eos or ""])
+        fix = _way_out(tokens, masked[tokens.eos or ""])
         yield warning("answer-end-masked", _token_key(run, tokens.eos), message, fix)
 
 

@@ -81,15 +81,15 @@ def run_time(run: Run, *, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
     if step_s is None:
         return None
     # earlier versions recorded some bounds of compiled programs, to which these are not comparable
-    own = tuple(sorted(pace.ratio for pace in paces if not pace.compiled))
+    own_ratios = tuple(sorted(pace.ratio for pace in paces if not pace.compiled))
     return RunTime(
         step_s=step_s,
         tokens=tokens,
         steps=run.spec.train.steps,
         chips=run.chips,
         price=run.place.chip_hour_price if run.place else None,
-        ratios=own or _published_ratios(step_s),
-        own=bool(own),
+        ratios=own_ratios or _published_ratios(step_s),
+        own=bool(own_ratios),
     )
 
 
@@ -111,19 +111,19 @@ def least_step_s(model: CatalogModel, tpu: Slice, *, tokens: float, adapters: bo
 def _published_ratios(step_s: float) -> tuple[float, ...]:
     """Return the ratios of published runs; none for a step that is shorter than all of theirs."""
     pairs = [(published.step_s, published_step_s(published)) for published in published_steps()]
-    if step_s < min(least for _, least in pairs):
+    if step_s < min(minimum_s for _, minimum_s in pairs):
         return ()
-    return tuple(sorted(measured / least for measured, least in pairs))
+    return tuple(sorted(measured / minimum_s for measured, minimum_s in pairs))
 
 
 def published_step_s(published: PublishedStep) -> float:
     """Return the least seconds of a published run's step. Raises LookupError for one whose size is unknown."""
     model = catalog_model(published.model)
     tpu = parse_tpu_type(published.tpu_type)
-    least = least_step_s(model, tpu, tokens=published.tokens, adapters=False)
-    if least is None:
+    minimum_s = least_step_s(model, tpu, tokens=published.tokens, adapters=False)
+    if minimum_s is None:
         raise LookupError(f"{published.id}: the size of its model or TPU is unknown")
-    return least
+    return minimum_s
 
 
 def analytic_verdict(run: Run) -> Verdict | None:

@@ -39,11 +39,14 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     if run.template and run.template.questions and run.spec.data.formatting_func:
         message = "The file of data.chat_template formats questions and answers, and so does data.formatting_func."
         yield error("chat-template-dropped", "data.formatting_func", message, "Remove one of them.")
-    given = [key for key in keys if key.startswith("formatting_func_kwargs")]
-    if given and not keys.get("formatting_func_path"):
+    argument_keys = [key for key in keys if key.startswith("formatting_func_kwargs")]
+    if argument_keys and not keys.get("formatting_func_path"):
         message = "MaxText drops formatting_func_kwargs without a function."
         yield error(
-            "chat-template-dropped", where_of(given[0], run), message, "Set data.formatting_func, or remove them."
+            "chat-template-dropped",
+            where_of(argument_keys[0], run),
+            message,
+            "Set data.formatting_func, or remove them.",
         )
     if keys.get("formatting_func_path") == QUESTION_FORMATTER:
         yield from _check_question_template(run, keys)
@@ -123,8 +126,8 @@ def _check_jinja(run: Run, keys: Keys) -> Iterator[Problem]:
     where = where_of("chat_template", run)
     if not text:
         return
-    if at := syntax_fault(text):
-        message = f"MaxText fails on this template, {at}"
+    if fault_text := syntax_fault(text):
+        message = f"MaxText fails on this template, {fault_text}"
         yield error("chat-template-syntax", where, message, "Correct the template; MaxText supports only plain Jinja.")
     elif looks_like_jinja(text) and (why := fault(text)):
         # Jinja writes nothing for an unknown name, so `m.contnt` would train on rows without an error.
@@ -166,13 +169,13 @@ def _check_question_template(run: Run, keys: Keys) -> Iterator[Problem]:
 def _check_placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) -> Iterator[Problem]:
     """Check the placeholders: Python's str.format fills them in, MaxText's own search finds them; both must agree."""
     text = str(keys[key])
-    found = set(re.findall(r"(?<!{){([a-zA-Z0-9_]+)}(?!})", text))
-    if _format_fields(text) == found == set(needed):
+    placeholders = set(re.findall(r"(?<!{){([a-zA-Z0-9_]+)}(?!})", text))
+    if _format_fields(text) == placeholders == set(needed):
         return
     name = key.rpartition(".")[2]
     message = f"{name} must hold {' and '.join(f'{{{n}}}' for n in needed)}, and no other single brace."
     fix = "Write any other brace twice, {{ and }}, and put no brace next to a placeholder."
-    if name == QUESTION_KEYS[1] and "reasoning" in found and len(needed) == 1:
+    if name == QUESTION_KEYS[1] and "reasoning" in placeholders and len(needed) == 1:
         fix = "Add the REASONING_ANSWER_SEPARATOR that separates both in the data, e.g. ####."
     yield error("question-template", where_of(key, run), message, fix)
 

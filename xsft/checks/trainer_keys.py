@@ -109,10 +109,10 @@ def number(value: Value) -> float | None:
     if isinstance(value, bool) or value is None or isinstance(value, list):
         return None
     try:
-        found = float(value)
+        amount = float(value)
     except (ValueError, OverflowError):
         return None
-    return None if math.isnan(found) else max(-LARGEST, min(found, LARGEST))
+    return None if math.isnan(amount) else max(-LARGEST, min(amount, LARGEST))
 
 
 def is_on(value: Value) -> bool:

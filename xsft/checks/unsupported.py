@@ -202,8 +202,8 @@ def _gpu_kernel(value: Value, run: Run) -> bool:
 
 
 def _below_one(value: Value, _run: Run) -> bool:
-    found = number(value)
-    return found is not None and found < 1
+    amount = number(value)
+    return amount is not None and amount < 1
 
 
 REFUSALS: tuple[UnsupportedKey, ...] = (
