@@ -67,8 +67,8 @@ class Staged:
         for job in body["spec"]["replicatedJobs"]:
             metadata = job["template"]["spec"]["template"].setdefault("metadata", {})
             metadata |= {"annotations": dict(notes or {}), "finalizers": [HELD] if held else []}
-        made: Json = self.real.api("POST", JOBSETS.format(self.namespace), body)
-        return made
+        json: Json = self.real.api("POST", JOBSETS.format(self.namespace), body)
+        return json
 
     def queue(self, chips: int = CHIPS) -> str:
         """One of the namespace's own; `real.delete_queue` afterwards."""
@@ -109,14 +109,14 @@ class Staged:
 
     def kills(self, node: str) -> None:
         """Report, as GKE's node problem detector does, that the kernel killed a process for memory."""
-        at = f"{clock.now()[:19]}Z"
+        text = f"{clock.now()[:19]}Z"
         about = {"kind": "Node", "apiVersion": "v1", "name": node, "uid": node}
-        said = {
+        killing = {
             "type": "Warning",
             "reason": "OOMKilling",
             "message": "Memory cgroup out of memory: Killed process 7 (python3)",
         }
-        event = {"metadata": {"generateName": f"{node}."}, "involvedObject": about, "lastTimestamp": at, **said}
+        event = {"metadata": {"generateName": f"{node}."}, "involvedObject": about, "lastTimestamp": text, **killing}
         self.real.api("POST", "/api/v1/namespaces/default/events", event)
 
     def cordon(self, topology: str, *, unschedulable: bool = True) -> None:
@@ -135,17 +135,17 @@ class Staged:
         store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
         source = ProgressSource(cluster=self.cluster, store=store)
         newest = self.seen(name)[:1]
-        found = read_progress(newest, source=source, deadline_s=20.0) if may_have_progress(newest[0]) else newest
-        return found[0], classify(found[0])
+        observation = read_progress(newest, source=source, deadline_s=20.0) if may_have_progress(newest[0]) else newest
+        return observation[0], classify(observation[0])
 
     def until(self, name: str, *expected: tuple[str, str]) -> Observation:
         """Once its state and reason are one of these. Raises TimeoutError, with the last one that was."""
         last: list[Status] = []
 
         def there() -> Observation | None:
-            seen, status = self.read(name)
+            observation, status = self.read(name)
             last[:] = [status]
-            return seen if (status.state, status.reason) in expected else None
+            return observation if (status.state, status.reason) in expected else None
 
         try:
             return self.real.wait(there, what=f"{name} to be {expected}")  # type: ignore[return-value]
@@ -153,8 +153,8 @@ class Staged:
             raise AssertionError(f"{late}: it is {last}") from late
 
     def evidence(self, name: str) -> Evidence:
-        seen, status = self.read(name)
-        return read_evidence(self.cluster, seen=seen, status=status, attempts=self.seen(name))
+        observation, status = self.read(name)
+        return read_evidence(self.cluster, seen=observation, status=status, attempts=self.seen(name))
 
     def explained(self, name: str, id: str) -> Explanation:
         """Once that is the cause: events come after the conditions that they are about."""

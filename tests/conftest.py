@@ -199,10 +199,10 @@ def _python(name: str) -> Path:
 
 
 def _built(name: str) -> BuiltEnvironment:
-    found = environments.find_environment(name)
-    if found is None:
+    built_environment = environments.find_environment(name)
+    if built_environment is None:
         pytest.skip(f"the {name} environment is not built: `xsft setup {name}`, or `xsft doctor` for what is missing")
-    return found
+    return built_environment
 
 
 @pytest.fixture

@@ -63,28 +63,28 @@ def job(
 
 def planned(**settings: Any) -> JobPlan[CpuJob]:
     """Return a plan rendered from the golden manifest, without a call of xpk; patches are applied to it again."""
-    wanted = job(**settings)
-    return plan_of(wanted, golden=SLICE_GOLDEN if wanted.on_tpu else GOLDEN)
+    cpu_job = job(**settings)
+    return plan_of(cpu_job, golden=SLICE_GOLDEN if cpu_job.on_tpu else GOLDEN)
 
 
-def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> JobPlan[CpuJob]:
+def plan_of(cpu_job: CpuJob, *, golden: Path = GOLDEN) -> JobPlan[CpuJob]:
     text = golden.read_text(encoding="utf-8")
-    rendered = load_yaml(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    rendered = load_yaml(re.sub(rf": {NAME}$", f": {cpu_job.run.jobset}", text, flags=re.MULTILINE))
     (container,) = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     script = container["command"][2]
-    container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
-    return make_job_plan(wanted, rendered=rendered, xpk_argv=job_rendering(wanted).xpk_argv, file="w.yaml")
+    container["command"][2] = script.replace(command_in_wrapper(script), cpu_job.command)
+    return make_job_plan(cpu_job, rendered=rendered, xpk_argv=job_rendering(cpu_job).xpk_argv, file="w.yaml")
 
 
 def rendered_plans(jobs: Mapping[Key, Any], *, python: Path, cache: Path) -> dict[Key, Any]:
     """Return the plans of the jobs; the real xpk renders all of them in one process."""
-    lines: dict[Key, Any] = {key: job_rendering(one).xpk_argv for key, one in jobs.items()}
+    lines: dict[Key, Any] = {key: job_rendering(cpu_job).xpk_argv for key, cpu_job in jobs.items()}
     distinct = tuple(dict.fromkeys(lines.values()))
     texts = render.render(distinct, python=python, lock_digest="tests", cache=cache)
     rendered = {line: yaml.safe_load(text) for line, text in zip(distinct, texts, strict=True)}
     return {
-        key: make_job_plan(one, rendered=rendered[lines[key]], xpk_argv=lines[key], file="w.yaml")
-        for key, one in jobs.items()
+        key: make_job_plan(cpu_job, rendered=rendered[lines[key]], xpk_argv=lines[key], file="w.yaml")
+        for key, cpu_job in jobs.items()
     }
 
 

@@ -24,7 +24,7 @@ BLOCK = re.compile(
 
 def main() -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    GUIDE.write_text(BLOCK.sub(lambda found: f"$ {found[1]}\n{printed(found[1])}", text), encoding="utf-8")
+    GUIDE.write_text(BLOCK.sub(lambda match: f"$ {match[1]}\n{printed(match[1])}", text), encoding="utf-8")
 
 
 def shown() -> dict[str, str]:

@@ -13,20 +13,22 @@ from xsft.verbs.documents import DOCUMENTS
 
 def read_document(name: str, printed: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     """Return the document; fails for a field of another type, a missing field, and one that is not described."""
-    given: dict[str, Any] = json.loads(printed if isinstance(printed, str | bytes) else json.dumps(printed))
-    found = msgspec.json.decode(json.dumps(given), type=DOCUMENTS[name])
-    assert not list(_unknown(given, msgspec.to_builtins(found), name))
-    return given
+    document: dict[str, Any] = json.loads(printed if isinstance(printed, str | bytes) else json.dumps(printed))
+    text = msgspec.json.decode(json.dumps(document), type=DOCUMENTS[name])
+    assert not list(_unknown(document, msgspec.to_builtins(text), name))
+    return document
 
 
-def _unknown(given: Any, described: Any, at: str) -> list[str]:
+def _unknown(content: Any, described: Any, where: str) -> list[str]:
     """Return the paths of fields that the document has and its description has not."""
-    match given, described:
+    match content, described:
         case dict(), dict():
-            here = [f"{at}.{key}" for key in given if key not in described]
-            return here + [path for key in given for path in _unknown(given[key], described.get(key), f"{at}.{key}")]
+            here = [f"{where}.{key}" for key in content if key not in described]
+            return here + [
+                path for key in content for path in _unknown(content[key], described.get(key), f"{where}.{key}")
+            ]
         case list(), list() | tuple():
-            pairs = zip(given, described, strict=True)
-            return [path for one, two in pairs for path in _unknown(one, two, f"{at}[]")]
+            pairs = zip(content, described, strict=True)
+            return [path for element, two in pairs for path in _unknown(element, two, f"{where}[]")]
         case _:
             return []

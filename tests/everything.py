@@ -268,9 +268,9 @@ def leaves(model: type[Section] = WorkloadSpec, prefix: str = "") -> Iterator[st
 
 def sections_of(path: str, model: type[Section] = WorkloadSpec) -> tuple[type[Section], ...]:
     """The sections around a leaf, the outermost first."""
-    first, _, rest = path.partition(".")
+    first, _, remaining = path.partition(".")
     inner = _section(model.model_fields[first].annotation)
-    return (model, *sections_of(rest, inner)) if inner and rest else (model,)
+    return (model, *sections_of(remaining, inner)) if inner and remaining else (model,)
 
 
 def value_at(path: str) -> Any:

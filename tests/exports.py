@@ -59,10 +59,10 @@ def recorded(
 
 def written_by_pod(bucket: Bucket, jobset: Mapping[str, Any]) -> str:
     """Write the model and the record that the export's pod writes, and return the folder."""
-    held = jobset["metadata"]["annotations"]
-    folder = str(held[WRITES_ANNOTATION])
+    jobset_annotations = jobset["metadata"]["annotations"]
+    folder = str(jobset_annotations[WRITES_ANNOTATION])
     record = ExportRecord(
-        digest=held[DIGEST_ANNOTATION],
+        digest=jobset_annotations[DIGEST_ANNOTATION],
         run_name=jobset["metadata"]["labels"][RUN_LABEL],
         outcome="completed",
         files={"model.safetensors": 3},

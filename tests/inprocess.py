@@ -13,13 +13,13 @@ from xsft.verbs.cli import main
 
 def xsft(*arguments: str, stdin: str | None = "") -> CompletedProcess[str]:
     """Run xsft and return the result as `subprocess.run` would. `stdin`: None, closed."""
-    given = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+    input_stream = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    with patch.object(sys, "stdin", given), redirect_stdout(out), redirect_stderr(err):
+    with patch.object(sys, "stdin", input_stream), redirect_stdout(out), redirect_stderr(err):
         try:
             status = main(arguments)
         finally:
-            if sys.stdin is not given:  # what stands for a closed one
+            if sys.stdin is not input_stream:  # what stands for a closed one
                 sys.stdin.close()
     return CompletedProcess(arguments, status, stdout=_written(out), stderr=_written(err))
 

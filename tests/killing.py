@@ -20,11 +20,11 @@ class Killed(BaseException):
 @contextmanager
 def dying(*, after: int) -> Iterator[None]:
     """The caller dies before its write number `after`, counted from 0; an object that is there is no write."""
-    left = count(after, -1)
+    countdown = count(after, -1)
 
     def once(write: Callable[..., Any]) -> Callable[..., Any]:
         def written(*args: Any, **kwargs: Any) -> Any:
-            if next(left) <= 0:
+            if next(countdown) <= 0:
                 raise Killed
             return write(*args, **kwargs)
 

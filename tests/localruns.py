@@ -103,9 +103,9 @@ def fake(tmp_path: Path) -> FakeTrainer:
 @pytest.fixture(scope="session")
 def private_pids() -> Containment:
     """Return how a process gets a PID namespace of its own: MaxText ends other people's processes otherwise."""
-    if not (found := detect()).private:
-        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
-    return found
+    if not (containment := detect()).private:
+        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {containment.why_not}")
+    return containment
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ EARLIER = "2026-11-21T11:59:56Z"
 
 
 def jobset(name: str = "gemma", **changed: Any) -> RunObject:
-    there = RunObject(
+    run_object = RunObject(
         name=name,
         namespace="default",
         uid=f"uid-{name}",
@@ -38,7 +38,7 @@ def jobset(name: str = "gemma", **changed: Any) -> RunObject:
         queue="multislice-queue",
         max_restarts=3,
     )
-    return replace(there, **changed)
+    return replace(run_object, **changed)
 
 
 def said(step: int = 120, **changed: Any) -> Progress:
@@ -58,7 +58,7 @@ def said(step: int = 120, **changed: Any) -> Progress:
 
 
 def observed(name: str = "gemma", **changed: Any) -> Observation:
-    seen = Observation(
+    observation = Observation(
         run_name=name,
         target="xpk",
         observed_at=EARLIER,
@@ -66,11 +66,11 @@ def observed(name: str = "gemma", **changed: Any) -> Observation:
         jobset=jobset(name),
         progress=said(),
     )
-    return replace(seen, **changed)
+    return replace(observation, **changed)
 
 
 def local(name: str = "tiny", **changed: Any) -> Observation:
-    seen = Observation(
+    observation = Observation(
         run_name=name,
         target="local",
         observed_at=NOW,
@@ -79,7 +79,7 @@ def local(name: str = "tiny", **changed: Any) -> Observation:
         progress=said(40, source="record", tflops_per_device=None, step_seconds=0.2),
         record=Recorded(outcome="completed", started_at="2026-11-21T09:00:00Z", finished_at="2026-11-21T09:01:00Z"),
     )
-    return replace(seen, **changed)
+    return replace(observation, **changed)
 
 
 def queued(name: str, *, position: int | None = 0) -> Observation:
@@ -137,17 +137,17 @@ class FakeRuns:
 
     def listen(self, say: ShowLine, /) -> None: ...
 
-    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None:
-        self.kept += seen
+    def keep(self, pairs: Iterable[tuple[Observation, Status]], /) -> None:
+        self.kept += pairs
 
-    def delete(self, seen: Observation, jobset: RunObject, /) -> DeleteOutcome:
+    def delete(self, observation: Observation, jobset: RunObject, /) -> DeleteOutcome:
         raise NotImplementedError
 
-    def record_cancel(self, seen: Observation, jobset: RunObject, /) -> tuple[Problem, ...]:
+    def record_cancel(self, observation: Observation, jobset: RunObject, /) -> tuple[Problem, ...]:
         raise NotImplementedError
 
-    def stop_local(self, seen: Observation, /) -> bool:
+    def stop_local(self, observation: Observation, /) -> bool:
         raise NotImplementedError
 
-    def saved(self, seen: Observation, /) -> SavedSteps:
+    def saved(self, observation: Observation, /) -> SavedSteps:
         raise NotImplementedError

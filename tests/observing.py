@@ -27,14 +27,23 @@ def observe_cluster(cluster: Cluster, *, namespace: str, name: str, now: str) ->
     store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects(), now=lambda: now)
     read = read_namespace(cluster, source, scope=scope, memory=NOTHING, store=store, deadline=NEVER)
     return tuple(
-        replace(row, unread=tuple(one for one in row.unread if not one.passed_over)) for row in read.observations
+        replace(row, unread=tuple(problem for problem in row.unread if not problem.passed_over))
+        for row in read.observations
     )
 
 
 def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:
     """Return the attempts of the run, the newest first, with all their pods."""
-    seen = observe_cluster(cluster, namespace=namespace, name=name, now=now)
-    attempts = [one for one in seen if one.jobset and run_name in (one.run_name, one.jobset.name)]
-    attempts.sort(key=lambda one: one.jobset.created_at if one.jobset else "", reverse=True)
-    pods = [cluster.reads.pods(namespace=namespace, labels=one.jobset.selector) for one in attempts if one.jobset]
-    return tuple(replace(one, pods=listed.objects) for one, listed in zip(attempts, pods, strict=True))
+    observations = observe_cluster(cluster, namespace=namespace, name=name, now=now)
+    attempts = [
+        observation
+        for observation in observations
+        if observation.jobset and run_name in (observation.run_name, observation.jobset.name)
+    ]
+    attempts.sort(key=lambda observation: observation.jobset.created_at if observation.jobset else "", reverse=True)
+    pods = [
+        cluster.reads.pods(namespace=namespace, labels=observation.jobset.selector)
+        for observation in attempts
+        if observation.jobset
+    ]
+    return tuple(replace(observation, pods=listed.objects) for observation, listed in zip(attempts, pods, strict=True))

@@ -45,7 +45,7 @@ def main() -> None:
 def status_picture() -> str:
     """Without the font that rich would fetch from elsewhere."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(table([one.row for one in fold(RUNS, classify=judged, now=NOW)], width=WIDTH))
+    console.print(table([folded_run.row for folded_run in fold(RUNS, classify=judged, now=NOW)], width=WIDTH))
     drawn = console.export_svg(title="xsft status", unique_id="xsft")
     return re.sub(r"@font-face \{.*?\}\n", "", drawn, flags=re.DOTALL)
 

@@ -120,5 +120,5 @@ class Pipeline:
 def with_keys(argv: Sequence[str], keys: Mapping[str, Value]) -> tuple[str, ...]:
     """argv with these keys in place of its own, and without those that need other devices."""
     gone = tuple(f"{key}=" for key in keys)
-    kept = (word for word in argv if not word.startswith((*gone, *NOT_HERE)))
-    return (*kept, *(argument(key, value) for key, value in keys.items()))
+    words = (word for word in argv if not word.startswith((*gone, *NOT_HERE)))
+    return (*words, *(argument(key, value) for key, value in keys.items()))

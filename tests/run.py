@@ -117,14 +117,14 @@ def environment() -> dict[str, str]:
     compile xsft anew. Hypothesis keeps the constants of all sources, 3 CPU-s per process, where the next checkout finds
     them.
     """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {"HYPOTHESIS_STORAGE_DIRECTORY": str(own_cache() / "tests-hypothesis"), **kept}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {"HYPOTHESIS_STORAGE_DIRECTORY": str(own_cache() / "tests-hypothesis"), **inherited}
 
 
 def counted(report: Path) -> tuple[int, list[str]]:
     """Return how many tests passed, and the reason of each that was not run."""
     cases = list(ET.parse(report).iter("testcase"))
-    skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
+    skipped = [skip_node.get("message", "") for case in cases if (skip_node := case.find("skipped")) is not None]
     return len(cases) - len(skipped), skipped
 
 

@@ -40,14 +40,14 @@ def _intent(**changes: Any) -> Intent:
 
 def planned(**changes: Any) -> JobPlan[SliceJob]:
     """Return a plan rendered from the golden manifest of the training; patches are applied to it again."""
-    wanted = job(**changes)
+    slice_job = job(**changes)
     text = GOLDEN.read_text(encoding="utf-8")
-    rendered = load_yaml(re.sub(r": qwen3-gsm8k$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    rendered = load_yaml(re.sub(r": qwen3-gsm8k$", f": {slice_job.run.jobset}", text, flags=re.MULTILINE))
     pod = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     script = container["command"][2]
-    container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
-    return make_job_plan(wanted, rendered=rendered, xpk_argv=job_rendering(wanted).xpk_argv, file="w.yaml")
+    container["command"][2] = script.replace(command_in_wrapper(script), slice_job.command)
+    return make_job_plan(slice_job, rendered=rendered, xpk_argv=job_rendering(slice_job).xpk_argv, file="w.yaml")
 
 
 def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:
@@ -57,5 +57,5 @@ def measured_by_pod(jobset: dict[str, Any], *, says: str) -> bytes:
     job = json.loads(argv[3])["notes"]
     answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
     weights = {"answers": [answer] * len(job["prompts"]), "loss": None, "targets": 0, "rows": 0}
-    found = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}}
-    return json.dumps(evaluation_document(found, judged(found, job["rules"]), job["noted"])).encode()
+    measured = {"prompts": job["prompts"], "models": {"base": weights, "tuned": weights}}
+    return json.dumps(evaluation_document(measured, judged(measured, job["rules"]), job["noted"])).encode()

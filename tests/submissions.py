@@ -58,8 +58,8 @@ def _planned(changes: str, attempt: int) -> Plan:
 def good_image(ref: str, *, maxtext: str = "0.2.5") -> ImageLook:
     """Return the registry's answer about an image of ours."""
     labels = {"dev.xsft.maxtext.version": maxtext, "dev.xsft.packages": "jax==0.11.0 libtpu==0.0.44"}
-    told = ImageConfiguration(platforms=("linux/amd64",), size=2**32, labels=labels)
-    return ImageLook(ref=ref, status="there", configuration=told)
+    image_configuration = ImageConfiguration(platforms=("linux/amd64",), size=2**32, labels=labels)
+    return ImageLook(ref=ref, status="there", configuration=image_configuration)
 
 
 def submitter(
@@ -99,14 +99,14 @@ def killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dying(at: str) -> Callable[..., Any]:
-    def create(*given: Any) -> Any:
-        if at == "begun":
+def dying(moment: str) -> Callable[..., Any]:
+    def create(*arguments: Any) -> Any:
+        if moment == "begun":
             killed()
-        made = create_planned(*given)
-        if at == "created":
+        created_run = create_planned(*arguments)
+        if moment == "created":
             killed()
-        return made
+        return created_run
 
     return create
 
@@ -114,11 +114,11 @@ def dying(at: str) -> Callable[..., Any]:
 def main(kubeconfig: str, namespace: str, bucket_url: str, state: str, die_at: str = "") -> None:
     api = ClusterApi(kubeconfig=Path(kubeconfig), namespace=namespace)
     by = f"{os.getpid():016x}"
-    one = submitter(api, bucket_url=bucket_url, state=Path(state), by=by, create=dying(die_at))
+    submitter_of_process = submitter(api, bucket_url=bucket_url, state=Path(state), by=by, create=dying(die_at))
     plan = planned(namespace=namespace)
     print("ready", flush=True)
     sys.stdin.readline()
-    done = one.submit(plan)
+    done = submitter_of_process.submit(plan)
     print(json.dumps({"action": done.action, "uid": done.uid, "jobset": done.jobset}), flush=True)
 
 

@@ -32,7 +32,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def blocks(page: Path, language: str) -> Iterator[str]:
-    return (body for found, body in BLOCK.findall(page.read_text()) if found == language)
+    return (body for block_language, body in BLOCK.findall(page.read_text()) if block_language == language)
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -53,7 +53,7 @@ COMMANDS = tuple(commands())
 def test_every_command_parses() -> None:
     assert len(COMMANDS) > 50
     ours = parser()
-    assert [found for found in COMMANDS if not is_command(found[1], ours)] == []
+    assert [command for command in COMMANDS if not is_command(command[1], ours)] == []
 
 
 def is_command(line: str, ours: argparse.ArgumentParser) -> bool:
@@ -67,8 +67,8 @@ def is_command(line: str, ours: argparse.ArgumentParser) -> bool:
 
 
 def test_every_workload_in_a_command_exists() -> None:
-    named = [(found, word) for found in COMMANDS for word in shlex.split(found[1], comments=True)]
-    assert [found for found, word in named if word.startswith("workloads/") and not list(ROOT.glob(word))] == []
+    named = [(command, word) for command in COMMANDS for word in shlex.split(command[1], comments=True)]
+    assert [command for command, word in named if word.startswith("workloads/") and not list(ROOT.glob(word))] == []
 
 
 def test_every_link_of_a_page_has_a_target() -> None:
@@ -98,9 +98,9 @@ def test_every_named_module_exists() -> None:
     """`xsft.importer.expand` was renamed, and its docstring kept the old name."""
     texts = {str(file): file.read_text(encoding="utf-8") for file in (*PAGES, *SOURCES)}
     modules = [(file, name) for file, text in texts.items() for name in NAMED_MODULE.findall(text)]
-    assert [found for found in modules if not is_module_or_function(found[1])] == []
+    assert [match for match in modules if not is_module_or_function(match[1])] == []
     files = [(file, name) for file, text in texts.items() for name in NAMED_FILE.findall(text)]
-    assert [found for found in files if not (ROOT / found[1]).exists()] == []
+    assert [match for match in files if not (ROOT / match[1]).exists()] == []
 
 
 def is_module_or_function(name: str) -> bool:
@@ -121,15 +121,15 @@ def test_every_marker_is_explained() -> None:
 def test_every_verb_is_documented_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"`xsft {verb}" in (ROOT / "README.md").read_text()
     assert main((verb, "--help")) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"usage: xsft {verb}")
-    assert all(f"{option} " in said for option in ("--help",))
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: xsft {verb}")
+    assert all(f"{option} " in out for option in ("--help",))
 
 
 def test_no_page_and_no_message_names_a_verb_that_does_not_exist() -> None:
     files = (*PAGES, *SOURCES)
     named = [(str(file), verb) for file in files for verb in re.findall(r"`xsft ([a-z]+)[ `]", file.read_text())]
-    assert [found for found in named if found[1] not in {*VERBS, *HIDDEN, "help"}] == []
+    assert [match for match in named if match[1] not in {*VERBS, *HIDDEN, "help"}] == []
 
 
 def test_every_option_has_a_help_text() -> None:
@@ -195,7 +195,7 @@ HEADINGS = re.findall(r"^### (.*)$", TROUBLESHOOTING.read_text(), re.MULTILINE)
 
 def test_troubleshooting_finds_problems_by_the_words_of_their_messages() -> None:
     """A quote is a whole clause of a message, `…` for each value, in a module that raises the id behind the quote."""
-    quotes = [found for heading in HEADINGS for found in re.findall(r'"([^"]*)"(?: \[`([a-z0-9-]+)`\])?', heading)]
+    quotes = [match for heading in HEADINGS for match in re.findall(r'"([^"]*)"(?: \[`([a-z0-9-]+)`\])?', heading)]
     assert len(quotes) >= 12
     assert [quote for quote, slug in quotes if quote not in clauses(slug)] == []
     assert [slug for slug in re.findall(r"\[`([a-z0-9-]+)`\]", "".join(HEADINGS)) if slug not in ids_in_code()] == []
@@ -269,16 +269,16 @@ def test_every_quoted_name_exists() -> None:
     for file in SOURCES:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         bare = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
-        said = [node for node in bare if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        texts += [str(node.value) for node in said]
-        code = ast.unparse(_without(tree, said))
+        nodes = [node for node in bare if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        texts += [str(node.value) for node in nodes]
+        code = ast.unparse(_without(tree, nodes))
         names |= {file.stem, *re.findall(r"\w+", code)}
     packaged = (file for kind in ("toml", "json", "yaml", "txt") for file in (ROOT / "xsft").rglob(f"*.{kind}"))
     names |= {word for file in packaged for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
     assert {name for text in texts for name in QUOTED.findall(text)} - names == set()
 
 
-def _without(tree: ast.AST, said: list[ast.Constant]) -> ast.AST:
-    for node in said:
+def _without(tree: ast.AST, constants: list[ast.Constant]) -> ast.AST:
+    for node in constants:
         node.value = ""
     return tree

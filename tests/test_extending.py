@@ -111,10 +111,10 @@ class Copy:
     @contextmanager
     def changed(self) -> Iterator[set[str]]:
         """Yield a set that holds at the end the files that were changed, without those of the interpreter."""
-        found, before = set[str](), self._contents()
-        yield found
+        changed_files, before = set[str](), self._contents()
+        yield changed_files
         after = self._contents()
-        found.update(file for file in {**before, **after} if before.get(file) != after.get(file))
+        changed_files.update(file for file in {**before, **after} if before.get(file) != after.get(file))
 
     def _contents(self) -> dict[str, str]:
         files = (file for file in self.folder.rglob("*") if file.is_file() and not file.is_symlink())
@@ -151,10 +151,10 @@ def test_a_new_launcher_and_tpu_generation_change_only_the_listed_files(copy: Co
         copy.make_docs()
     assert files == listed("a TPU generation") == {types}
     rules = (f"name={'a' * 41}", "stages={}", "priority=team.urgent")
-    made = copy.plan("target=second", "tpu.type=v7x-lite-16", *rules)
-    assert (made["target"], made["xpk_argv"]) == ("second", None)
-    assert {row["outcome"] for row in made["audit"]} == {"landed", "patched"}
-    (job,) = made["manifest"]["spec"]["replicatedJobs"]
+    plan = copy.plan("target=second", "tpu.type=v7x-lite-16", *rules)
+    assert (plan["target"], plan["xpk_argv"]) == ("second", None)
+    assert {row["outcome"] for row in plan["audit"]} == {"landed", "patched"}
+    (job,) = plan["manifest"]["spec"]["replicatedJobs"]
     selector = job["template"]["spec"]["template"]["spec"]["nodeSelector"]
     assert selector["cloud.google.com/gke-tpu-accelerator"] == "tpu-v7x-lite-slice"
 
@@ -206,7 +206,7 @@ def test_a_new_check_of_a_cluster_changes_only_the_listed_files(copy: Copy) -> N
     assert len(files - {"docs/checks.md"}) <= 3
     copy.run_tests("tests/checks/test_documented.py", "tests/base/test_acceptance.py", test)
     problems = copy.plan("target=local", "checks.spelling-context=known", "checks.spelling-name=known")["problems"]
-    unused = {one["where"] for one in problems if one["id"] == "checks-unused"}
+    unused = {reported["where"] for reported in problems if reported["id"] == "checks-unused"}
     assert [name for name in ("context", "name") if f"checks.spelling-{name}" in unused] == ["name"]
 
 

@@ -52,42 +52,42 @@ POSITIONAL = {
 
 @pytest.mark.parametrize("module", MODULES)
 def test_values_are_frozen(module: str) -> None:
-    for name, one in _types(module):
-        assert _is_frozen(one) or name in MUTABLE, name
+    for name, type_found in _types(module):
+        assert _is_frozen(type_found) or name in MUTABLE, name
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_values_of_many_fields_are_built_by_keywords(module: str) -> None:
-    for name, one in _types(module):
-        assert len(getattr(one, "__match_args__", ())) <= FEW or name in POSITIONAL, name
+    for name, type_found in _types(module):
+        assert len(getattr(type_found, "__match_args__", ())) <= FEW or name in POSITIONAL, name
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_documents_of_users_refuse_unknown_keys(module: str) -> None:
-    for name, one in _types(module):
-        if issubclass(one, pydantic.BaseModel):
-            assert one.model_config.get("extra") == "forbid", name
+    for name, type_found in _types(module):
+        if issubclass(type_found, pydantic.BaseModel):
+            assert type_found.model_config.get("extra") == "forbid", name
 
 
 def _types(module: str) -> Iterator[tuple[str, type]]:
-    for one in vars(importlib.import_module(module)).values():
-        if isinstance(one, type) and one.__module__ == module and _is_value(one):
-            yield f"{module.removeprefix('xsft.')}.{one.__qualname__}", one
+    for member in vars(importlib.import_module(module)).values():
+        if isinstance(member, type) and member.__module__ == module and _is_value(member):
+            yield f"{module.removeprefix('xsft.')}.{member.__qualname__}", member
 
 
-def _is_value(one: type) -> bool:
-    return dataclasses.is_dataclass(one) or issubclass(one, msgspec.Struct | pydantic.BaseModel)
+def _is_value(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct | pydantic.BaseModel)
 
 
-def _is_frozen(one: type) -> bool:
-    if issubclass(one, pydantic.BaseModel):
-        return bool(one.model_config.get("frozen"))
-    if issubclass(one, msgspec.Struct):
-        return one.__struct_config__.frozen
-    return bool(one.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+def _is_frozen(kind: type) -> bool:
+    if issubclass(kind, pydantic.BaseModel):
+        return bool(kind.model_config.get("frozen"))
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_config__.frozen
+    return bool(kind.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
 def test_every_exception_is_needed() -> None:
-    found = {name: one for module in MODULES for name, one in _types(module)}
-    assert {name for name in MUTABLE if not _is_frozen(found[name])} == MUTABLE
-    assert {name for name in POSITIONAL if len(found[name].__match_args__) > FEW} == POSITIONAL
+    types_by_name = {name: type_found for module in MODULES for name, type_found in _types(module)}
+    assert {name for name in MUTABLE if not _is_frozen(types_by_name[name])} == MUTABLE
+    assert {name for name in POSITIONAL if len(types_by_name[name].__match_args__) > FEW} == POSITIONAL

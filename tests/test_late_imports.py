@@ -32,7 +32,9 @@ def _expanded(pattern: str) -> tuple[str, ...]:
 def late_imports(path: Path) -> int:
     tree = ast.parse(path.read_text("utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    return len({node for one in functions for node in ast.walk(one) if isinstance(node, ast.Import | ast.ImportFrom)})
+    return len(
+        {node for function in functions for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)}
+    )
 
 
 def test_late_imports_are_few() -> None:

@@ -63,12 +63,12 @@ def doubles(sources: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def modules_of_types(sources: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    modules_by_type: dict[str, list[str]] = defaultdict(list)
     for module, source in sources.items():
         types = (text + ": ..." if text.startswith("class ") else text for text in TYPE.findall(source))
         for name in filter(None, map(defined_type, ast.parse("\n".join(types)).body)):
-            found[name.lstrip("_")].append(module)
-    return found
+            modules_by_type[name.lstrip("_")].append(module)
+    return modules_by_type
 
 
 def defined_type(node: ast.stmt) -> str | None:
@@ -85,11 +85,11 @@ def defined_type(node: ast.stmt) -> str | None:
 
 def shared_functions(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Name of a function outside classes -> the modules that define it, where they are more than MODULES_PER_NAME."""
-    found: dict[str, list[str]] = defaultdict(list)
+    modules_by_function: dict[str, list[str]] = defaultdict(list)
     for module, source in sources.items():
         for name in dict.fromkeys(FUNCTION.findall(source)):
-            found[name].append(module)
-    return {name: modules for name, modules in found.items() if len(modules) > MODULES_PER_NAME}
+            modules_by_function[name].append(module)
+    return {name: modules for name, modules in modules_by_function.items() if len(modules) > MODULES_PER_NAME}
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,11 @@ def sources() -> Mapping[str, str]:
 
 
 def test_few_modules_have_a_function_of_one_name(sources: Mapping[str, str]) -> None:
-    found = shared_functions(sources)
-    assert {name: at for name, at in found.items() if name not in INTERFACES} == {}, "name its verb and its object"
-    assert INTERFACES.keys() - found.keys() == set(), "few modules have it now: remove it from INTERFACES"
+    modules_by_function = shared_functions(sources)
+    assert {name: at for name, at in modules_by_function.items() if name not in INTERFACES} == {}, (
+        "name its verb and its object"
+    )
+    assert INTERFACES.keys() - modules_by_function.keys() == set(), "few modules have it now: remove it from INTERFACES"
 
 
 def test_the_search_counts_the_modules_of_a_function_and_leaves_methods_alone() -> None:
@@ -114,19 +116,21 @@ def test_the_search_counts_the_modules_of_a_function_and_leaves_methods_alone() 
 
 
 def test_no_two_types_have_one_name(sources: Mapping[str, str]) -> None:
-    found = doubles(sources)
-    assert {name: at for name, at in found.items() if name not in ALLOWED} == {}, "name what each of them is"
-    assert ALLOWED.keys() - found.keys() == set(), "no longer a double: remove it from ALLOWED"
+    modules_by_type = doubles(sources)
+    assert {name: at for name, at in modules_by_type.items() if name not in ALLOWED} == {}, "name what each of them is"
+    assert ALLOWED.keys() - modules_by_type.keys() == set(), "no longer a double: remove it from ALLOWED"
 
 
 def test_the_search_finds_public_and_private_doubles() -> None:
-    one, two = "class Run: ...\nclass _Row: ...", "class _Run: ...\nclass _Row: ...\nclass Other: ..."
-    assert doubles({"a.py": one, "b.py": two}) == {"Run": ["a.py", "b.py"], "Row": ["a.py", "b.py"]}
+    first, two = "class Run: ...\nclass _Row: ...", "class _Run: ...\nclass _Row: ...\nclass Other: ..."
+    assert doubles({"a.py": first, "b.py": two}) == {"Run": ["a.py", "b.py"], "Row": ["a.py", "b.py"]}
 
 
 def test_no_type_is_named_by_a_participle_or_an_adverb_alone(sources: Mapping[str, str]) -> None:
-    found = {name: at for name, at in modules_of_types(sources).items() if NO_NOUN.fullmatch(name)}
-    assert {name: at for name, at in found.items() if name not in NOUNS} == {}, "name the thing: PodList, LogRequest"
+    modules_by_type = {name: at for name, at in modules_of_types(sources).items() if NO_NOUN.fullmatch(name)}
+    assert {name: at for name, at in modules_by_type.items() if name not in NOUNS} == {}, (
+        "name the thing: PodList, LogRequest"
+    )
 
 
 def test_every_type_in_the_glossary_is_in_its_module(sources: Mapping[str, str]) -> None:

@@ -78,8 +78,8 @@ def workflow() -> dict[str, Any]:
 
 
 def step(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(s for s in workflow()["jobs"]["run"]["steps"] if s.get("name") == name)
-    return found
+    named_step: dict[str, Any] = next(s for s in workflow()["jobs"]["run"]["steps"] if s.get("name") == name)
+    return named_step
 
 
 def test_every_action_is_pinned_by_its_commit() -> None:
@@ -121,9 +121,9 @@ def test_a_night_submits_again_only_after_exit_5_or_8(
     assert len({tuple(call) for call in host.calls}) == 1
 
 
-@pytest.mark.parametrize(("asked", "name"), [("", "qwen3-gsm8k-20261121"), ("an-old-night", "an-old-night")])
-def test_the_run_is_named_by_the_date_or_by_hand(host: Host, asked: str, name: str) -> None:
-    submitted(host, 0, asked=asked)
+@pytest.mark.parametrize(("question", "name"), [("", "qwen3-gsm8k-20261121"), ("an-old-night", "an-old-night")])
+def test_the_run_is_named_by_the_date_or_by_hand(host: Host, question: str, name: str) -> None:
+    submitted(host, 0, asked=question)
     (call,) = host.calls
     args = parser().parse_args(call)
     assert (args.verb, args.run_name, args.json, args.last) == ("run", name, True, "evaluate")

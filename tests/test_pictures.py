@@ -17,7 +17,7 @@ def test_the_picture_of_status_is_up_to_date() -> None:
 
 def test_the_picture_of_status_shows_every_run_and_fetches_nothing() -> None:
     drawn = status_picture()
-    assert all(seen.run_name in drawn for seen in RUNS)
+    assert all(run.run_name in drawn for run in RUNS)
     assert "url(" not in drawn.replace("url(#", "")
 
 

@@ -46,47 +46,47 @@ NAMES = (
 FREE_KEYS = (("env",), ("overrides", "maxtext"), ("checks",), ("parallelism", "ici"), (), ("model",), ("place",))
 
 
-def texts(node: Any, at: Path_ = ()) -> Iterator[Path_]:
+def texts(node: Any, path: Path_ = ()) -> Iterator[Path_]:
     """Yield the path of each text in a tree."""
     if isinstance(node, str):
-        yield at
+        yield path
     elif isinstance(node, Mapping | list):
         for key, inner in node.items() if isinstance(node, Mapping) else enumerate(node):
-            yield from texts(inner, (*at, key))
+            yield from texts(inner, (*path, key))
 
 
-def planted(at: Path_, put: Callable[[Any], Any]) -> Tree:
+def planted(path: Path_, put: Callable[[Any], Any]) -> Tree:
     """EVERYTHING with another value there."""
     tree: Tree = json.loads(json.dumps(EVERYTHING))
     node: Any = tree
-    for key in at[:-1]:
+    for key in path[:-1]:
         node = node[key]
-    node[at[-1]] = put(node.get(at[-1]) if isinstance(node, dict) else node[at[-1]])
+    node[path[-1]] = put(node.get(path[-1]) if isinstance(node, dict) else node[path[-1]])
     return tree
 
 
 def assert_refused(tree: Tree, secret: str, *, facts: Facts | None = None) -> None:
     """Check that it is refused, by its form or as a secret, and that no problem shows the secret."""
     try:
-        found = make_intent(read_spec(json.dumps(tree)), facts or Facts()).problems
+        problems = make_intent(read_spec(json.dumps(tree)), facts or Facts()).problems
     except SpecError as refused:
-        found = refused.problems
+        problems = refused.problems
     else:
-        assert any(p.kind == "secret" for p in errors_in(found)), tree
-    assert secret not in str(problem_documents(found))
+        assert any(p.kind == "secret" for p in errors_in(problems)), tree
+    assert secret not in str(problem_documents(problems))
 
 
 @pytest.mark.parametrize(
-    ("at", "behind"),
+    ("path", "behind"),
     list(zip(texts(EVERYTHING), cycle(SHAPES.values()), strict=False)),
     ids=lambda at: ".".join(map(str, at)) if isinstance(at, tuple) else "",
 )
-def test_a_secret_in_any_text_of_a_workload_is_refused(at: Path_, behind: Callable[[str], str]) -> None:
+def test_a_secret_in_any_text_of_a_workload_is_refused(path: Path_, behind: Callable[[str], str]) -> None:
     """A token alone, and one of the shapes behind the text that stands there, and alone."""
     secret = secrets.token_hex(20)
     for text in {SHAPES["token"](secret), behind(secret)}:
-        assert_refused(planted(at, lambda _old, text=text: text), secret)
-    assert_refused(planted(at, lambda old: f"{old}/{behind(secret)}"), secret)
+        assert_refused(planted(path, lambda _old, text=text: text), secret)
+    assert_refused(planted(path, lambda old: f"{old}/{behind(secret)}"), secret)
 
 
 @pytest.mark.parametrize("section", FREE_KEYS, ids=".".join)

@@ -40,8 +40,8 @@ NOT_DECIDING = {
 
 def test_no_module_decides_by_the_id_of_a_problem() -> None:
     files = sorted((ROOT / "xsft").rglob("*.py"))
-    found = {str(file.relative_to(ROOT)): _found(file.read_text(encoding="utf-8")) for file in files}
-    assert {file: names for file, names in found.items() if names} == NOT_DECIDING
+    ids_by_module = {str(file.relative_to(ROOT)): _found(file.read_text(encoding="utf-8")) for file in files}
+    assert {file: names for file, names in ids_by_module.items() if names} == NOT_DECIDING
 
 
 def test_the_scan_sees_comparisons_tables_and_sets() -> None:
@@ -75,7 +75,7 @@ def _found(source: str) -> list[str]:
     """Return the ids, and what else stands for them, by which the source decides."""
     if not _ID.search(source) and not {*_HYPHENATED.findall(source)} & (IDS | REASONS):
         return []  # parsing takes most of the time
-    found: set[str] = set()
+    ids: set[str] = set()
     types: set[str] = set()
     read: set[str] = set()
     nodes: list[ast.AST] = [ast.parse(source)]
@@ -86,9 +86,9 @@ def _found(source: str) -> list[str]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "get_args":
             read |= {ast.unparse(argument) for argument in node.args}
         if not _is_type(node):
-            found |= {*_by_id(node), *_listed(node)}
+            ids |= {*_by_id(node), *_listed(node)}
             nodes += ast.iter_child_nodes(node)
-    return sorted(found | (types & read))
+    return sorted(ids | (types & read))
 
 
 def _by_id(node: ast.AST) -> Iterator[str]:
@@ -150,4 +150,8 @@ def _texts(node: ast.AST) -> list[str]:
 
 
 def _strings(node: ast.AST, names: frozenset[str]) -> list[str]:
-    return [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and one.value in names]
+    return [
+        node_of_text.value
+        for node_of_text in ast.walk(node)
+        if isinstance(node_of_text, ast.Constant) and node_of_text.value in names
+    ]

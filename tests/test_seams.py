@@ -26,8 +26,8 @@ BY_NAME = {
 
 def test_no_module_knows_a_launcher_a_mode_or_a_trainer_by_its_name() -> None:
     files = sorted((ROOT / "xsft").rglob("*.py"))
-    found = {str(file.relative_to(ROOT)): _named(file.read_text(encoding="utf-8")) for file in files}
-    assert {file: names for file, names in found.items() if names and file not in BY_NAME} == {}
+    names_by_module = {str(file.relative_to(ROOT)): _named(file.read_text(encoding="utf-8")) for file in files}
+    assert {file: names for file, names in names_by_module.items() if names and file not in BY_NAME} == {}
 
 
 def test_every_exception_names_a_launcher_a_mode_or_a_trainer() -> None:
@@ -81,5 +81,7 @@ def _constants(nodes: list[ast.expr]) -> Iterator[str]:
         match node:
             case ast.Constant(value=str(text)) if text in NAMES:
                 yield text
-            case ast.Tuple(elts=items) if all(isinstance(one, ast.Constant) and one.value in NAMES for one in items):
+            case ast.Tuple(elts=items) if all(
+                isinstance(element, ast.Constant) and element.value in NAMES for element in items
+            ):
                 yield from _constants(items)

@@ -32,9 +32,9 @@ EXCEPTED = {
 
 def test_types_are_decoded_by_decoders_that_modules_make() -> None:
     texts = {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.rglob("*.py")}
-    found = {path: lines for path, text in texts.items() if WORDS.search(text) and (lines := typed(text))}
-    assert {path: lines for path, lines in found.items() if not path.startswith(tuple(EXCEPTED))} == {}
-    assert all(any(path.startswith(one) for path in found) for one in EXCEPTED)
+    lines_by_module = {path: lines for path, text in texts.items() if WORDS.search(text) and (lines := typed(text))}
+    assert {path: lines for path, lines in lines_by_module.items() if not path.startswith(tuple(EXCEPTED))} == {}
+    assert all(any(path.startswith(prefix) for path in lines_by_module) for prefix in EXCEPTED)
 
 
 @pytest.mark.parametrize(

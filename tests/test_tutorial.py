@@ -192,12 +192,12 @@ def test_every_id_is_listed_once_with_its_reason() -> None:
 
 def documented(name: str) -> set[str]:
     """Arguments that the table lists for this command."""
-    found = [(arguments, commands.split(", ")) for _, arguments, commands, *_ in _rows()]
-    named = {command for _, commands in found for command in commands}
+    documented_rows = [(arguments, commands.split(", ")) for _, arguments, commands, *_ in _rows()]
+    named = {command for _, commands in documented_rows for command in commands}
     assert named <= set(ALL), f"the table names commands that nobody tests: {named - set(ALL)}"
     return {
         argument
-        for arguments, commands in found
+        for arguments, commands in documented_rows
         if name in commands
         for argument in re.findall(r"`([^`]+)`", arguments)
     }

@@ -112,7 +112,7 @@ def test_the_objects_of_the_server_are_the_golden_ones_in_both_modes(name: str, 
     plans = [plan_serving(run, weights=f"{run.output}/{run.run_name}-export/0123456789ab") for run in runs]
     assert plans[0] == plans[1]
     objects = (plans[0].manifest, *plans[0].dependents)
-    golden.check(f"{name}.serve.yaml", "---\n".join(readable(one) for one in objects))
+    golden.check(f"{name}.serve.yaml", "---\n".join(readable(kube_object) for kube_object in objects))
 
 
 @pytest.mark.contract
@@ -125,10 +125,10 @@ def test_every_field_of_a_workload_is_landed_or_patched(name: str, plans: dict[s
 
 
 def test_no_golden_is_left_over() -> None:
-    kept = {f"{name}.txt" for name in (*NAMES, "status")} | {f"{name}.manifest.yaml" for name in MANIFESTS}
-    kept |= {f"{name}.{stage}.yaml" for name in SERVED for stage in ("evaluate", "export", "serve")}
-    kept |= {file.name for file in FOLDER.glob("*.convert*.yaml") if file.name.partition(".")[0] in NAMES}
-    assert {file.name for file in FOLDER.iterdir()} == kept
+    names = {f"{name}.txt" for name in (*NAMES, "status")} | {f"{name}.manifest.yaml" for name in MANIFESTS}
+    names |= {f"{name}.{stage}.yaml" for name in SERVED for stage in ("evaluate", "export", "serve")}
+    names |= {file.name for file in FOLDER.glob("*.convert*.yaml") if file.name.partition(".")[0] in NAMES}
+    assert {file.name for file in FOLDER.iterdir()} == names
 
 
 def _portable(text: str) -> str:

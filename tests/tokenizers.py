@@ -45,8 +45,8 @@ DEEPSEEK_CONFIG: Mapping[str, Any] = {
 def like_deepseek(folder: Path, **config: Any) -> Path:
     """A tokenizer as DeepSeek-V3 ships it, with 512 entries: byte-level, said to be Llama's, its pad the EOS."""
     tokenizer_json = (TINY / "tokenizer.json").read_text(encoding="utf-8")
-    for own, theirs in DEEPSEEK.items():
-        tokenizer_json = tokenizer_json.replace(json.dumps(own), json.dumps(theirs, ensure_ascii=False))
+    for our_token, theirs in DEEPSEEK.items():
+        tokenizer_json = tokenizer_json.replace(json.dumps(our_token), json.dumps(theirs, ensure_ascii=False))
     files = {
         "tokenizer.json": tokenizer_json,
         "tokenizer_config.json": json.dumps({**DEEPSEEK_CONFIG, **config}),
@@ -60,8 +60,8 @@ def like_deepseek(folder: Path, **config: Any) -> Path:
 
 def tiny(folder: Path, **config: Any) -> Path:
     """xsft's own tokenizer with these keys of its tokenizer_config.json replaced."""
-    own = json.loads((TINY / "tokenizer_config.json").read_text(encoding="utf-8"))
+    document = json.loads((TINY / "tokenizer_config.json").read_text(encoding="utf-8"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_bytes((TINY / "tokenizer.json").read_bytes())
-    (folder / "tokenizer_config.json").write_text(json.dumps({**own, **config}), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({**document, **config}), encoding="utf-8")
     return folder

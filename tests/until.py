@@ -18,8 +18,8 @@ def until_next_second(since: float) -> None:
 def until(true: Callable[[], T], *, what: str = "", within_s: float = 300.0) -> T:
     """Return the first true answer. Raises TimeoutError, with `what` was waited for and the last answer."""
     limit = time.monotonic() + within_s
-    while not (found := true()):
+    while not (outcome := true()):
         if time.monotonic() > limit:
-            raise TimeoutError(f"waited {within_s:g} s for {what or true}; last: {found!r}")
+            raise TimeoutError(f"waited {within_s:g} s for {what or true}; last: {outcome!r}")
         time.sleep(LOOK_EVERY_S)
-    return found
+    return outcome

@@ -102,7 +102,7 @@ def question(family: Family, folder: Path) -> dict[str, Any]:
     run, _ = resolve(spec, Facts(source=SourceFacts(content="0" * 64)))
     converted = conversion_plan(run)
     assert converted is not None
-    given = {
+    job = {
         "run_name": "tiny",
         "base_output_directory": str(output),
         "model_name": family.model,
@@ -112,7 +112,7 @@ def question(family: Family, folder: Path) -> dict[str, Any]:
         "max_target_length": 64,
         **keys,
     }
-    argv = ("python3", "-m", MODULE, *(argument(key, value) for key, value in given.items()))
+    argv = ("python3", "-m", MODULE, *(argument(key, value) for key, value in job.items()))
     trained = TrainedRun(
         run_name="tiny",
         spec_digest="d" * 64,

@@ -53,9 +53,9 @@ class Chain:
     def run(self) -> list[dict[str, Any]]:
         """`xsft run`, to its end: its stages. Raises AssertionError if it fails."""
         with self.start("run", "w.yaml", "--json") as process:
-            said, _ = process.communicate()
-        assert process.returncode == 0, said
-        stages: list[dict[str, Any]] = json.loads(said)["stages"]
+            output, _ = process.communicate()
+        assert process.returncode == 0, output
+        stages: list[dict[str, Any]] = json.loads(output)["stages"]
         return stages
 
     def kill_when(self, pattern: str, *, within_s: float = 300) -> None:
@@ -85,10 +85,10 @@ class Chain:
         with self.served(folder) as server:
             client = openai.OpenAI(base_url=server["url"], api_key="none", max_retries=0)
             messages: Any = [{"role": "user", "content": question}]
-            told = client.chat.completions.create(
+            completion = client.chat.completions.create(
                 model=server["model"], messages=messages, temperature=0, max_tokens=16
             )
-        return told.choices[0].message.content or ""
+        return completion.choices[0].message.content or ""
 
     def evaluation(self, stages: list[dict[str, Any]]) -> dict[str, Any]:
         """The file of the evaluate stage."""

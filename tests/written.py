@@ -121,8 +121,12 @@ class Copy:
 
 def local_copy(folder: Path) -> Copy:
     """Return a copy of local/, which is read in its folder: what was written there is at /proc/self/cwd/out."""
-    own = {"XSFT_STATE_DIR": str(folder / "state"), "XSFT_CACHE_DIR": str(folder / "cache"), "HOME": str(folder)}
-    copy = Copy(folder=folder, env={**os.environ, **own}, by=since_written())
+    environment = {
+        "XSFT_STATE_DIR": str(folder / "state"),
+        "XSFT_CACHE_DIR": str(folder / "cache"),
+        "HOME": str(folder),
+    }
+    copy = Copy(folder=folder, env={**os.environ, **environment}, by=since_written())
     copy.take(TREE / "local")
     with tarfile.open(TREE / "local-weights.tar.xz") as archive:
         archive.extractall(folder, filter="data")
@@ -142,7 +146,9 @@ def cluster_copy(folder: Path, *, environments: Path) -> Iterator[Copy]:
             here.bucket.objects[name] = moved(text, by=copy.by).encode()
         objects = here.api.standin.objects
         for kind, stored in read_tree("cluster/objects.json").items():
-            objects.of(kind).update({("default", one["metadata"]["name"]): one for one in stored})
+            objects.of(kind).update(
+                {("default", kube_object["metadata"]["name"]): kube_object for kube_object in stored}
+            )
         play_controllers(here.api, by=copy.by)
         yield copy
 
@@ -168,9 +174,9 @@ def play_controllers(api: ClusterApi, *, by: timedelta) -> None:
         pod = runs.pod("deepseek-ultrachat-mcjax", index=number // 64, host=number % 64)["metadata"]["name"]
         api.standin.logs.say(pod, *(STEP.format(n=n) for n in range(1, 30)), second=590)
     for kind in objects.stored:
-        content = [[*key, one] for key, one in objects.of(kind).items()]
+        content = [[*key, kube_object] for key, kube_object in objects.of(kind).items()]
         text = moved(json.dumps(content), by=by)
-        objects.stored[kind] = {(namespace, name): one for namespace, name, one in json.loads(text)}
+        objects.stored[kind] = {(namespace, name): kube_object for namespace, name, kube_object in json.loads(text)}
     for log in api.standin.logs.logs.values():
         log.lines = [(moved(time, by=by), text) for time, text in log.lines]
 
@@ -178,16 +184,16 @@ def play_controllers(api: ClusterApi, *, by: timedelta) -> None:
 def digests_of(spec: WorkloadSpec) -> dict[str, str]:
     """Return what a run is recognised by, and the inputs of its stages."""
     intent = intent_of(spec)
-    found: dict[str, str] = {"run": intent.spec_digest}
+    digests: dict[str, str] = {"run": intent.spec_digest}
     if intent.conversion:
-        found |= {"conversion": intent.conversion.digest, "converted": intent.conversion.directory}
+        digests |= {"conversion": intent.conversion.digest, "converted": intent.conversion.directory}
     if spec.on_cluster:
-        found["evaluation"] = evaluation_plan(intent.run, digest=intent.spec_digest).result
+        digests["evaluation"] = evaluation_plan(intent.run, digest=intent.spec_digest).result
     if step := step_to_compile(intent.run):
-        found["fit"] = step.family
+        digests["fit"] = step.family
     if spec.stages.serve and (server := plan_of_server(intent.run, weights="gs://my-bucket/weights")):
-        found["server"] = server.digest
-    return found
+        digests["server"] = server.digest
+    return digests
 
 
 def workloads() -> dict[str, WorkloadSpec]:

@@ -23,16 +23,16 @@ NOTE = note("known", "train.steps", "it is so")
 
 
 def test_a_warning_that_is_accepted_becomes_a_note_with_the_reason() -> None:
-    (told,) = accept_problems((WARNING,), {"doubtful": "seen it"})
-    assert (told.id, told.severity, told.where) == ("doubtful", "note", "train.steps")
-    assert "seen it" in told.message
+    (reported,) = accept_problems((WARNING,), {"doubtful": "seen it"})
+    assert (reported.id, reported.severity, reported.where) == ("doubtful", "note", "train.steps")
+    assert "seen it" in reported.message
 
 
 def test_an_error_cannot_be_accepted() -> None:
-    found = accept_problems((ERROR, NOTE), {"bad": "I insist", "known": "yes"})
-    assert found[:2] == (ERROR, NOTE)
-    assert [(p.id, p.severity, p.where) for p in found[2:]] == [("checks-not-accepted", "warning", "checks.bad")]
-    assert "none of the errors that can be" in found[2].message
+    problems = accept_problems((ERROR, NOTE), {"bad": "I insist", "known": "yes"})
+    assert problems[:2] == (ERROR, NOTE)
+    assert [(p.id, p.severity, p.where) for p in problems[2:]] == [("checks-not-accepted", "warning", "checks.bad")]
+    assert "none of the errors that can be" in problems[2].message
 
 
 def test_accepting_nothing_leaves_all_problems_unchanged() -> None:
@@ -40,8 +40,8 @@ def test_accepting_nothing_leaves_all_problems_unchanged() -> None:
 
 
 def test_accepting_an_id_that_no_check_reports_is_reported() -> None:
-    found = accept_problems((WARNING,), {"doubtfull": "a typo"})
-    assert [(p.id, p.severity, p.where) for p in found] == [
+    problems = accept_problems((WARNING,), {"doubtfull": "a typo"})
+    assert [(p.id, p.severity, p.where) for p in problems] == [
         ("doubtful", "warning", "train.steps"),
         ("checks-unused", "warning", "checks.doubtfull"),
     ]
@@ -56,9 +56,9 @@ def late_modules() -> Mapping[str, ast.AST]:
 
 
 def test_every_declared_late_problem_is_made_and_not_reported_as_unused(late_modules: Mapping[str, ast.AST]) -> None:
-    made = {name for tree in late_modules.values() for name, _method in late_calls(tree)}
-    assert made == set(late_problems().values())
-    assert late_ids() == made | LATE_IDS  # the second are what MaxText's pipeline says of rows (data/answers.py)
+    names = {name for tree in late_modules.values() for name, _method in late_calls(tree)}
+    assert names == set(late_problems().values())
+    assert late_ids() == names | LATE_IDS  # the second are what MaxText's pipeline says of rows (data/answers.py)
     assert accept_problems((), dict.fromkeys(late_ids(), "known"), late=late_ids) == ()
     (unused,) = accept_problems((), {"jobset-olt": "a typo"}, late=late_ids)
     assert unused.id == "checks-unused"
@@ -72,15 +72,15 @@ def test_late_problems_are_constants_of_modules_of_checks(late_modules: Mapping[
 
 
 def test_late_modules_mark_every_problem_that_may_be_accepted(late_modules: Mapping[str, ast.AST]) -> None:
-    found = {name: [*plain_ids(tree)] for name, tree in late_modules.items() if any(late_calls(tree))}
-    assert {name: ids for name, ids in found.items() if ids} == {"stages/convert.py": ["failed-after-save"]}
+    ids_by_module = {name: [*plain_ids(tree)] for name, tree in late_modules.items() if any(late_calls(tree))}
+    assert {name: ids for name, ids in ids_by_module.items() if ids} == {"stages/convert.py": ["failed-after-save"]}
 
 
 def plain_ids(tree: ast.AST) -> Iterator[str]:
     """Yield the ids of the problems that may be accepted and are made without a declaration."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         maker = ast.unparse(call.func)
-        disputable = [ast.unparse(one.value) for one in call.keywords] == ["'disputable'"]
+        disputable = [ast.unparse(keyword.value) for keyword in call.keywords] == ["'disputable'"]
         if maker == "warning" or (maker == "error" and disputable):
             yield ast.literal_eval(call.args[0])
 
@@ -91,9 +91,11 @@ def test_submit_accepts_every_problem_that_a_plan_calls_accepted(kind: ProblemKi
     (found, *complaints) = accept_problems(
         (warning("a", "x", "could not look", "Log in.", kind=kind),), {"a": "it is there"}
     )
-    (asked,) = for_submission((found,))
+    (reported,) = for_submission((found,))
     assert (
-        ("accepted: it is there" in found.message) == (asked.severity == "note") == (kind not in ("absent", "unmade"))
+        ("accepted: it is there" in found.message)
+        == (reported.severity == "note")
+        == (kind not in ("absent", "unmade"))
     )
     assert [p.id for p in complaints] == (["checks-not-accepted"] if kind in ("absent", "unmade") else [])
     assert all("does not exist yet" in p.message for p in complaints)

@@ -55,8 +55,8 @@ def test_a_time_is_the_same_after_with_z(time: datetime, offset: timedelta) -> N
 
 @given(st.text())
 def test_any_text_is_a_time_or_none(text: str) -> None:
-    found = moment(text)
-    assert found is None or found.utcoffset() is not None
+    parsed = moment(text)
+    assert parsed is None or parsed.utcoffset() is not None
 
 
 def test_the_earliest_and_the_latest_of_those_that_are_times() -> None:

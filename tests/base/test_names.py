@@ -88,10 +88,10 @@ def test_attempt_number_is_none_for_a_name_that_is_no_attempt(first: str, end: s
 
 
 @pytest.mark.parametrize(
-    ("taken", "free"), [((), "a"), (("a",), "a-2"), (("a", "a-2"), "a-3"), (("a-2",), "a"), (("b", "a"), "a-2")]
+    ("taken_names", "free"), [((), "a"), (("a",), "a-2"), (("a", "a-2"), "a-3"), (("a-2",), "a"), (("b", "a"), "a-2")]
 )
-def test_a_new_attempt_has_the_first_name_that_is_free(taken: tuple[str, ...], free: str) -> None:
-    assert next_attempt("a", existing=taken) == free
+def test_a_new_attempt_has_the_first_name_that_is_free(taken_names: tuple[str, ...], free: str) -> None:
+    assert next_attempt("a", existing=taken_names) == free
 
 
 def test_jobset_limit_counts_pods_from_zero() -> None:

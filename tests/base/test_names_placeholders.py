@@ -82,9 +82,9 @@ def test_secret_and_registry_refuse_a_placeholder_place(clone: Path, capsys: pyt
 
 
 def test_placeholder_bucket_is_not_read() -> None:
-    found = read_checkpoint("gs://my-bucket/model/0/items", env={})
-    assert found.status == "unreadable"
-    assert "my-bucket is a placeholder" in (found.detail or "")
+    facts = read_checkpoint("gs://my-bucket/model/0/items", env={})
+    assert facts.status == "unreadable"
+    assert "my-bucket is a placeholder" in (facts.detail or "")
 
 
 def test_shipped_places_file_holds_only_main() -> None:

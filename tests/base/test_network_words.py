@@ -55,7 +55,7 @@ def met(url: str, *, timeout_s: float = 5, **more: Any) -> str:
 def test_network_errors_of_requests_become_searchable_words(closing: int, silent: int) -> None:
     """The real library's texts: another release of it may have others."""
     nowhere = "http://xsft-tests-nowhere.invalid/v2/"
-    said = {
+    messages = {
         met(nowhere): "the name xsft-tests-nowhere.invalid could not be resolved",
         met("http://127.0.0.1:1/v2/"): "connection refused",
         met(f"http://127.0.0.1:{silent}/v2/", timeout_s=0.2): "timed out",
@@ -63,7 +63,7 @@ def test_network_errors_of_requests_become_searchable_words(closing: int, silent
         met(f"https://127.0.0.1:{closing}/v2/"): "the TLS handshake failed",
         met(nowhere, proxies={"http": "http://127.0.0.1:1"}): "the proxy could not be reached",
     }
-    assert {text: quote(text) for text in said} == said
+    assert {text: quote(text) for text in messages} == messages
 
 
 CERTIFICATE = (
@@ -73,15 +73,15 @@ SHORT = "('Connection broken: IncompleteRead(5 bytes read, 95 more expected)', I
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         (f"HTTPSConnectionPool(host='r'): {CERTIFICATE}", "this machine does not trust its certificate"),
         ("HTTPConnection(host='r', port=80): [Errno 101] Network is unreachable", "no route to host"),
         (SHORT, "incomplete answer"),
     ],
 )
-def test_network_errors_that_cannot_be_made_here_become_searchable_words(said: str, expected: str) -> None:
-    assert plain_words(said) == expected
+def test_network_errors_that_cannot_be_made_here_become_searchable_words(message: str, expected: str) -> None:
+    assert plain_words(message) == expected
 
 
 @given(st.text())
@@ -91,7 +91,7 @@ def test_unknown_text_is_kept_and_text_of_a_library_is_replaced(said: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "network"),
+    ("message", "network"),
     [
         ("dial tcp: lookup oauth2.googleapis.com: no such host", True),
         ("HTTPSConnectionPool(host='oauth2.googleapis.com', port=443): Max retries exceeded with url: /token", True),
@@ -100,5 +100,5 @@ def test_unknown_text_is_kept_and_text_of_a_library_is_replaced(said: str) -> No
         ("invalid_grant: Token has been expired or revoked.", False),
     ],
 )
-def test_a_login_program_that_reports_a_network_error_is_recognised(said: str, network: bool) -> None:
-    assert blames_network(said) is network
+def test_a_login_program_that_reports_a_network_error_is_recognised(message: str, network: bool) -> None:
+    assert blames_network(message) is network

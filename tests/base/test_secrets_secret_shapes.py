@@ -197,9 +197,9 @@ def test_gitleaks_patterns_are_converted_to_python() -> None:
     )
     assert python_pattern(r"(?i)a[)(](b(?i)c)\)d") == r"(?i:a[)(](b(?i:c))\)d)"
     assert python_pattern(r"x[[:alnum:]](?P<n>y)(?:[^\w-]|\z)\z") == r"x[A-Za-z0-9](?:y)(?![\w-])\Z"
-    kept = {"id": "kept", "regex": "a{3}", "keywords": ["aaa"], "entropy": 2}
+    rule = {"id": "kept", "regex": "a{3}", "keywords": ["aaa"], "entropy": 2}
     context = {"id": "left-out", "regex": r"[\w.-]{0,50}?(?:vendor)=(x)", "keywords": ["vendor"]}
-    text = rules_text({"rules": [kept, context, {"id": "a-path"}]}, version="v1")
+    text = rules_text({"rules": [rule, context, {"id": "a-path"}]}, version="v1")
     assert text.endswith("\n[kept]\nwords = [\"aaa\"]\nentropy = 2\npattern = '''a{3}'''\n")
     assert "gitleaks v1 " in text
 

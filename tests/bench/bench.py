@@ -124,8 +124,13 @@ def shared_environments(cache: Path) -> None:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("XSFT_", "PYTHON"))}
-    return {**own, "XSFT_CACHE_DIR": str(cache), "TELEMETRY_ENABLED": "false", "DEPENDENCY_AUTO_DOWNLOAD": "false"}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("XSFT_", "PYTHON"))}
+    return {
+        **inherited,
+        "XSFT_CACHE_DIR": str(cache),
+        "TELEMETRY_ENABLED": "false",
+        "DEPENDENCY_AUTO_DOWNLOAD": "false",
+    }
 
 
 def bare_xpk(folder: Path) -> tuple[str, ...]:

@@ -27,21 +27,21 @@ ROUNDS = 3
 
 
 def main() -> int:
-    one, many = [], []
+    single, many = [], []
     with tempfile.TemporaryDirectory() as folder, good_world(Path(folder), (MODEL,)) as world:
         world.bucket.delay_s = ANSWER_S
         world.bucket.objects.update({f"rows/{n}.jsonl": ROWS for n in range(64)})
         tree = {key: value for key, value in GOOD.items() if key not in ("place", "image")}
         model = {"name": MODEL, "tokenizer": "Qwen/Qwen3-0.6B", "checkpoint": f"gs://my-bucket/{MODEL}/0/items"}
         rows = {**tree["data"], "hf_path": "json", "hf_train_files": "gs://my-bucket/rows/*.jsonl"}
-        given = {**tree, "model": model, "data": {**rows, "train_split": "train"}}
-        files = [world.write(Path(folder), f"run-{n}", given) for n in range(50)]
+        workload = {**tree, "model": model, "data": {**rows, "train_split": "train"}}
+        files = [world.write(Path(folder), f"run-{n}", workload) for n in range(50)]
         for _ in range(ROUNDS):
-            one.append(wall_s(*files[:1]))
+            single.append(wall_s(*files[:1]))
             many.append(wall_s(*files))
-    ratio = statistics.median(b / a for a, b in zip(one, many, strict=True))
+    ratio = statistics.median(b / a for a, b in zip(single, many, strict=True))
     budgets = (
-        Budget(what="check of one workload with its world", measured=statistics.median(one), limit=3, unit="wall-s"),
+        Budget(what="check of one workload with its world", measured=statistics.median(single), limit=3, unit="wall-s"),
         Budget(what="check of 50 workloads of one world / of one", measured=ratio, limit=2, unit="x"),
     )
     print("\n".join(budget.line() for budget in budgets))

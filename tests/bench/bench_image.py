@@ -140,14 +140,18 @@ def main() -> int:
 def bench() -> Iterator[Bench]:
     cache = own_cache() / "tests-engine"
     folder = disk_folder((cache, Path("/var/tmp/xsft-tests-engine")))
-    with slot(folder) as held, daemon.running(held) as engine, tempfile.TemporaryDirectory(dir=held.folder) as scratch:
-        stored = held.folder / "registry"
+    with (
+        slot(folder) as slots,
+        daemon.running(slots) as engine,
+        tempfile.TemporaryDirectory(dir=slots.folder) as scratch,
+    ):
+        stored = slots.folder / "registry"
         stored.mkdir()
         with registryserver.serving(stored) as registry:
             here = Path(scratch)
             lay_out(here)
-            made = base.make(engine, cache)
-            arguments = ("--build-arg", f"BASE_IMAGE={made.reference}", "-t", INSTALLED, ".")
+            base_image = base.make(engine, cache)
+            arguments = ("--build-arg", f"BASE_IMAGE={base_image.reference}", "-t", INSTALLED, ".")
             done((engine.client, "build", *arguments), env=engine.env, cwd=here / "installed")
             yield Bench(here, engine, registry, environment(here, engine))
 
@@ -195,32 +199,34 @@ def measured(here: Bench, number: int) -> Round:
 def told(rounds: list[Round], *, as_json: bool) -> int:
     seconds = ("ours_s", "theirs_s", "ours_cpu_s", "theirs_cpu_s", "again_s")
     ours_s, theirs_s, ours_cpu_s, theirs_cpu_s, again_s = (
-        min(getattr(one, name) for one in rounds) for name in seconds
+        min(getattr(round_, name) for round_ in rounds) for name in seconds
     )
     part = ours_s / theirs_s
-    ours, theirs = (max(one.ours_bytes for one in rounds), min(one.theirs_bytes for one in rounds))
-    kept = {"time": part <= TIME, "bytes": ours <= BYTES * theirs, "again": again_s <= AGAIN_S}
+    ours, theirs = (max(round_.ours_bytes for round_ in rounds), min(round_.theirs_bytes for round_ in rounds))
+    verdicts = {"time": part <= TIME, "bytes": ours <= BYTES * theirs, "again": again_s <= AGAIN_S}
     if as_json:
         measured = {"ours_s": ours_s, "theirs_s": theirs_s, "ours_bytes": ours, "theirs_bytes": theirs}
         cpu = {"ours_cpu_s": ours_cpu_s, "theirs_cpu_s": theirs_cpu_s}
-        print(json.dumps({**measured, **cpu, "again_s": again_s, "part": part, "kept": kept}))
-        return 0 if all(kept.values()) else 1
-    words = {name: "kept" if holds else "MISSED" for name, holds in kept.items()}
+        print(json.dumps({**measured, **cpu, "again_s": again_s, "part": part, "kept": verdicts}))
+        return 0 if all(verdicts.values()) else 1
+    words = {name: "kept" if holds else "MISSED" for name, holds in verdicts.items()}
     print(f"one line changed, built and pushed: xsft {ours_s:.2f} s, upstream {theirs_s:.2f} s: {part:.2f} x,", end=" ")
     print(f"limit {TIME:g} {words['time']}")
     print(f"CPU of clients, engine and registry: xsft {ours_cpu_s:.2f} s, upstream {theirs_cpu_s:.2f} s")
     print(f"bytes pushed: xsft {ours:,}, upstream {theirs:,}: limit {BYTES:g} x {words['bytes']}")
     print(f"push without a change: {again_s:.2f} s, limit {AGAIN_S:g} s {words['again']}")
-    return 0 if all(kept.values()) else 1
+    return 0 if all(verdicts.values()) else 1
 
 
 def done(argv: tuple[str, ...], *, env: Mapping[str, str], cwd: Path) -> str:
-    found = subprocess.run(
+    completed = subprocess.run(
         argv, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    if found.returncode:
-        raise SystemExit(f"{argv} ended with {found.returncode}:\n{found.stdout[-1500:]}{found.stderr[-3000:]}")
-    return found.stdout
+    if completed.returncode:
+        raise SystemExit(
+            f"{argv} ended with {completed.returncode}:\n{completed.stdout[-1500:]}{completed.stderr[-3000:]}"
+        )
+    return completed.stdout
 
 
 def timed(run: Callable[[], T]) -> tuple[float, float, T]:

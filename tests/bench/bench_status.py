@@ -83,7 +83,7 @@ class Command:
 
     @property
     def best_s(self) -> float:
-        return min(one.wall_s for one in self.costs)
+        return min(run_cost.wall_s for run_cost in self.costs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +125,11 @@ class Bench:
 
     def count(self, command: Command) -> measured.Ran:
         """Run the command once through a front that counts its requests."""
-        with measured.counting(self.many.cluster, self.folder) as asked:
-            env = {**self.env, **command.env, **_reached_by(asked.kubeconfig, self.folder)}
+        with measured.counting(self.many.cluster, self.folder) as counted:
+            env = {**self.env, **command.env, **_reached_by(counted.kubeconfig, self.folder)}
             ran = measured.run(command.argv, env=env, cwd=self.folder)
         _reached_by(self.many.cluster.kubeconfig, self.folder)
-        command.lists, command.mib = len(asked.lists), asked.mib
+        command.lists, command.mib = len(counted.lists), counted.mib
         return ran
 
     def _server_s(self) -> float:
@@ -145,35 +145,35 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all-pods", action="store_true", help="also `kubectl get pods`, once: a minute, 4 GB")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     programs = build.ensure(progress=say)
-    data = many_runs.saved(count=given.runs, programs=programs, progress=say)
-    say(f"starting an API server that has {given.runs} runs")
+    data = many_runs.saved(count=arguments.runs, programs=programs, progress=say)
+    say(f"starting an API server that has {arguments.runs} runs")
     with (
         tempfile.TemporaryDirectory() as name,
-        many_runs.serving(Path(name) / "many", data, count=given.runs, programs=programs) as many,
+        many_runs.serving(Path(name) / "many", data, count=arguments.runs, programs=programs) as many,
         asking(many, Path(name)) as bench,
     ):
-        found = commands(bench.many, xpk=environments.ensure("xpk", progress=say).script("xpk"))
+        all_commands = commands(bench.many, xpk=environments.ensure("xpk", progress=say).script("xpk"))
         bench.settle()
-        first = bench.measure(found[0])
-        told = json.loads(first.stdout)["runs"]
-        check(told, runs=given.runs)
-        looks = bench.look_until_all_ends_are_read(found[0])
+        first = bench.measure(all_commands[0])
+        run_rows = json.loads(first.stdout)["runs"]
+        check(run_rows, runs=arguments.runs)
+        looks = bench.look_until_all_ends_are_read(all_commands[0])
         active = []
-        for _ in range(given.rounds):
-            active.append(active_read(bench.measure(found[0])))
-            for command in found[1:]:
+        for _ in range(arguments.rounds):
+            active.append(active_read(bench.measure(all_commands[0])))
+            for command in all_commands[1:]:
                 bench.measure(command)
-        check(json.loads(bench.count(found[0]).stdout)["runs"], runs=given.runs, proven=True)
-        for command in found[1:]:
+        check(json.loads(bench.count(all_commands[0]).stdout)["runs"], runs=arguments.runs, proven=True)
+        for command in all_commands[1:]:
             bench.count(command)
-        if given.all_pods:
+        if arguments.all_pods:
             every = Command("kubectl get pods", (*kubectl(bench.many), "get", "pods"))
             bench.measure(every)
-            found = (*found, every)
-    read = sum(run["progress"]["read"] for run in told)
-    return tell(found, bench, first=first.cost, looks=looks, read=read, active=active, as_json=given.json)
+            all_commands = (*all_commands, every)
+    read = sum(run["progress"]["read"] for run in run_rows)
+    return tell(all_commands, bench, first=first.cost, looks=looks, read=read, active=active, as_json=arguments.json)
 
 
 @contextmanager
@@ -181,13 +181,17 @@ def asking(many: Many, folder: Path) -> Iterator[Bench]:
     """`folder` is there; commands run in it, with a bucket that is empty."""
     with gcs.serving(gcs.Bucket({})) as bucket:
         config = many.cluster.kubeconfig
-        own = {"HOME": str(folder), "XSFT_CACHE_DIR": str(folder / "cache"), "XSFT_STATE_DIR": str(folder / "state")}
+        environment = {
+            "HOME": str(folder),
+            "XSFT_CACHE_DIR": str(folder / "cache"),
+            "XSFT_STATE_DIR": str(folder / "state"),
+        }
         path = f"{furnished(folder / 'tools', many)}:{os.environ['PATH']}"
         env = {
             "PATH": path,
             "LANG": "C.UTF-8",
             "STORAGE_EMULATOR_HOST": bucket.url,
-            **own,
+            **environment,
             **OFF,
             **_reached_by(config, folder),
         }
@@ -234,21 +238,21 @@ def kubectl(many: Many) -> tuple[str, ...]:
     return (many.cluster.layout.tools.program("kubectl"), "--context", many.cluster.context, "-n", NAMESPACE)
 
 
-def check(told: list[dict[str, Any]], *, runs: int, proven: bool = False) -> None:
+def check(run_rows: list[dict[str, Any]], *, runs: int, proven: bool = False) -> None:
     """Raises SystemExit where `xsft status` does not tell every run's state. Of the first looks, unless `proven`: what
     has ended well is `unknown` while nobody has read whether it made all its steps, and each look reads some.
     """
-    wanted = Counter(STATES[many_runs.stage(number)] for number in range(runs))
+    expected = Counter(STATES[many_runs.stage(number)] for number in range(runs))
     unread = () if proven else ("steps-not-read",)
-    found = Counter("succeeded" if run["reason"] in unread else run["state"] for run in told)
-    if found != wanted:
-        raise SystemExit(f"xsft status tells {dict(found)} instead of {dict(wanted)}")
+    counts = Counter("succeeded" if run["reason"] in unread else run["state"] for run in run_rows)
+    if counts != expected:
+        raise SystemExit(f"xsft status tells {dict(counts)} instead of {dict(expected)}")
 
 
 def active_read(looked: measured.Ran) -> int:
     """Active runs whose progress this look read; of so many the time decides (`runs.read_scope.ReadLimits`)."""
-    told = json.loads(looked.stdout)["runs"]
-    return sum(run["progress"]["read"] for run in told if run["state"] in ("training", "starting"))
+    run_rows = json.loads(looked.stdout)["runs"]
+    return sum(run["progress"]["read"] for run in run_rows if run["state"] in ("training", "starting"))
 
 
 def pace() -> float:
@@ -260,7 +264,7 @@ def pace() -> float:
 
 
 def tell(
-    found: tuple[Command, ...],
+    all_commands: tuple[Command, ...],
     bench: Bench,
     *,
     first: Cost,
@@ -270,15 +274,16 @@ def tell(
     as_json: bool,
 ) -> int:
     many = bench.many
-    beside = {command.name: command for command in found}
-    ours = found[:OURS]
+    beside = {command.name: command for command in all_commands}
+    ours = all_commands[:OURS]
     if many.runs <= FEW:
         budgets = [_budget_of_few(command, beside[HELP]) for command in ours]
     else:
         budgets = [budget for command in ours for budget in _budgets(command, beside=beside)]
     if as_json:
         rows = {
-            one.name: {**vars(one.cost), "best_wall_s": one.best_s, "lists": one.lists, "mib": one.mib} for one in found
+            one.name: {**vars(one.cost), "best_wall_s": one.best_s, "lists": one.lists, "mib": one.mib}
+            for one in all_commands
         }
         print(
             json.dumps(
@@ -300,23 +305,23 @@ def tell(
         print(f"each later look read the progress of {min(active)} to {max(active)} active runs")
         print(f"the machine: a fixed piece of work took {min(bench.paces):.2f} to {max(bench.paces):.2f} s")
         print(f"{'':32}{'wall s':>8}{'best':>8}{'CPU s':>8}{'server':>8}{'RSS MiB':>9}{'lists':>7}{'MiB':>8}")
-        print("\n".join(map(_line, found)))
+        print("\n".join(map(_line, all_commands)))
         print("\n".join(one.line() for one in budgets))
     return 0 if all(one.kept for one in budgets) else 1
 
 
-def _line(one: Command) -> str:
-    cost, server = one.cost, sorted(one.server_s)[len(one.server_s) // 2]
+def _line(measured_command: Command) -> str:
+    cost, server = measured_command.cost, sorted(measured_command.server_s)[len(measured_command.server_s) // 2]
     return (
-        f"{one.name:32}{cost.wall_s:8.2f}{one.best_s:8.2f}{cost.cpu_s:8.2f}{server:8.2f}{cost.rss_mib:9.0f}"
-        f"{one.lists:7}{one.mib:8.2f}"
+        f"{measured_command.name:32}{cost.wall_s:8.2f}{measured_command.best_s:8.2f}{cost.cpu_s:8.2f}{server:8.2f}{cost.rss_mib:9.0f}"
+        f"{measured_command.lists:7}{measured_command.mib:8.2f}"
     )
 
 
 def _budgets(command: Command, *, beside: Mapping[str, Command]) -> tuple[Budget, ...]:
     ratios = (
-        Budget(what=f"{command.name}: wall / {other}", measured=ratio(command, beside[other]), limit=most, unit="x")
-        for other, most in TIMES.items()
+        Budget(what=f"{command.name}: wall / {other}", measured=ratio(command, beside[other]), limit=limit, unit="x")
+        for other, limit in TIMES.items()
     )
     return (
         *ratios,

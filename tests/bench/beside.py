@@ -37,16 +37,16 @@ def serving(cluster: Cluster, namespace: str, *, done: Callable[[str], bool]) ->
     certificate = (Path(cluster.layout.certificate("server.crt")), Path(cluster.layout.certificate("server.key")))
     waiting = _waiting(cluster, namespace)
 
-    def answer(one: Seen) -> Answer:
-        if found := re.match(r"/containerLogs/[^/]+/([^/]+)/", one.path):
-            lines = int(one.query.get("tailLines", STEPS))
+    def answer(request: Seen) -> Answer:
+        if match := re.match(r"/containerLogs/[^/]+/([^/]+)/", request.path):
+            lines = int(request.query.get("tailLines", STEPS))
             second = datetime.now(UTC).replace(microsecond=0)
-            log = _log(STEPS if done(found[1]) else STEPS - 100, now=second, lines=lines)
+            log = _log(STEPS if done(match[1]) else STEPS - 100, now=second, lines=lines)
             return Answer(200, log, {"Content-Type": "text/plain"})
-        if found := re.search(r"/localqueues/([^/]+)/pendingworkloads$", one.path):
-            items = [row for row in waiting if row["localQueueName"] == found[1]]
+        if match := re.search(r"/localqueues/([^/]+)/pendingworkloads$", request.path):
+            items = [row for row in waiting if row["localQueueName"] == match[1]]
             return Answer(200, {"kind": "PendingWorkloadsSummary", "apiVersion": f"{GROUP}/v1beta2", "items": items})
-        return Answer(200, _discovery(one.path))
+        return Answer(200, _discovery(request.path))
 
     with served(Front(behind=answer), certificate=certificate) as front:
         port = urlsplit(front.url).port or 0
@@ -59,7 +59,7 @@ def _log(last: int, *, now: datetime, lines: int) -> str:
     """The last `lines` up to that step, which was done just now."""
     steps = range(last - lines // len(_LINES) + 1, last + 1)
     times = {n: now - timedelta(seconds=STEP_S * (last - n)) for n in steps}
-    return "".join(line.format(at, n, 12 - n / 100) for n, at in times.items() for line in _LINES)
+    return "".join(line.format(minute, n, 12 - n / 100) for n, minute in times.items() for line in _LINES)
 
 
 def _reach(cluster: Cluster, port: int) -> None:
@@ -68,8 +68,8 @@ def _reach(cluster: Cluster, port: int) -> None:
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
     }
-    made = [{**node, "status": {**node["status"], **endpoints}} for node in nodes(DEFAULT)]
-    cluster.rest.create_all(("/api/v1/nodes", node) for node in made)
+    reachable_nodes = [{**node, "status": {**node["status"], **endpoints}} for node in nodes(DEFAULT)]
+    cluster.rest.create_all(("/api/v1/nodes", node) for node in reachable_nodes)
     cluster.rest.create_all(queues.visibility_objects(port))
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1beta2.{GROUP}"
     cluster.wait(lambda: _available(cluster.rest("GET", path)), what="the queue positions to be served")
@@ -78,8 +78,8 @@ def _reach(cluster: Cluster, port: int) -> None:
 def _waiting(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     """Return the waiting Workloads as Kueue's visibility API lists them, the oldest first."""
     path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads?resourceVersion=0"
-    found = cluster.patiently(lambda: cluster.rest("GET", path))  # its cache is being filled
-    without = [one for one in found["items"] if not _reserved(one)]
+    node_list = cluster.patiently(lambda: cluster.rest("GET", path))  # its cache is being filled
+    without = [one for one in node_list["items"] if not _reserved(one)]
     ordered = sorted(without, key=lambda one: one["metadata"]["creationTimestamp"])
     return [
         {
@@ -98,12 +98,12 @@ KEPT = ("name", "namespace", "creationTimestamp", "ownerReferences")
 
 def _reserved(workload: dict[str, Any]) -> bool:
     conditions = workload.get("status", {}).get("conditions", ())
-    return any((one["type"], one["status"]) == ("QuotaReserved", "True") for one in conditions)
+    return any((condition["type"], condition["status"]) == ("QuotaReserved", "True") for condition in conditions)
 
 
 def _available(service: dict[str, Any]) -> bool:
     conditions = service.get("status", {}).get("conditions", ())
-    return any((one["type"], one["status"]) == ("Available", "True") for one in conditions)
+    return any((condition["type"], condition["status"]) == ("Available", "True") for condition in conditions)
 
 
 def _discovery(path: str) -> dict[str, Any]:

@@ -32,17 +32,17 @@ class Etcd:
         """Yield all pairs whose key has the prefix, by key."""
         start = prefix.encode()
         while True:
-            asked = {"key": _packed(start), "range_end": _packed(_after(prefix.encode())), "limit": PAGE}
-            answer = self._ask("range", asked)
-            for found in answer.get("kvs", ()):
-                yield base64.b64decode(found["key"]), base64.b64decode(found["value"])
-                start = base64.b64decode(found["key"]) + b"\0"
+            query = {"key": _packed(start), "range_end": _packed(_after(prefix.encode())), "limit": PAGE}
+            answer = self._ask("range", query)
+            for pair in answer.get("kvs", ()):
+                yield base64.b64decode(pair["key"]), base64.b64decode(pair["value"])
+                start = base64.b64decode(pair["key"]) + b"\0"
             if not answer.get("more"):
                 return
 
     def count(self, prefix: str) -> int:
-        asked = {"key": _packed(prefix.encode()), "range_end": _packed(_after(prefix.encode())), "count_only": True}
-        return int(self._ask("range", asked).get("count", 0))
+        query = {"key": _packed(prefix.encode()), "range_end": _packed(_after(prefix.encode())), "count_only": True}
+        return int(self._ask("range", query).get("count", 0))
 
     def put_all(self, pairs: Iterable[Pair]) -> int:
         """Store the pairs and return their number."""
@@ -70,8 +70,8 @@ class Etcd:
 
 
 def _batches(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, ...]]:
-    rest = iter(pairs)
-    return iter(lambda: tuple(itertools.islice(rest, AT_ONCE)), ())
+    remaining = iter(pairs)
+    return iter(lambda: tuple(itertools.islice(remaining, AT_ONCE)), ())
 
 
 def _packed(part: bytes) -> str:

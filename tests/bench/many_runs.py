@@ -199,10 +199,10 @@ def _number(number: int) -> bytes:
 
 def _install(cluster: Cluster) -> None:
     """CRDs that convert nothing: what is stored is what is read, and Kueue is not there to convert it."""
-    for one in webhooks.objects(cluster.layout):
-        if one["kind"] == "CustomResourceDefinition":
-            one["spec"].pop("conversion", None)
-            cluster.rest("POST", webhooks.PATHS[one["kind"]], one)
+    for manifest in webhooks.objects(cluster.layout):
+        if manifest["kind"] == "CustomResourceDefinition":
+            manifest["spec"].pop("conversion", None)
+            cluster.rest("POST", webhooks.PATHS[manifest["kind"]], manifest)
     for namespace in (NAMESPACE, "kueue-system"):
         cluster.rest("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     cluster.wait(lambda: webhooks.serves(cluster.rest, ("jobsets", "workloads")), what="the CRDs to be served")

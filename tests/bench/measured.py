@@ -51,15 +51,15 @@ class Ran:
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Ran:
     """Raises SystemExit, with its last words, where it fails."""
-    with tempfile.NamedTemporaryFile() as told:
-        watched = (sys.executable, "-I", "-S", "-c", WATCH, told.name, *argv)
+    with tempfile.NamedTemporaryFile() as output:
+        watched = (sys.executable, "-I", "-S", "-c", WATCH, output.name, *argv)
         done = subprocess.run(
             watched, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            said = f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
-            raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}:\n{said}")
-        wall, cpu, rss_kib = map(float, told.read().split())
+            text = f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
+            raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}:\n{text}")
+        wall, cpu, rss_kib = map(float, output.read().split())
     cost = Cost(wall_s=wall, cpu_s=cpu, rss_mib=rss_kib / 1024)
     return Ran(cost=cost, stdout=done.stdout, stderr=done.stderr)
 
@@ -67,9 +67,9 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Ran:
 def middle(costs: Sequence[Cost]) -> Cost:
     """The median of each; of memory the most."""
     return Cost(
-        wall_s=statistics.median(one.wall_s for one in costs),
-        cpu_s=statistics.median(one.cpu_s for one in costs),
-        rss_mib=max(one.rss_mib for one in costs),
+        wall_s=statistics.median(run_cost.wall_s for run_cost in costs),
+        cpu_s=statistics.median(run_cost.cpu_s for run_cost in costs),
+        rss_mib=max(run_cost.rss_mib for run_cost in costs),
     )
 
 
@@ -85,7 +85,7 @@ class Asked:
     @property
     def lists(self) -> list[Seen]:
         """Return the requests for collections: the verb `list` of the API server's own RBAC."""
-        return [one for one in self.seen if _is_list(one)]
+        return [request for request in self.seen if _is_list(request)]
 
     @property
     def mib(self) -> float:
@@ -96,26 +96,26 @@ class Asked:
 def counting(cluster: Cluster, folder: Path) -> Iterator[Asked]:
     """A front of the cluster that passes all on and counts; its context has the cluster's name."""
     upstream = Upstream(server=cluster.server, ca=cluster.ca)
-    asked = Asked(kubeconfig=folder / "counting.yaml")
+    counter = Asked(kubeconfig=folder / "counting.yaml")
 
-    def passed(one: Seen) -> Answer:
-        answer = upstream.answer(one)
-        asked.seen.append(one)
-        asked.sent.append(len(answer.content()))
+    def passed(request: Seen) -> Answer:
+        answer = upstream.answer(request)
+        counter.seen.append(request)
+        counter.sent.append(len(answer.content()))
         return answer
 
     certificate = (Path(cluster.layout.certificate("server.crt")), Path(cluster.layout.certificate("server.key")))
     with served(Front(behind=passed), certificate=certificate) as front:  # kubectl tells no token without TLS
-        file, context = asked.kubeconfig, cluster.context
+        file, context = counter.kubeconfig, cluster.context
         write_kubeconfig(file, server=front.url, token=cluster.token, context=context, ca=cluster.ca)
         config = yaml.safe_load(file.read_text(encoding="utf-8"))
         file.write_text(yaml.safe_dump({**config, "current-context": context}), encoding="utf-8")
-        yield asked
+        yield counter
 
 
-def _is_list(one: Seen) -> bool:
+def _is_list(request: Seen) -> bool:
     """/api/v1/[namespaces/NS/]KIND or /apis/GROUP/VERSION/[namespaces/NS/]KIND."""
-    parts = one.path.strip("/").split("/")
+    parts = request.path.strip("/").split("/")
     inside = parts[2:] if parts[0] == "api" else parts[3:]
     kind = inside[2:] if inside[:1] == ["namespaces"] else inside
-    return one.method == "GET" and len(kind) == 1
+    return request.method == "GET" and len(kind) == 1

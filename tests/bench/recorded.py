@@ -77,7 +77,7 @@ class _Stages:
         self._stored("pways", "jobsets", lambda one: _is(one, "StartupPolicyCompleted"))
         self._pods("stuck", 2, phase="Pending")
         self._waiting("waits")
-        found = [self._kept(name, stage) for name, stage in BEGUN.items()]
+        recordeds = [self._kept(name, stage) for name, stage in BEGUN.items()]
         self.cluster.api("DELETE", f"{JOBSETS.format(self.namespace)}/{_name('stuck')}")
         self.cluster.api("DELETE", f"{JOBSETS.format(self.namespace)}/{_name('waits')}")
         self.cluster.end(self.namespace, f"{OF}={_name('mcjax')}")
@@ -87,8 +87,8 @@ class _Stages:
         for name in ENDED:
             self._stored(name, "workloads", lambda one: _is(one, "Finished"))
         self.cluster.delete_queue(self.namespace)
-        plain = replace(_as_xpk_made(found[0]), stage="plain")
-        return [*found, plain, *(self._kept(name, stage) for name, stage in ENDED.items())]
+        plain = replace(_as_xpk_made(recordeds[0]), stage="plain")
+        return [*recordeds, plain, *(self._kept(name, stage) for name, stage in ENDED.items())]
 
     def _send(self, golden: str, name: str, *, queue: str = "") -> None:
         manifest = yaml.safe_load(_golden(golden).replace(golden.replace("_", "-"), _name(name)))
@@ -101,11 +101,13 @@ class _Stages:
         self.cluster.wait_pods(self.namespace, f"{OF}={_name(name)}", count=count, phase=phase)
 
     def _waiting(self, name: str) -> None:
-        self._stored(name, "workloads", lambda one: _is(one, "QuotaReserved", "False"))
+        self._stored(name, "workloads", lambda workload: _is(workload, "QuotaReserved", "False"))
 
     def _stored(self, name: str, kind: str, check: Any) -> None:
         """Until the JobSet, or its Workload, is so."""
-        self.cluster.wait(lambda: any(check(one) for one in self._found(name, kind)), what=f"{kind} of {name}")
+        self.cluster.wait(
+            lambda: any(check(kube_object) for kube_object in self._found(name, kind)), what=f"{kind} of {name}"
+        )
 
     def _found(self, name: str, kind: str) -> list[Any]:
         path = {"jobsets": JOBSETS, "workloads": WORKLOADS}[kind].format(self.namespace)
@@ -113,7 +115,7 @@ class _Stages:
             items = self.cluster.api("GET", path)["items"]
         except ApiError:
             return []
-        return [one for one in items if _name(name) in one["metadata"]["name"]]
+        return [kube_object for kube_object in items if _name(name) in kube_object["metadata"]["name"]]
 
     def _kept(self, name: str, stage: str) -> Recorded:
         prefixes = (
@@ -135,9 +137,9 @@ def _name(name: str) -> str:
     return NUMBER.decode() + name
 
 
-def _is(found: Any, kind: str, status: str = "True") -> bool:
-    conditions = found.get("status", {}).get("conditions", ())
-    return any((one["type"], one["status"]) == (kind, status) for one in conditions)
+def _is(kube_object: Any, kind: str, status: str = "True") -> bool:
+    conditions = kube_object.get("status", {}).get("conditions", ())
+    return any((condition["type"], condition["status"]) == (kind, status) for condition in conditions)
 
 
 def _ready(jobset: Any) -> int:
@@ -149,8 +151,8 @@ def _as_xpk_made(run: Recorded) -> Recorded:
     (key, value), *others = run.pairs
     jobset = json.loads(value)
     for part in ("labels", "annotations"):
-        said = jobset["metadata"][part]
-        jobset["metadata"][part] = {k: v for k, v in said.items() if "xsft" not in f"{k}={v}"}
+        labels = jobset["metadata"][part]
+        jobset["metadata"][part] = {k: v for k, v in labels.items() if "xsft" not in f"{k}={v}"}
     applied = json.dumps({"apiVersion": jobset["apiVersion"], "kind": "JobSet", "spec": jobset["spec"]})
     jobset["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = applied
     return replace(run, pairs=((key, json.dumps(jobset, separators=(",", ":")).encode()), *others))

@@ -41,9 +41,9 @@ def test_arrays_add_up_to_the_parameters_of_each_model() -> None:
         assert scanned.complete == each.complete, name
         totals = [sum(math.prod(shape) for shape in one.arrays.values()) for one in (scanned, each)]
         assert totals[0] == totals[1], name
-        known = model(name).params_b
-        if scanned.complete and known is not None and not name.startswith(("qwen3-next", "qwen3.5", "gemma4")):
-            assert totals[0] == pytest.approx(known * 1e9, rel=0.03), name
+        params_b = model(name).params_b
+        if scanned.complete and params_b is not None and not name.startswith(("qwen3-next", "qwen3.5", "gemma4")):
+            assert totals[0] == pytest.approx(params_b * 1e9, rel=0.03), name
 
 
 def test_parameters_of_tiny_model_match_its_checkpoint() -> None:
@@ -62,9 +62,9 @@ def test_parameters_are_unknown_without_all_arrays() -> None:
 def test_unknown_decoders_give_incomplete_arrays_or_none() -> None:
     partial = (("deepseek4-284b", {}), ("qwen3-0.6b", {"fused_mlp": True}), ("gpt3-6b", {}))
     for name, given in partial:
-        found = required(name, given, layout=ArrayLayout())
-        assert found is not None
-        assert (found.complete, list(found.arrays)) == (False, ["token_embedder.embedding"])
+        arrays = required(name, given, layout=ArrayLayout())
+        assert arrays is not None
+        assert (arrays.complete, list(arrays.arrays)) == (False, ["token_embedder.embedding"])
     for given in ({"base_emb_dim": "wide"}, {"global_parameter_scale": 2}):
         assert required("qwen3-0.6b", given, layout=ArrayLayout()) is None
     huge = required("qwen3-0.6b", {"base_num_decoder_layers": 10**9}, layout=ArrayLayout(scan=False))
@@ -73,12 +73,12 @@ def test_unknown_decoders_give_incomplete_arrays_or_none() -> None:
 
 
 @pytest.mark.contract
-@pytest.mark.parametrize("asked", BUILT)
-def test_arrays_equal_those_that_maxtext_builds(asked: str, maxtext: Worker) -> None:
-    name, *pairs = asked.split(",")
+@pytest.mark.parametrize("question", BUILT)
+def test_arrays_equal_those_that_maxtext_builds(question: str, maxtext: Worker) -> None:
+    name, *pairs = question.split(",")
     (answer,) = ask([{"arrays": [name, *pairs]}], of=maxtext)
     given = {key: json.loads(value.lower()) for key, value in (pair.split("=") for pair in pairs)}
     layout = ArrayLayout(scan=given.pop("scan_layers", True), axis=given.pop("param_scan_axis", 1))
-    wanted = required(name, given, layout=layout)
-    assert wanted is not None
-    assert {key: list(shape) for key, shape in wanted.arrays.items()} == answer.get("arrays"), answer.get("error")
+    expected = required(name, given, layout=layout)
+    assert expected is not None
+    assert {key: list(shape) for key, shape in expected.arrays.items()} == answer.get("arrays"), answer.get("error")

@@ -6,20 +6,20 @@ from xsft.catalog import datasets
 
 
 def test_ultrachat_has_its_columns_and_row_counts() -> None:
-    known = datasets.dataset("HuggingFaceH4/ultrachat_200k")
-    assert known is not None
-    assert known.columns == ("messages",)
-    assert "" in known.configurations
-    assert (known.rows("train_sft"), known.rows("test_sft"), known.rows("train")) == (207_865, 23_110, None)
-    assert "train_sft" in known.splits()
+    dataset = datasets.dataset("HuggingFaceH4/ultrachat_200k")
+    assert dataset is not None
+    assert dataset.columns == ("messages",)
+    assert "" in dataset.configurations
+    assert (dataset.rows("train_sft"), dataset.rows("test_sft"), dataset.rows("train")) == (207_865, 23_110, None)
+    assert "train_sft" in dataset.splits()
 
 
 def test_gsm8k_needs_its_configuration_named() -> None:
-    known = datasets.dataset("openai/gsm8k")
-    assert known is not None
-    assert "" not in known.configurations
-    assert known.rows("train") is None
-    assert (known.rows("train", hf_name="main"), known.rows("test", hf_name="main")) == (7_473, 1_319)
+    dataset = datasets.dataset("openai/gsm8k")
+    assert dataset is not None
+    assert "" not in dataset.configurations
+    assert dataset.rows("train") is None
+    assert (dataset.rows("train", hf_name="main"), dataset.rows("test", hf_name="main")) == (7_473, 1_319)
 
 
 def test_unknown_data_set_is_none() -> None:
@@ -38,7 +38,7 @@ def test_other_columns_need_a_formatting_function(columns: list[str]) -> None:
 
 def test_every_known_data_set_offers_a_column_set_that_sft_takes() -> None:
     for path in ("HuggingFaceH4/ultrachat_200k", "openai/gsm8k"):
-        known = datasets.dataset(path)
-        assert known is not None
-        assert datasets.columns_ok(known.columns)
-        assert set(known.columns) <= set(known.all_columns)
+        dataset = datasets.dataset(path)
+        assert dataset is not None
+        assert datasets.columns_ok(dataset.columns)
+        assert set(dataset.columns) <= set(dataset.all_columns)

@@ -35,24 +35,30 @@ def verdict(keys: dict[str, object], *, tpu_type: str = "v6e-256", num_slices: i
 
 
 def test_flagship_fits_by_its_row() -> None:
-    found = verdict(ROW_A)
-    assert found is not None
-    assert (found.id, found.outcome, found.peak_gib, found.sum_gib, found.limit_gib) == (
+    compiler_verdict = verdict(ROW_A)
+    assert compiler_verdict is not None
+    assert (
+        compiler_verdict.id,
+        compiler_verdict.outcome,
+        compiler_verdict.peak_gib,
+        compiler_verdict.sum_gib,
+        compiler_verdict.limit_gib,
+    ) == (
         "A",
         "fits",
         26.85,
         30.22,
         31.24,
     )
-    assert verdict(ROW_A | {"dcn_data_parallelism": 1}) == found, "what MaxText makes of -1 on two slices"
-    assert verdict(ROW_A | {"use_iota_embed": "true", "per_device_batch_size": 1.0}) == found
-    assert verdict(ROW_A, tpu_type="v6e-16x16") == found
+    assert verdict(ROW_A | {"dcn_data_parallelism": 1}) == compiler_verdict, "what MaxText makes of -1 on two slices"
+    assert verdict(ROW_A | {"use_iota_embed": "true", "per_device_batch_size": 1.0}) == compiler_verdict
+    assert verdict(ROW_A, tpu_type="v6e-16x16") == compiler_verdict
 
 
 @given(st.sampled_from(COUNTING))
 def test_a_verdict_holds_for_no_other_value_of_a_key_that_counts(key: str) -> None:
-    found = verdict(ROW_A | {key: "something else"})
-    assert found is None
+    compiler_verdict = verdict(ROW_A | {key: "something else"})
+    assert compiler_verdict is None
 
 
 def test_verdict_holds_for_no_other_slices_type_model_or_mesh() -> None:
@@ -70,21 +76,23 @@ def test_verdict_extends_to_fewer_tokens_if_fits_and_to_more_if_not(tokens: int,
     row = next(row for row in fit._fit_rows() if row["id"] == row_id)
     keys = fit.row_keys(row)
     compiled = int(fit._token_limit(keys))
-    found = fit.known_verdict(
+    compiler_verdict = fit.known_verdict(
         model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys={**keys, fit.TOKENS: tokens}
     )
-    told = tokens == compiled or (row["verdict"] == "fits" and tokens < compiled)
-    told = told or (row["verdict"] == "no" and tokens > compiled)
-    told = told and (tokens == compiled or tokens >= fit.DEFAULT_BLOCK)
-    assert (found is not None and found.id == row_id) == told
-    if found is not None and found.tokens != tokens:
-        assert found.outcome == ("fits" if tokens < found.tokens else "no")
+    is_expected = tokens == compiled or (row["verdict"] == "fits" and tokens < compiled)
+    is_expected = is_expected or (row["verdict"] == "no" and tokens > compiled)
+    is_expected = is_expected and (tokens == compiled or tokens >= fit.DEFAULT_BLOCK)
+    assert (compiler_verdict is not None and compiler_verdict.id == row_id) == is_expected
+    if compiler_verdict is not None and compiler_verdict.tokens != tokens:
+        assert compiler_verdict.outcome == ("fits" if tokens < compiler_verdict.tokens else "no")
 
 
 def test_verdict_comes_from_the_nearest_row() -> None:
     def told(tokens: int) -> str | None:
-        found = fit.known_verdict(model="qwen3-8b", tpu_type="v6e-8", num_slices=1, keys={**PLAIN, fit.TOKENS: tokens})
-        return found.id if found else None
+        compiler_verdict = fit.known_verdict(
+            model="qwen3-8b", tpu_type="v6e-8", num_slices=1, keys={**PLAIN, fit.TOKENS: tokens}
+        )
+        return compiler_verdict.id if compiler_verdict else None
 
     assert (told(1024), told(2048), told(2049)) == ("qwen3-8b-v6e-8", "qwen3-8b-v6e-8", None)
 
@@ -93,8 +101,8 @@ PLAIN: dict[str, object] = {"per_device_batch_size": 1}
 
 
 def places(model: str, **keys: object) -> list[tuple[str, int]]:
-    found = fit.compiled_on_default_mesh(model=model, keys={**PLAIN, **keys})
-    return [(place.tpu_type, place.num_slices) for place in found]
+    compiler_verdicts = fit.compiled_on_default_mesh(model=model, keys={**PLAIN, **keys})
+    return [(place.tpu_type, place.num_slices) for place in compiler_verdicts]
 
 
 def test_runs_that_differ_in_slice_and_tokens_are_listed() -> None:
@@ -109,14 +117,16 @@ def test_runs_that_differ_in_slice_and_tokens_are_listed() -> None:
 def test_each_row_is_found_and_exceeds_the_lower_bound(row_id: str) -> None:
     row = next(row for row in fit._fit_rows() if row["id"] == row_id)
     keys, run = fit.row_keys(row), parse_tpu_type(row["tpu"])
-    found = fit.known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
-    assert found is not None
-    assert found.id == row_id
+    compiler_verdict = fit.known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
+    assert compiler_verdict is not None
+    assert compiler_verdict.id == row_id
     params_b = models.model(row["model"]).params_b
     assert params_b is not None
     bound = fit.minimum_gib_per_chip(params_b=params_b, run=run, num_slices=row["slices"], keys=keys)
-    assert bound < (found.peak_gib or found.sum_gib or 0), "a lower bound is below what the compiler found"
-    assert (found.outcome == "no") == ((found.peak_gib or 0) > found.limit_gib)
+    assert bound < (compiler_verdict.peak_gib or compiler_verdict.sum_gib or 0), (
+        "a lower bound is below what the compiler found"
+    )
+    assert (compiler_verdict.outcome == "no") == ((compiler_verdict.peak_gib or 0) > compiler_verdict.limit_gib)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ print(json.dumps({name: [one.gce_machine_type, one.chips_per_vm] for name, one i
 
 def test_smallest_machine_with_enough_memory_is_chosen() -> None:
     sizes = {cpu_type_for(gib * GIB): gib for gib in (1, 12, 14, 110, 120, 240, 250, 1390)}
-    assert [one.machine if one else None for one in sizes] == [
+    assert [size.machine if size else None for size in sizes] == [
         "n2-standard-4",
         "n2-standard-32",
         "n2-standard-64",
@@ -33,8 +33,8 @@ def test_smallest_machine_with_enough_memory_is_chosen() -> None:
 
 @given(st.integers(min_value=0, max_value=1400 * GIB))
 def test_pod_fits_beside_the_memory_reserved_by_the_node(memory: int) -> None:
-    found = cpu_type_for(memory)
-    assert found is None or memory <= found.pod_memory < found.memory_gib * GIB
+    cpu_type = cpu_type_for(memory)
+    assert cpu_type is None or memory <= cpu_type.pod_memory < cpu_type.memory_gib * GIB
 
 
 def test_pod_memory_excludes_the_reservation_that_gke_documents() -> None:
@@ -46,4 +46,4 @@ def test_pod_memory_excludes_the_reservation_that_gke_documents() -> None:
 @pytest.mark.contract
 def test_cpu_types_equal_those_of_xpk(xpk_python: Path) -> None:
     done = subprocess.run((xpk_python, "-I", "-c", LISTING), capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == {one.name: [one.machine, one.vcpus] for one in cpu_types()}
+    assert json.loads(done.stdout) == {cpu_type.name: [cpu_type.machine, cpu_type.vcpus] for cpu_type in cpu_types()}

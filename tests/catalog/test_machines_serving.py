@@ -14,7 +14,7 @@ SHAPES = serving_shapes()
 
 
 @pytest.mark.parametrize(
-    ("asked", "gib", "heads", "name"),
+    ("question", "gib", "heads", "name"),
     [
         ("tpu", 4.9, 8, "v6e-1"),  # gemma2-2b
         ("tpu", 15, 32, "v6e-1"),  # llama3.1-8b
@@ -31,19 +31,19 @@ SHAPES = serving_shapes()
     ],
 )
 def test_serving_shape_is_the_smallest_that_holds_the_model(
-    asked: str, gib: float, heads: int, name: str | None
+    question: str, gib: float, heads: int, name: str | None
 ) -> None:
-    found = serving_shape_for(asked, weights=int(gib * GIB), heads=heads)
-    assert (found and found.name) == name
+    serving_shape = serving_shape_for(question, weights=int(gib * GIB), heads=heads)
+    assert (serving_shape and serving_shape.name) == name
 
 
 @pytest.mark.parametrize("shape", [one for one in SHAPES if one.kind == "tpu"], ids=lambda one: one.name)
 def test_serving_shapes_agree_with_the_tpu_catalogue(shape: ServingShape) -> None:
-    known = parse_tpu_type(shape.name)
-    assert (shape.accelerator, shape.topology) == (known.accelerator_label, known.topology)
-    assert (shape.count, shape.memory_gib) == (known.chips, known.hbm_gib)
-    assert shape.host_memory_gib == generations()[known.generation].host_memory_gib[shape.machine.rpartition("-")[2]]
-    assert shape.machine.startswith(known.machine_type.rpartition("-")[0])
+    tpu_type = parse_tpu_type(shape.name)
+    assert (shape.accelerator, shape.topology) == (tpu_type.accelerator_label, tpu_type.topology)
+    assert (shape.count, shape.memory_gib) == (tpu_type.chips, tpu_type.hbm_gib)
+    assert shape.host_memory_gib == generations()[tpu_type.generation].host_memory_gib[shape.machine.rpartition("-")[2]]
+    assert shape.machine.startswith(tpu_type.machine_type.rpartition("-")[0])
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda one: one.name)

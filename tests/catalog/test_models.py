@@ -24,10 +24,10 @@ def test_model_row_is_consistent(name: str) -> None:
 @given(st.sampled_from([name for name in NAMES if models.model(name).params_b and not models.model(name).moe]))
 def test_parameters_of_a_dense_model_follow_from_its_dimensions(name: str) -> None:
     row = models.model(name)
-    found = sizes(name, {})
-    assert found is not None
-    attention = 2 * row.emb * found["head_dim"] * (row.q_heads + row.kv_heads)
-    mlp = (2 if name.startswith("gpt3") else 3) * row.emb * found["base_mlp_dim"]
+    model_sizes = sizes(name, {})
+    assert model_sizes is not None
+    attention = 2 * row.emb * model_sizes["head_dim"] * (row.q_heads + row.kv_heads)
+    mlp = (2 if name.startswith("gpt3") else 3) * row.emb * model_sizes["base_mlp_dim"]
     embedding = row.vocab * row.emb * (1 if row.tied else 2)
     estimate = (row.layers * (attention + mlp) + embedding) / 1e9
     tolerance = 0.10 if name.startswith("gemma4") else 0.03  # key-value sharing, per-layer tables
@@ -108,6 +108,6 @@ def test_unknown_dimensions_are_the_defaults_of_the_installed_maxtext(maxtext_fa
 
 @pytest.mark.contract
 def test_device_counts_equal_those_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
-    known = {name: count for name, count in maxtext_facts["devices"].items() if not name.startswith("v5e-")}
-    assert len(known) > 100
-    assert {name: tpu.parse_tpu_type(name).devices for name in known} == known
+    counts = {name: count for name, count in maxtext_facts["devices"].items() if not name.startswith("v5e-")}
+    assert len(counts) > 100
+    assert {name: tpu.parse_tpu_type(name).devices for name in counts} == counts

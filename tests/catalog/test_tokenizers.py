@@ -82,10 +82,15 @@ def test_special_token_rows_are_reachable_and_their_unused_token_is_unused() -> 
     rows = toml("tokenizers.toml")["special_tokens"]
     for row in rows:
         repo = row["repos"][0].replace("[0-9]*", "1").replace("[13]", "1").replace("*", "1")
-        found = tokenizers.special_tokens(repo)
-        assert found is not None
-        assert {key: getattr(found, key) for key in row if key not in ("repos", "ends")} == {
+        special_tokens = tokenizers.special_tokens(repo)
+        assert special_tokens is not None
+        assert {key: getattr(special_tokens, key) for key in row if key not in ("repos", "ends")} == {
             key: value for key, value in row.items() if key not in ("repos", "ends")
         }
-        assert not found.unused or found.unused not in {found.bos, found.eos, found.pad, *(found.ends or ())}
+        assert not special_tokens.unused or special_tokens.unused not in {
+            special_tokens.bos,
+            special_tokens.eos,
+            special_tokens.pad,
+            *(special_tokens.ends or ()),
+        }
         assert tokenizers.tokenizer_family(repo) is not None

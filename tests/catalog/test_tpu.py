@@ -50,9 +50,11 @@ def test_any_other_text_is_refused_with_a_hint(text: str) -> None:
 
 def test_a_generation_may_have_a_dash_in_its_name(new_generation: str) -> None:
     """One section of the data file is all that a generation takes."""
-    found = [tpu.parse_tpu_type(name) for name in ("v7x-lite-16", "v7x-lite-4x4", "v6e-16")]
-    assert [(one.generation, one.topology) for one in found] == [(new_generation, "4x4")] * 2 + [("v6e", "4x4")]
-    assert (found[0].chips, found[0].hosts, found[0].machine_type) == (16, 4, "ct7xl-standard-4t")
+    slices = [tpu.parse_tpu_type(name) for name in ("v7x-lite-16", "v7x-lite-4x4", "v6e-16")]
+    assert [(slice_type.generation, slice_type.topology) for slice_type in slices] == [(new_generation, "4x4")] * 2 + [
+        ("v6e", "4x4")
+    ]
+    assert (slices[0].chips, slices[0].hosts, slices[0].machine_type) == (16, 4, "ct7xl-standard-4t")
     assert tpu.slice_of("tpu-v7x-lite-slice", "4x4") == tpu.slice_on("ct7xl-standard-4t", "4x4")
     with pytest.raises(ValueError, match="Nearest: v7x-lite-16"):
         tpu.parse_tpu_type("v7x-lite-17")

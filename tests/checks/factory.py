@@ -78,9 +78,9 @@ def run_of(workload: WorkloadSpec, facts: Facts | None = None) -> Run:
 
 def problems(check: Check, workload: WorkloadSpec, facts: Facts | None = None) -> tuple[Problem, ...]:
     """Return the problems that one subject finds in a workload."""
-    given = facts or Facts()
-    run = run_of(workload, given)
-    return tuple(check(run, trainer_keys(run), given))
+    all_facts = facts or Facts()
+    run = run_of(workload, all_facts)
+    return tuple(check(run, trainer_keys(run), all_facts))
 
 
 def ids(check: Check, workload: WorkloadSpec, facts: Facts | None = None) -> set[str]:

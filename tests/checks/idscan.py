@@ -35,12 +35,12 @@ MENTIONS = re.compile(rf"\b(?:{_CALLED})\(|\bRefusals\b|^    id(?:: str)? = ", r
 @cache
 def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:
     """Id -> the modules that raise it, as paths below the package."""
-    found: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
     for path in (path for path, text in texts.items() if MENTIONS.search(text)):
         for name in ids_in(ast.parse(texts[path])):
-            found.setdefault(name, set()).add(str(path.relative_to(package)))
-    return found
+            places.setdefault(name, set()).add(str(path.relative_to(package)))
+    return places
 
 
 @cache
@@ -97,20 +97,20 @@ def _helpers(tree: ast.AST) -> dict[str, int]:
     """Functions that hand one of their parameters on as an id, with its position: `refuse(id, where, …)`."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in MAKERS]
     calls = {f: [node for node in ast.walk(f) if isinstance(node, ast.Call)] for f in functions}
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     while True:
-        left = [f for f in functions if f.name not in found]
-        more = {f.name: at for f in left if (at := _handed_on(f, calls[f], found)) is not None}
+        unread = [f for f in functions if f.name not in positions]
+        more = {f.name: position for f in unread if (position := _handed_on(f, calls[f], positions)) is not None}
         if not more:
-            return found
-        found |= more
+            return positions
+        positions |= more
 
 
 def _handed_on(function: ast.FunctionDef, calls: Sequence[ast.Call], helpers: Mapping[str, int]) -> int | None:
     """The position of the parameter that one of the function's calls gives as an id."""
     names = [arg.arg for arg in (*function.args.args, *function.args.kwonlyargs) if arg.arg not in ("self", "cls")]
-    given = {_name(expr) for call in calls for expr in _id_of(call, helpers)}
-    return next((at for at, name in enumerate(names) if name in given), None)
+    names_given = {_name(expr) for call in calls for expr in _id_of(call, helpers)}
+    return next((position for position, name in enumerate(names) if name in names_given), None)
 
 
 def _first_of_each(table: ast.expr | None) -> list[ast.expr]:

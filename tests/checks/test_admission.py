@@ -47,8 +47,8 @@ def queue(chips: int = 512, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "cluster-queue"}, "spec": {**cluster_queue(chips), **spec}}
 
 
-def said(given: ClusterFacts, name: str = "deepseek_ultrachat", **changes: object) -> tuple[Problem, ...]:
-    return admission_problems(given, demand(name, **changes))
+def said(cluster_facts: ClusterFacts, name: str = "deepseek_ultrachat", **changes: object) -> tuple[Problem, ...]:
+    return admission_problems(cluster_facts, demand(name, **changes))
 
 
 @pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
@@ -131,15 +131,15 @@ def test_run_fits_a_second_flavor() -> None:
     both = queue(256)
     flavors = both["spec"]["resourceGroups"][0]["flavors"]
     flavors.append({"name": "more", "resources": [{"name": "google.com/tpu", "nominalQuota": 512}]})
-    known = {"2xv6e-256": TPU_FLAVOR, "cpu-user": CPU_FLAVOR, "more": TPU_FLAVOR}
-    assert said(facts(cluster_queue=both, flavors=known)) == ()
+    all_flavors = {"2xv6e-256": TPU_FLAVOR, "cpu-user": CPU_FLAVOR, "more": TPU_FLAVOR}
+    assert said(facts(cluster_queue=both, flavors=all_flavors)) == ()
 
 
 def test_pod_sets_of_one_flavor_share_its_quota() -> None:
-    one = facts(cluster_queue=queue(512))
-    asked = demand("deepseek_ultrachat_mcjax")
-    twice = replace(asked, pod_sets=(*asked.pod_sets, replace(asked.pod_sets[0], name="more")))
-    (problem,) = admission_problems(one, twice)
+    cluster_facts = facts(cluster_queue=queue(512))
+    pods_needed = demand("deepseek_ultrachat_mcjax")
+    twice = replace(pods_needed, pod_sets=(*pods_needed.pod_sets, replace(pods_needed.pod_sets[0], name="more")))
+    (problem,) = admission_problems(cluster_facts, twice)
     assert "all its jobs together requests 1024 chips" in problem.message
 
 
@@ -157,7 +157,7 @@ def test_unread_flavor_is_not_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "taken"),
+    ("selector", "is_taken"),
     [
         ({}, True),
         (None, False),
@@ -168,9 +168,9 @@ def test_unread_flavor_is_not_checked() -> None:
         ({"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}, {"key": "team", "operator": "Exists"}]}, True),
     ],
 )
-def test_queue_selects_its_namespaces(selector: Any, taken: bool) -> None:
-    found = said(facts(cluster_queue=queue(namespaceSelector=selector)))
-    assert [p.id for p in found] == ([] if taken else ["queue-refuses-namespace"])
+def test_queue_selects_its_namespaces(selector: Any, is_taken: bool) -> None:
+    problems = said(facts(cluster_queue=queue(namespaceSelector=selector)))
+    assert [p.id for p in problems] == ([] if is_taken else ["queue-refuses-namespace"])
 
 
 @pytest.mark.parametrize("kind", ["local_queue", "cluster_queue"])
@@ -217,6 +217,6 @@ def test_missing_read_rights_are_warnings() -> None:
         priority_classes={"medium": priority},
         secrets={"x": secret},
     )
-    found = said(blind, **{"secrets.hf_token": {"secret": "x", "key": "token"}})
-    assert {(p.id, p.severity) for p in found} == {("admission-unseen", "warning")}
-    assert [p.message.rpartition(": ")[2] for p in found] == [f"You may not get {n}." for n in range(4)]
+    problems = said(blind, **{"secrets.hf_token": {"secret": "x", "key": "token"}})
+    assert {(p.id, p.severity) for p in problems} == {("admission-unseen", "warning")}
+    assert [p.message.rpartition(": ")[2] for p in problems] == [f"You may not get {n}." for n in range(4)]

@@ -14,17 +14,17 @@ from xsft.spec.resolve import Run
 
 
 def test_problems_are_sorted_by_severity_without_duplicates() -> None:
-    found = check_run(
+    problems = check_run(
         run_of(spec(train={"steps": 10**6}, image={"ref": "registry/image"}, restarts={"max": 1})), Facts()
     )
-    order = [("error", "warning", "note").index(p.severity) for p in found]
+    order = [("error", "warning", "note").index(p.severity) for p in problems]
     assert order == sorted(order)
     assert {0, 1, 2} == set(order)
-    assert len(found) == len(set(found))
+    assert len(problems) == len(set(problems))
 
 
 def test_every_subject_of_the_list_has_a_check() -> None:
-    shown = [one.__module__.rpartition(".")[2] for one in subjects()]
+    shown = [check.__module__.rpartition(".")[2] for check in subjects()]
     assert shown[: len(FIRST_SHOWN)] == [*FIRST_SHOWN]
     assert len(shown) == len(set(shown))
 
@@ -43,5 +43,5 @@ def test_every_check_takes_run_keys_and_facts(subject: Check) -> None:
     ids=["one slice", "two slices"],
 )
 def test_good_workloads_have_no_other_problems(base: Tree, more: set[str]) -> None:
-    found = {problem.id for problem in check_run(run_of(spec(base)), Facts())}
-    assert found == {"checkpoint-unread", "fit-known", "resume-data-restarts", "special-tokens", *more}
+    ids = {problem.id for problem in check_run(run_of(spec(base)), Facts())}
+    assert ids == {"checkpoint-unread", "fit-known", "resume-data-restarts", "special-tokens", *more}

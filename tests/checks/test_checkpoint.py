@@ -15,21 +15,21 @@ from xsft.spec.model import WorkloadSpec
 PATH = "gs://my-bucket/deepseek3-671b/0/items"
 
 
-def facts(status: str = "read", **found: object) -> Facts:
+def facts(status: str = "read", **fields: object) -> Facts:
     arrays = (SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")),)
-    return Facts(checkpoint=CheckpointFacts(path=PATH, status=status, **{"arrays": arrays, **found}))
+    return Facts(checkpoint=CheckpointFacts(path=PATH, status=status, **{"arrays": arrays, **fields}))
 
 
-def one(workload: WorkloadSpec, given: Facts) -> Problem:
-    (problem,) = problems(check, workload, given)
+def one(workload: WorkloadSpec, facts_read: Facts) -> Problem:
+    (problem,) = problems(check, workload, facts_read)
     return problem
 
 
 def test_checkpoint_without_listed_arrays_is_unread():
     for detail in ("", "_METADATA has more than 16,777,216 bytes and was not read"):
-        found = one(spec(), facts(arrays=(), detail=detail))
-        assert (found.id, found.severity) == ("checkpoint-unread", "warning")
-        assert (detail or "lists no arrays") in found.message
+        reported = one(spec(), facts(arrays=(), detail=detail))
+        assert (reported.id, reported.severity) == ("checkpoint-unread", "warning")
+        assert (detail or "lists no arrays") in reported.message
 
 
 def test_matching_checkpoint_has_no_problem():
@@ -41,8 +41,8 @@ def test_matching_checkpoint_has_no_problem():
 
 def test_pathways_refuses_ocdbt_and_zarr3():
     for flag, name in (("use_ocdbt", "checkpoint-ocdbt"), ("use_zarr3", "checkpoint-zarr3")):
-        found = one(spec(FLAGSHIP), facts(**{flag: True}))
-        assert (found.id, found.severity, found.where) == (name, "error", "model.checkpoint")
+        reported = one(spec(FLAGSHIP), facts(**{flag: True}))
+        assert (reported.id, reported.severity, reported.where) == (name, "error", "model.checkpoint")
 
 
 def test_mcjax_reads_every_format():
@@ -53,9 +53,9 @@ def test_array_larger_than_the_concurrent_read_limit_is_reported():
     def of(dtype: str | None) -> Facts:
         return facts(arrays=(SavedArray(path=("params", "params", "wi"), piece=(16384, 126, 53248), dtype=dtype),))
 
-    found = one(spec(), of("bfloat16"))
-    assert (found.id, found.kind) == ("checkpoint-piece-large", "disputable")
-    assert "220 GB" in found.message
+    reported = one(spec(), of("bfloat16"))
+    assert (reported.id, reported.kind) == ("checkpoint-piece-large", "disputable")
+    assert "220 GB" in reported.message
     roomy_keys = {"maxtext": {"checkpoint_storage_concurrent_gb": 221}}
     roomy = spec(overrides=roomy_keys)
     assert (
@@ -82,13 +82,13 @@ def test_unscanned_checkpoint_is_refused_where_the_run_scans(
     scan: bool | None, release: str, recorded: bool, expected: set[str]
 ):
     workload = spec(model={"scan_layers": scan}, image={"maxtext": release})
-    found = facts(scan_layers=False, scan_recorded=recorded)
-    assert ids(check, workload, found) == expected
+    facts_read = facts(scan_layers=False, scan_recorded=recorded)
+    assert ids(check, workload, facts_read) == expected
 
 
 def test_scanned_checkpoint_is_refused_where_the_run_does_not_scan():
-    found = one(spec(model={"scan_layers": False}), facts(scan_layers=True, scan_recorded=True))
-    assert (found.id, found.where, found.fix) == (
+    reported = one(spec(model={"scan_layers": False}), facts(scan_layers=True, scan_recorded=True))
+    assert (reported.id, reported.where, reported.fix) == (
         "checkpoint-scan",
         "model.scan_layers",
         "Set model.scan_layers: true.",
@@ -97,9 +97,9 @@ def test_scanned_checkpoint_is_refused_where_the_run_does_not_scan():
 
 def test_scan_axis_of_the_checkpoint_must_equal_that_of_the_run():
     scanned = {"scan_layers": True, "scan_recorded": True}
-    found = one(spec(FLAGSHIP), facts(**scanned, param_scan_axis=1))
-    assert (found.id, found.where) == ("checkpoint-axis", "overrides.maxtext.param_scan_axis")
-    assert "param_scan_axis: 1" in found.fix
+    reported = one(spec(FLAGSHIP), facts(**scanned, param_scan_axis=1))
+    assert (reported.id, reported.where) == ("checkpoint-axis", "overrides.maxtext.param_scan_axis")
+    assert "param_scan_axis: 1" in reported.fix
     default = one(spec(), facts(**scanned, param_scan_axis=0))
     assert "axis 1 (MaxText's default)" in default.message
     assert ids(check, spec(), facts(**scanned, param_scan_axis=1)) == set()
@@ -109,40 +109,42 @@ def test_scan_axis_of_the_checkpoint_must_equal_that_of_the_run():
 
 
 def test_a_torn_save_is_refused():
-    found = one(spec(), facts("torn", detail="manifest.ocdbt is missing, which is written last"))
-    assert (found.id, found.severity) == ("checkpoint-torn", "error")
-    assert "manifest.ocdbt" in found.message
+    reported = one(spec(), facts("torn", detail="manifest.ocdbt is missing, which is written last"))
+    assert (reported.id, reported.severity) == ("checkpoint-torn", "error")
+    assert "manifest.ocdbt" in reported.message
 
 
 @pytest.mark.parametrize(
     ("status", "id_"), [("missing", "checkpoint-missing"), ("not-a-checkpoint", "checkpoint-invalid")]
 )
 def test_fix_corrects_a_path_at_a_wrong_level(status: str, id_: str):
-    found = one(spec(), facts(status, detail=f"not found; there is a checkpoint at {PATH}", near=PATH))
-    assert (found.id, found.severity, found.fix) == (id_, "error", f"Set model.checkpoint: {PATH}")
+    reported = one(spec(), facts(status, detail=f"not found; there is a checkpoint at {PATH}", near=PATH))
+    assert (reported.id, reported.severity, reported.fix) == (id_, "error", f"Set model.checkpoint: {PATH}")
     bare = one(spec(), facts(status, detail="not found"))
     assert "not found" in bare.message
     assert "model_params" in bare.fix
 
 
 def test_hugging_face_weights_give_the_convert_command():
-    found = one(spec(), facts("not-a-checkpoint", detail="it holds model.safetensors: these are Hugging Face weights"))
-    assert (found.id, "xsft checkpoint convert" in found.fix) == ("checkpoint-invalid", True)
+    reported = one(
+        spec(), facts("not-a-checkpoint", detail="it holds model.safetensors: these are Hugging Face weights")
+    )
+    assert (reported.id, "xsft checkpoint convert" in reported.fix) == ("checkpoint-invalid", True)
 
 
 def test_missing_conversion_is_a_warning_and_refused_at_submission():
     converting = spec(model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
-    found = one(converting, facts("missing", detail="not found"))
-    assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "warning", "model.hf")
-    for problems_ in ((found,), accept_problems((found,), {found.id: "it will be"})):
+    reported = one(converting, facts("missing", detail="not found"))
+    assert (reported.id, reported.severity, reported.where) == ("checkpoint-to-convert", "warning", "model.hf")
+    for problems_ in ((reported,), accept_problems((reported,), {reported.id: "it will be"})):
         assert next(p.severity for p in for_submission(problems_)) == "error"
     assert ids(check, converting, facts()) == set()
 
 
 def test_unread_checkpoint_is_a_warning():
-    for given in (facts("unreadable", detail="no Google Cloud login was found. Log in."), Facts()):
-        found = one(spec(), given)
-        assert (found.id, found.severity) == ("checkpoint-unread", "warning")
+    for facts_read in (facts("unreadable", detail="no Google Cloud login was found. Log in."), Facts()):
+        reported = one(spec(), facts_read)
+        assert (reported.id, reported.severity) == ("checkpoint-unread", "warning")
 
 
 def test_checkpoint_path_outside_bucket_and_image_is_refused():

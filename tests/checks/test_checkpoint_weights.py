@@ -82,9 +82,9 @@ def test_checkpoint_of_any_other_size_is_refused(recorded: Path, name: str, key:
 
 @pytest.mark.parametrize("name", QWEN)
 def test_tiny_checkpoint_is_refused_for_a_large_model(recorded: Path, name: str) -> None:
-    (found,) = problems(check, spec(FLAGSHIP), converted(recorded, name))
-    assert (found.id, found.severity, found.where) == ("checkpoint-model", "error", "model.checkpoint")
-    assert "token_embedder.embedding is [512, 64] instead of [129280, 7168]" in found.message
+    (problem,) = problems(check, spec(FLAGSHIP), converted(recorded, name))
+    assert (problem.id, problem.severity, problem.where) == ("checkpoint-model", "error", "model.checkpoint")
+    assert "token_embedder.embedding is [512, 64] instead of [129280, 7168]" in problem.message
     assert ids(check, spec(), converted(recorded, name)) == {"checkpoint-model"}
 
 
@@ -110,10 +110,10 @@ def full(name: str, *, layout: ArrayLayout | None = None, given: Mapping[str, An
         for array, shape in wanted.arrays.items()
     )
     axis = here.axis if here.scan else None
-    found = CheckpointFacts(
+    checkpoint_facts = CheckpointFacts(
         path="gs://b/0/items", status="read", scan_layers=here.scan, param_scan_axis=axis, arrays=arrays
     )
-    return Facts(checkpoint=found)
+    return Facts(checkpoint=checkpoint_facts)
 
 
 @pytest.mark.parametrize("name", ["deepseek3-671b", "gemma2-2b", "qwen3-0.6b", "llama3.1-8b", "gpt-oss-20b"])
@@ -128,14 +128,14 @@ def test_override_that_does_not_fit_the_checkpoint_is_named() -> None:
     other = spec(
         model={"name": "llama3.1-8b"}, overrides={"maxtext": {"override_model_config": True, "vocab_size": 128264}}
     )
-    (found,) = problems(check, other, full("llama3.1-8b"))
-    assert (found.id, found.where) == ("checkpoint-model", "overrides.maxtext.vocab_size")
-    assert "[128256, 4096] instead of [128264, 4096]" in found.message
+    (problem,) = problems(check, other, full("llama3.1-8b"))
+    assert (problem.id, problem.where) == ("checkpoint-model", "overrides.maxtext.vocab_size")
+    assert "[128256, 4096] instead of [128264, 4096]" in problem.message
 
 
 def test_fix_names_the_model_of_the_checkpoint() -> None:
-    (found,) = problems(check, spec(model={"name": "qwen3-4b"}), full("qwen3-8b"))
-    assert "It holds qwen3-8b" in found.fix
+    (problem,) = problems(check, spec(model={"name": "qwen3-4b"}), full("qwen3-8b"))
+    assert "It holds qwen3-8b" in problem.fix
 
 
 def test_checkpoint_with_more_layers_than_the_model_is_refused() -> None:
@@ -154,8 +154,8 @@ def test_unknown_array_names_and_releases_are_not_checked() -> None:
 
 def test_wrong_checkpoint_can_be_accepted_by_id() -> None:
     """An image may hold a changed MaxText."""
-    found = problems(check, spec(), full("qwen3-8b"))
-    assert [p.severity for p in accept_problems(found, {"checkpoint-model": "our fork names them so"})] == ["note"]
+    reported = problems(check, spec(), full("qwen3-8b"))
+    assert [p.severity for p in accept_problems(reported, {"checkpoint-model": "our fork names them so"})] == ["note"]
 
 
 def test_each_model_of_the_catalogue_is_recognised() -> None:

@@ -40,14 +40,16 @@ def _cut_ways(shape: ArrayShape, axis: int) -> ArrayShape:
 @pytest.mark.parametrize("story", NAMES)
 def test_a_shipped_workload_accepts_its_own_conversion(story: str) -> None:
     spec = spec_of(story)
-    given = facts_for(spec)
-    run, _ = resolve(spec, given)
+    facts = facts_for(spec)
+    run, _ = resolve(spec, facts)
     keys = trainer_keys(run)
     layout = ArrayLayout(axis=int(str(keys.get("param_scan_axis", 1))))
     wanted = required(spec.model.name, keys, layout=layout, release=run.release.version)
     assert wanted is not None
     assert wanted.complete
     arrays = tuple(converted(name, shape) for name, shape in wanted.arrays.items())
-    found = CheckpointFacts(path="c", status="read", scan_layers=True, param_scan_axis=layout.axis, arrays=arrays)
-    held = replace(given, checkpoint=found)
-    assert list(check(replace(run, checkpoint="gs://b/0/items"), keys, held)) == []
+    checkpoint_facts = CheckpointFacts(
+        path="c", status="read", scan_layers=True, param_scan_axis=layout.axis, arrays=arrays
+    )
+    changed_facts = replace(facts, checkpoint=checkpoint_facts)
+    assert list(check(replace(run, checkpoint="gs://b/0/items"), keys, changed_facts)) == []

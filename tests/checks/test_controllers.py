@@ -26,11 +26,11 @@ def deployment(*, wanted: int, ready: int) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"replicas": wanted}, "status": {"readyReplicas": ready} if ready else {}}
 
 
-@pytest.mark.parametrize(("wanted", "ready", "command"), [(1, 0, "get pods"), (0, 0, "scale deployment"), (2, 1, "")])
-def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, ready: int, command: str) -> None:
-    found = list(check_controllers({"Kueue": deployment(wanted=wanted, ready=ready)}, context="c"))
-    assert [p.id for p in found] == (["controller-not-ready"] if command else [])
-    assert all(f"kubectl --context c -n kueue-system {command}" in p.fix for p in found)
+@pytest.mark.parametrize(("replicas", "ready", "command"), [(1, 0, "get pods"), (0, 0, "scale deployment"), (2, 1, "")])
+def test_a_controller_without_ready_pods_is_named_with_the_command(replicas: int, ready: int, command: str) -> None:
+    reported = list(check_controllers({"Kueue": deployment(wanted=replicas, ready=ready)}, context="c"))
+    assert [p.id for p in reported] == (["controller-not-ready"] if command else [])
+    assert all(f"kubectl --context c -n kueue-system {command}" in p.fix for p in reported)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, 
 def test_unsuspended_dry_run_shows_that_kueue_does_not_manage_the_run(
     metadata: dict[str, Any], suspend: bool, ids: list[str]
 ) -> None:
-    found = list(check_managed({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
-    assert [p.id for p in found] == ids
+    reported = list(check_managed({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
+    assert [p.id for p in reported] == ids
 
 
 @pytest.mark.parametrize(

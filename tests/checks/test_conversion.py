@@ -55,7 +55,7 @@ OWN = {
 
 
 @pytest.mark.parametrize(
-    ("told", "severity"),
+    ("fields", "severity"),
     [
         (OWN, None),
         ({**OWN, "hidden_size": 2048}, "warning"),
@@ -83,9 +83,9 @@ OWN = {
         "head size",
     ],
 )
-def test_config_json_that_differs_from_the_model_is_reported(told: dict[str, Any], severity: str | None) -> None:
-    found = problems(check, HERE, Facts(source=SourceFacts(fields=source_fields(told))))
-    assert [(p.id, p.severity) for p in found] == ([("weights-config", severity)] if severity else [])
+def test_config_json_that_differs_from_the_model_is_reported(fields: dict[str, Any], severity: str | None) -> None:
+    reported = problems(check, HERE, Facts(source=SourceFacts(fields=source_fields(fields))))
+    assert [(p.id, p.severity) for p in reported] == ([("weights-config", severity)] if severity else [])
 
 
 def test_run_from_a_checkpoint_has_no_conversion_problems() -> None:
@@ -94,9 +94,9 @@ def test_run_from_a_checkpoint_has_no_conversion_problems() -> None:
 
 
 def test_own_sizes_are_refused_where_the_converter_cannot_be_given_them() -> None:
-    own = {"model": {**HF, "name": "llama3.1-8b"}, "overrides": {"maxtext": {"head_dim": 64}}}
-    assert ids(check, spec(**own, image={"maxtext": "0.1.0"})) == {"weights-sizes-legacy"}
-    assert ids(check, spec(**own)) == set()
+    small = {"model": {**HF, "name": "llama3.1-8b"}, "overrides": {"maxtext": {"head_dim": 64}}}
+    assert ids(check, spec(**small, image={"maxtext": "0.1.0"})) == {"weights-sizes-legacy"}
+    assert ids(check, spec(**small)) == set()
 
 
 LLAMA3 = {
@@ -107,8 +107,8 @@ SCALING = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "orig
 
 def test_llama_3_weights_are_not_llama_3_1() -> None:
     llama = spec(target="local", tpu=DROP, place=DROP, model={**HF, "name": "llama3.1-8b"})
-    (found,) = problems(check, llama, Facts(source=SourceFacts(fields=source_fields(LLAMA3))))
-    assert "its rope.rope_type is default, and the model's llama3" in found.message
+    (problem,) = problems(check, llama, Facts(source=SourceFacts(fields=source_fields(LLAMA3))))
+    assert "its rope.rope_type is default, and the model's llama3" in problem.message
     scaled = {**LLAMA3, "rope_scaling": {**SCALING, "rope_type": "llama3"}}
     assert ids(check, llama, Facts(source=SourceFacts(fields=source_fields(scaled)))) == set()
 

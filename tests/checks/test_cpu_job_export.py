@@ -30,8 +30,8 @@ def saved(model: str, keys: dict[str, Any]) -> CheckpointFacts:
     return CheckpointFacts(path="/out/tiny/checkpoints/2/model_params", status="read", arrays=arrays)
 
 
-def ids(inputs: ExportInputs, found: CheckpointFacts) -> list[str]:
-    return [problem.id for problem in check_exported_weights(inputs, found)]
+def ids(inputs: ExportInputs, checkpoint_facts: CheckpointFacts) -> list[str]:
+    return [problem.id for problem in check_exported_weights(inputs, checkpoint_facts)]
 
 
 def test_export_of_the_trained_model_has_no_problem() -> None:

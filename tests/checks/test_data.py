@@ -135,7 +135,7 @@ def test_grain_reads_array_records_of_texts(columns: list[str]):
 
 
 @pytest.mark.parametrize(
-    ("data", "found"),
+    ("data", "expected"),
     [
         ({"pipeline": DROP}, {"grain-format"}),
         ({"pipeline": "hf"}, {"grain-format"}),
@@ -146,9 +146,9 @@ def test_grain_reads_array_records_of_texts(columns: list[str]):
         ({"columns": ["messages"]}, {"grain-columns"}),
     ],
 )
-def test_data_that_grain_does_not_read_is_refused(data: dict[str, object], found: set[str]):
+def test_data_that_grain_does_not_read_is_refused(data: dict[str, object], expected: set[str]):
     wrong = spec(data={**GRAIN, **data})
-    assert ids(check, wrong) - {"hub-streaming"} == found
+    assert ids(check, wrong) - {"hub-streaming"} == expected
     assert all(problem.fix for problem in problems(check, wrong))
 
 

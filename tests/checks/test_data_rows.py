@@ -77,11 +77,11 @@ def test_mixture_of_grain_is_not_checked_and_gives_a_note(tmp_path: Path) -> Non
 @pytest.mark.parametrize("first", [{"role": "system", "content": "be kind"}, {"role": "user", "content": "and?"}])
 def test_roles_that_a_known_template_refuses_are_reported(first: dict[str, str]) -> None:
     row = {"messages": [first, *GOOD["messages"]]}
-    found = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row=row),)))
+    facts = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row=row),)))
     gemma = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it"}
-    assert "data-template" in factory.ids(check, spec(model=gemma), found)
-    assert "data-template" not in factory.ids(check, spec(), found)
+    assert "data-template" in factory.ids(check, spec(model=gemma), facts)
+    assert "data-template" not in factory.ids(check, spec(), facts)
     own = {"maxtext": {"chat_template": "{{ messages }}"}}
-    assert "data-template" not in factory.ids(check, spec(model=gemma, overrides=own), found)
+    assert "data-template" not in factory.ids(check, spec(model=gemma, overrides=own), facts)
     fitting = Facts(data=DataFacts(rows=(SampledRow(at="row 1", row={"messages": GOOD["messages"] * 2}),)))
     assert "data-template" not in factory.ids(check, spec(model=gemma), fitting)

@@ -36,8 +36,8 @@ def test_demand_of_mcjax_is_one_pod_set() -> None:
 
 
 def test_demand_lists_secrets_with_their_keys() -> None:
-    found = demand(**{"secrets.hf_token": {"secret": "hf", "key": "k"}, "image.pull_secret": "registry"})
-    assert found.secrets == (
+    pods_needed = demand(**{"secrets.hf_token": {"secret": "hf", "key": "k"}, "image.pull_secret": "registry"})
+    assert pods_needed.secrets == (
         SecretNeed(name="hf", key="k", where="secrets.hf_token"),
         SecretNeed(name="registry", key=None, where="image.pull_secret"),
     )

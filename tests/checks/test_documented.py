@@ -29,25 +29,25 @@ def documented() -> list[str]:
 
 def test_every_problem_in_the_code_is_documented():
     rows = set(documented())
-    undocumented = {name: sorted(at) for name, at in ids_in_code().items() if name not in rows}
+    undocumented = {name: sorted(paths) for name, paths in ids_in_code().items() if name not in rows}
     assert undocumented == {}, "add a line to docs/checks.toml, and run `make docs`"
 
 
 def test_every_documented_problem_is_in_the_code():
-    known = {*ids_in_code(), *BY_SLUG}  # `compare` warns by the reason of a run's state
-    assert sorted(set(documented()) - known) == [], "remove the line from docs/checks.toml"
+    ids = {*ids_in_code(), *BY_SLUG}  # `compare` warns by the reason of a run's state
+    assert sorted(set(documented()) - ids) == [], "remove the line from docs/checks.toml"
 
 
 def test_each_id_has_one_line_with_known_severities():
     assert len(documented()) == len(set(documented()))
-    said = {kind for section in SECTIONS for kind, _ in section["ids"].values()}
-    assert {word for kind in said for word in kind.split(", ")} == {"error", "warning", "note", "may be accepted"}
+    severities = {kind for section in SECTIONS for kind, _ in section["ids"].values()}
+    assert {word for kind in severities for word in kind.split(", ")} == {"error", "warning", "note", "may be accepted"}
 
 
 def test_lines_say_which_errors_may_be_accepted():
     lines = [(name, f"{kind} {text}") for section in SECTIONS for name, (kind, text) in section["ids"].items()]
-    said = {name for name, line in lines if "may be accepted" in line}
-    assert disputable_ids() == said | BY_OPTION
+    names = {name for name, line in lines if "may be accepted" in line}
+    assert disputable_ids() == names | BY_OPTION
 
 
 def test_every_id_has_a_link_target():
@@ -61,10 +61,12 @@ def disputable_ids() -> set[str]:
     texts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
     trees = [ast.parse(text) for text in texts if "disputable" in text or ".error(" in text]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    kinds = [(call, [ast.unparse(one.value) for one in call.keywords if one.arg == "kind"]) for call in calls]
+    kinds = [
+        (call, [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg == "kind"]) for call in calls
+    ]
     late = {name for tree in trees for name, method in late_calls(tree) if method == "error"}
     firsts = [call.args[0] for call, kind in kinds if kind == ["'disputable'"]]
-    written = {one.value for one in firsts if isinstance(one, ast.Constant)}
+    written = {keyword.value for keyword in firsts if isinstance(keyword, ast.Constant)}
     return {*map(str, written), *late, *ROW_PROBLEMS}
 
 

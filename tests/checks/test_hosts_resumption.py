@@ -33,8 +33,8 @@ def test_row_order_after_a_restart_is_noted_for_cluster_and_local_runs(
 
 
 def test_reshuffling_of_unshuffled_rows_is_refused() -> None:
-    found = problems(check, spec(data={"shuffle": False}, restarts={"data": "reshuffle"}))
-    assert ("reshuffle-unshuffled", "error") in {(p.id, p.severity) for p in found}
+    reported = problems(check, spec(data={"shuffle": False}, restarts={"data": "reshuffle"}))
+    assert ("reshuffle-unshuffled", "error") in {(p.id, p.severity) for p in reported}
 
 
 def _files(pattern: str, *, rows: int | None = None, **changes: Any) -> set[str]:

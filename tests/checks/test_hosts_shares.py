@@ -33,9 +33,9 @@ def test_few_processes_may_each_read_all_rows() -> None:
 def test_file_count_that_is_no_multiple_of_the_processes_is_reported(steps: int, found: set[str]) -> None:
     """Six files for four processes: two have two files, and the others end after one."""
     workload = spec(**FOUR_HOSTS, train={"steps": steps})
-    said = problems(check, workload, facts(files=6, counted=750))
-    assert {p.id for p in said} == found
-    assert all("about 31 of 40 steps" in p.message for p in said)
+    reported = problems(check, workload, facts(files=6, counted=750))
+    assert {p.id for p in reported} == found
+    assert all("about 31 of 40 steps" in p.message for p in reported)
     assert ids(check, workload, facts(files=8, counted=750)) == set()
 
 

@@ -23,16 +23,16 @@ def test_sufficient_timeouts_have_no_problem() -> None:
 
 
 def test_timeout_below_the_default_is_a_warning() -> None:
-    (found,) = problems(check, spec(tpu=SLICES, **limited(60)))
-    assert (found.id, found.severity) == ("initialization-timeout", "warning")
-    assert found.where == f"overrides.maxtext.{TIMEOUT}"
-    assert "8 hosts must have pulled the image and started within 60 s" in found.message
+    (problem,) = problems(check, spec(tpu=SLICES, **limited(60)))
+    assert (problem.id, problem.severity) == ("initialization-timeout", "warning")
+    assert problem.where == f"overrides.maxtext.{TIMEOUT}"
+    assert "8 hosts must have pulled the image and started within 60 s" in problem.message
 
 
 def test_spot_slices_that_may_start_at_different_times_are_noted() -> None:
     spot = {**SLICES, "capacity": "spot"}
-    (found,) = problems(check, spec(tpu=spot))
-    assert (found.id, found.severity, found.where) == ("initialization-timeout", "note", "tpu.num_slices")
+    (problem,) = problems(check, spec(tpu=spot))
+    assert (problem.id, problem.severity, problem.where) == ("initialization-timeout", "note", "tpu.num_slices")
     assert ids(check, spec(tpu=spot, **limited(900))) == set()
 
 
@@ -47,9 +47,9 @@ def test_spot_slices_that_may_start_at_different_times_are_noted() -> None:
 )
 def test_key_that_keeps_the_hosts_unconnected_is_refused(key: str, value: object) -> None:
     given = {"overrides": {"maxtext": {key: value}}}
-    (found,) = problems(check, spec(**given))
-    assert (found.id, found.where) == ("hosts-not-connected", f"overrides.maxtext.{key}")
-    assert "does not connect the 2 hosts" in found.message
+    (problem,) = problems(check, spec(**given))
+    assert (problem.id, problem.where) == ("hosts-not-connected", f"overrides.maxtext.{key}")
+    assert "does not connect the 2 hosts" in problem.message
     assert ids(check, spec(tpu={"type": "v6e-4"}, **given)) == set(), "one host"
     assert ids(check, spec(FLAGSHIP, **given)) == set(), "one process"
 

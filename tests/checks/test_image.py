@@ -42,7 +42,7 @@ NEVER = ImageFacts(name="mine", repository="us-docker.pkg.dev/p/r/mine")
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("image_facts", "expected"),
     [
         (PUSHED, set()),
         (replace(PUSHED, stale=False), set()),
@@ -55,10 +55,10 @@ NEVER = ImageFacts(name="mine", repository="us-docker.pkg.dev/p/r/mine")
     ],
     ids=["pushed", "current", "stale", "other MaxText", "never pushed", "no facts", "unknown name", "unreadable lock"],
 )
-def test_named_image_must_match_its_lock(found: ImageFacts | None, expected: set[str]):
+def test_named_image_must_match_its_lock(image_facts: ImageFacts | None, expected: set[str]):
     named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
-    assert ids(check, named, Facts(image=found)) == expected
-    assert ids(check, spec(image={"name": "mine", "ref": DROP}, target="local"), Facts(image=found)) == expected
+    assert ids(check, named, Facts(image=image_facts)) == expected
+    assert ids(check, spec(image={"name": "mine", "ref": DROP}, target="local"), Facts(image=image_facts)) == expected
 
 
 def test_a_named_image_resolves_to_its_digest_and_brings_its_maxtext():
@@ -75,12 +75,12 @@ def test_image_that_was_not_pushed_is_refused_at_submission():
     facts = Facts(image=NEVER)
     named = spec(image={"name": "mine", "ref": DROP})
     assert run_of(named, facts).spec.image.ref == "us-docker.pkg.dev/p/r/mine:not-pushed"
-    found = accept_problems(problems(check, named, facts), {"image-not-pushed": "it will be"})
-    assert [(p.id, p.severity) for p in for_submission(found)] == [
+    reported = accept_problems(problems(check, named, facts), {"image-not-pushed": "it will be"})
+    assert [(p.id, p.severity) for p in for_submission(reported)] == [
         ("image-not-pushed", "error"),
         ("checks-not-accepted", "warning"),
     ]
-    assert not any("(accepted:" in p.message for p in found)
+    assert not any("(accepted:" in p.message for p in reported)
 
 
 def test_image_name_and_reference_together_are_refused():
@@ -88,25 +88,25 @@ def test_image_name_and_reference_together_are_refused():
 
 
 def test_a_tag_is_refused_at_submission_unless_it_is_accepted():
-    found = problems(check, spec(image={"ref": "registry.example.com/team/image:v1"}))
-    assert [p.severity for p in found] == ["warning"]
-    assert [p.severity for p in for_submission(found)] == ["error"]
-    accepted = accept_problems(found, {"image-not-pinned": "our tags do not move"})
+    reported = problems(check, spec(image={"ref": "registry.example.com/team/image:v1"}))
+    assert [p.severity for p in reported] == ["warning"]
+    assert [p.severity for p in for_submission(reported)] == ["error"]
+    accepted = accept_problems(reported, {"image-not-pinned": "our tags do not move"})
     assert [p.severity for p in for_submission(accepted)] == ["note"]
 
 
 def test_gcr_registry_is_reported_with_its_successor():
-    (found,) = problems(check, spec(image={"ref": f"gcr.io/my-project/image{DIGEST}"}))
-    assert found.id == "image-legacy-registry"
-    assert "us-docker.pkg.dev/my-project/gcr.io/image" in found.fix
+    (problem,) = problems(check, spec(image={"ref": f"gcr.io/my-project/image{DIGEST}"}))
+    assert problem.id == "image-legacy-registry"
+    assert "us-docker.pkg.dev/my-project/gcr.io/image" in problem.fix
 
 
 def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
     facts = Facts(image=replace(PUSHED, maxtext="0.2.4"))
     named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
     reasons = {"image-maxtext-differs": "same layout", "image-missing": "no"}
-    found = accept_problems((*problems(check, named, facts), *problems(check, spec(image={"ref": DROP}))), reasons)
-    assert [(p.id, p.severity) for p in found] == [
+    reported = accept_problems((*problems(check, named, facts), *problems(check, spec(image={"ref": DROP}))), reasons)
+    assert [(p.id, p.severity) for p in reported] == [
         ("image-maxtext-differs", "note"),
         ("image-missing", "error"),
         ("checks-not-accepted", "warning"),

@@ -83,12 +83,12 @@ def test_mismatch_of_the_image_gives_one_problem(case: str) -> None:
 
 def test_pathways_servers_of_another_jax_are_reported() -> None:
     labels = {**OURS, "dev.xsft.packages": "jax==0.12.1 libtpu==0.0.50"}
-    found = said(labels=labels)
-    assert [(p.id, p.where) for p in found] == [
+    problems = said(labels=labels)
+    assert [(p.id, p.where) for p in problems] == [
         ("pathways-jax-differs", "pathways.proxy_image"),
         ("pathways-jax-differs", "pathways.server_image"),
     ]
-    assert "is for JAX 0.11.0, and the image has JAX 0.12.1" in found[0].message
+    assert "is for JAX 0.11.0, and the image has JAX 0.12.1" in problems[0].message
     assert said(labels={**OURS, "dev.xsft.packages": "jax==0.11.7"}) == [], "a patch release"
     assert said(labels=labels, story="deepseek_ultrachat_mcjax") == [], "it has no servers"
     assert said(labels=labels, trains=False) == [], "nor has a conversion"

@@ -30,13 +30,13 @@ def test_lora_of_deepseek3_needs_the_suggested_module_path():
     (problem,) = problems(check, missing)
     assert (problem.id, problem.severity) == ("lora-module-path", "error")
     path = problem.fix.split("'")[1]
-    given = spec(
+    workload = spec(
         FLAGSHIP,
         lora={**LORA["lora"], "module_path": path},
         train=LORA["train"],
         overrides={"maxtext": {"attention": "autoselected"}},
     )
-    assert ids(check, given) == {"lora-attention-only"}
+    assert ids(check, workload) == {"lora-attention-only"}
 
 
 def test_lora_of_a_model_without_a_known_pattern_is_reported():

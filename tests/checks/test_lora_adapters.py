@@ -46,31 +46,31 @@ def test_matching_adapters_are_accepted(saved: Facts) -> None:
 
 
 def test_adapters_of_another_rank_are_refused(saved: Facts) -> None:
-    (found,) = problems(check, tiny({"rank": 8}), saved)
-    assert (found.id, found.severity, found.where) == ("lora-restore-rank", "error", "lora.restore_path")
-    assert found.fix == "Set lora.rank: 4"
+    (reported,) = problems(check, tiny({"rank": 8}), saved)
+    assert (reported.id, reported.severity, reported.where) == ("lora-restore-rank", "error", "lora.restore_path")
+    assert reported.fix == "Set lora.rank: 4"
 
 
 @pytest.mark.parametrize(
-    ("modules", "told"),
+    ("modules", "message"),
     [
         ("decoder/layers/.*self_attention/(query|key)", "5 would be dropped, e.g. decoder.layers.mlp.wi_0.kernel"),
         ("decoder/.*", ""),
     ],
 )
-def test_adapters_of_other_modules_are_a_disputable_error(saved: Facts, modules: str, told: str) -> None:
-    found = problems(check, tiny({"module_path": modules}), saved)
-    assert [(problem.id, problem.kind) for problem in found] == (
-        [("lora-restore-modules", "disputable")] if told else []
+def test_adapters_of_other_modules_are_a_disputable_error(saved: Facts, modules: str, message: str) -> None:
+    reported = problems(check, tiny({"module_path": modules}), saved)
+    assert [(problem.id, problem.kind) for problem in reported] == (
+        [("lora-restore-modules", "disputable")] if message else []
     )
-    assert all(told in problem.message for problem in found)
+    assert all(message in problem.message for problem in reported)
 
 
 def test_module_without_saved_adapters_is_reported(saved: Facts) -> None:
     assert saved.adapters is not None
     some = tuple(array for array in saved.adapters.arrays if "wo" not in array.path)
-    (found,) = problems(check, tiny(), Facts(adapters=replace(saved.adapters, arrays=some)))
-    assert (found.id, "1 are missing, e.g. decoder.layers.mlp.wo.kernel" in found.message) == (
+    (reported,) = problems(check, tiny(), Facts(adapters=replace(saved.adapters, arrays=some)))
+    assert (reported.id, "1 are missing, e.g. decoder.layers.mlp.wo.kernel" in reported.message) == (
         "lora-restore-modules",
         True,
     )
@@ -85,22 +85,22 @@ def test_adapters_of_another_model_size_are_refused(saved: Facts, key: str) -> N
 
 def test_adapters_of_another_model_or_layout_are_refused(saved: Facts) -> None:
     assert ids(check, tiny(model={"name": "mixtral-8x7b"}), saved) == {"lora-restore-model"}
-    (found,) = problems(check, tiny(model={"scan_layers": False}), saved)
-    assert found.id == "lora-restore-model"
-    assert "the model has no decoder.layers.mlp.wi_0.kernel" in found.message
+    (reported,) = problems(check, tiny(model={"scan_layers": False}), saved)
+    assert reported.id == "lora-restore-model"
+    assert "the model has no decoder.layers.mlp.wi_0.kernel" in reported.message
 
 
 def test_checkpoint_without_adapters_is_refused(stores: Path) -> None:
     for item in ("qwen3-trained/checkpoints/2/model_params", "qwen3-trained/checkpoints/2/optimizer_state"):
-        found = Facts(adapters=read_checkpoint(str(stores / item)))
-        assert ids(check, tiny(), found) == {"lora-restore-path"}
+        facts = Facts(adapters=read_checkpoint(str(stores / item)))
+        assert ids(check, tiny(), facts) == {"lora-restore-path"}
 
 
 def test_fix_corrects_a_path_at_a_wrong_level(stores: Path) -> None:
     folder = stores / "qwen3-lora" / "checkpoints" / "2"
     for path in (folder, folder.parent, folder / "items", folder.parent / "3" / "model_params"):
-        (found,) = problems(check, tiny(), Facts(adapters=read_checkpoint(str(path))))
-        assert (found.id, found.fix) == ("lora-restore-path", f"Set lora.restore_path: {folder}/model_params")
+        (reported,) = problems(check, tiny(), Facts(adapters=read_checkpoint(str(path))))
+        assert (reported.id, reported.fix) == ("lora-restore-path", f"Set lora.restore_path: {folder}/model_params")
 
 
 def test_torn_save_of_adapters_is_refused(stores: Path) -> None:
@@ -111,9 +111,9 @@ def test_torn_save_of_adapters_is_refused(stores: Path) -> None:
 def test_unread_adapters_are_an_error_at_submission() -> None:
     unread = Facts(adapters=CheckpointFacts(path=PATH, status="unreadable", detail="no login was found."))
     for given in (unread, Facts()):
-        found = problems(check, tiny(), given)
-        assert [problem.id for problem in found] == ["lora-restore-unread"]
-        assert [problem.severity for problem in for_submission(found)] == ["error"]
+        reported = problems(check, tiny(), given)
+        assert [problem.id for problem in reported] == ["lora-restore-unread"]
+        assert [problem.severity for problem in for_submission(reported)] == ["error"]
 
 
 def test_unknown_shapes_are_not_compared(saved: Facts) -> None:

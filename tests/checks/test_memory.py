@@ -79,10 +79,10 @@ def test_more_tokens_than_a_refused_row_do_not_fit():
     assert "It does not fit. More tokens need more memory." in problem.message
 
 
-@pytest.mark.parametrize(("tokens", "said"), [(1024, "fit-unknown"), (2048, "fit-refused")])
-def test_fix_names_the_slice_where_the_run_fits(tokens: int, said: str):
+@pytest.mark.parametrize(("tokens", "message"), [(1024, "fit-unknown"), (2048, "fit-refused")])
+def test_fix_names_the_slice_where_the_run_fits(tokens: int, message: str):
     (problem,) = problems(check, qwen("14b", tokens=tokens))
-    assert problem.id == said
+    assert problem.id == message
     assert problem.fix.startswith("It fits v6e-16 × 1 with the same keys. ")
     (problem,) = problems(check, qwen("32b", tokens=1024, tpu="v6e-8"))
     assert (problem.id, "It fits v6e-32 × 1" in problem.fix) == ("does-not-fit", True)
@@ -117,19 +117,19 @@ def test_experts_are_gathered_without_an_expert_axis():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "release", "said"),
+    ("tokens", "release", "message"),
     [
         (1024, "0.2.5", None),
         (1536, "0.2.5", "never compiled"),
         (1024, "0.2.4", "for MaxText 0.2.5, and the image has 0.2.4"),
     ],
 )
-def test_place_that_requires_a_verdict_refuses_unknown_fit(tokens: int, release: str, said: str | None):
+def test_place_that_requires_a_verdict_refuses_unknown_fit(tokens: int, release: str, message: str | None):
     image = {**GOOD["image"], "maxtext": release}
-    wanted = spec(place={**GOOD["place"], "fit": "required"}, train={"max_target_length": tokens}, image=image)
-    found = [p for p in problems(check, wanted) if p.id == "fit-required"]
-    assert [(p.severity, p.where) for p in found] == ([("error", "place")] if said else [])
-    assert all(said in p.message for p in found if said)
+    workload = spec(place={**GOOD["place"], "fit": "required"}, train={"max_target_length": tokens}, image=image)
+    required_fits = [p for p in problems(check, workload) if p.id == "fit-required"]
+    assert [(p.severity, p.where) for p in required_fits] == ([("error", "place")] if message else [])
+    assert all(message in p.message for p in required_fits if message)
     assert "fit-required" not in ids(check, spec(train={"max_target_length": tokens}, image=image))
 
 

@@ -60,8 +60,8 @@ def test_slices_without_dcn_axes_are_replicas():
 
 @pytest.mark.parametrize(("fsdp", "expert", "lies"), [(16, 16, True), (256, 1, True), (64, 4, False), (128, 2, False)])
 def test_axes_must_divide_the_physical_axes_of_16x16(fsdp: int, expert: int, lies: bool):
-    found = ids(check, flagship({"fsdp": fsdp, "expert": expert}, {"fsdp": 2}))
-    assert ("mesh-physical-axes" in found) is not lies
+    problem_ids = ids(check, flagship({"fsdp": fsdp, "expert": expert}, {"fsdp": 2}))
+    assert ("mesh-physical-axes" in problem_ids) is not lies
     split = flagship({"fsdp": fsdp, "expert": expert}, {"fsdp": 2}, overrides=SPLIT)
     assert "mesh-physical-axes" not in ids(check, split)
 
@@ -123,8 +123,8 @@ def test_changed_architecture_and_custom_mesh_are_not_checked():
 
 
 def test_model_with_its_own_sharding_rules_is_not_checked():
-    own = {"name": "deepseek3-671b-batchsplit"}
-    assert ids(check, flagship({"fsdp": 64, "expert": 4}, {"fsdp": 2}, model=own)) == set()
+    batchsplit = {"name": "deepseek3-671b-batchsplit"}
+    assert ids(check, flagship({"fsdp": 64, "expert": 4}, {"fsdp": 2}, model=batchsplit)) == set()
 
 
 def test_local_run_ignores_the_mesh():

@@ -31,9 +31,9 @@ def test_lengths_that_blocks_divide_have_no_problem(tokens: int) -> None:
     ],
 )
 def test_lengths_that_blocks_do_not_divide_are_reported(tokens: int, fix: str) -> None:
-    (found,) = problems(check, long(tokens))
-    assert (found.id, found.severity, found.where) == ("attention-blocks", "error", "train.max_target_length")
-    assert fix in found.fix
+    (problem,) = problems(check, long(tokens))
+    assert (problem.id, problem.severity, problem.where) == ("attention-blocks", "error", "train.max_target_length")
+    assert fix in problem.fix
 
 
 def test_short_sequences_use_flash_only_on_request() -> None:
@@ -41,9 +41,9 @@ def test_short_sequences_use_flash_only_on_request() -> None:
 
 
 def test_block_sizes_of_the_workload_are_checked() -> None:
-    (found,) = problems(check, long(1024, sa_block_kv=512, sa_block_kv_compute=384))
-    assert "sa_block_kv_compute 384 does not divide sa_block_kv 512" in found.message
-    assert found.fix == "Use another length, or change sa_block_kv, sa_block_kv_compute."
+    (problem,) = problems(check, long(1024, sa_block_kv=512, sa_block_kv_compute=384))
+    assert "sa_block_kv_compute 384 does not divide sa_block_kv 512" in problem.message
+    assert problem.fix == "Use another length, or change sa_block_kv, sa_block_kv_compute."
     assert ids(check, long(640, **dict.fromkeys(BLOCKS, 128))) == set()
 
 

@@ -26,8 +26,8 @@ def test_unknown_model_suggests_close_names():
 
 
 def test_hugging_face_id_suggests_the_name_of_maxtext():
-    found = [p for p in problems(check, model(name="deepseek-ai/DeepSeek-V3")) if p.id == "model-unknown"]
-    assert "deepseek3-671b" in found[0].fix
+    unknown = [p for p in problems(check, model(name="deepseek-ai/DeepSeek-V3")) if p.id == "model-unknown"]
+    assert "deepseek3-671b" in unknown[0].fix
 
 
 def test_model_that_the_release_lacks_is_refused():
@@ -77,10 +77,10 @@ def test_model_that_the_converter_of_the_release_fails_on_is_refused():
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "mixtral-8x22b", "deepseek2-16b"])
 def test_model_that_converts_only_without_scanned_layers_says_so(name: str) -> None:
     repo = catalogue_model(name).hf_id
-    given = {"name": name, "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
-    (problem,) = problems(check, model(**given))
+    model_section = {"name": name, "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
+    (problem,) = problems(check, model(**model_section))
     assert (problem.id, problem.fix) == ("model-not-convertible", "Set model.scan_layers: false.")
-    assert "model-not-convertible" not in ids(check, model(**given, scan_layers=False))
+    assert "model-not-convertible" not in ids(check, model(**model_section, scan_layers=False))
 
 
 def test_weights_that_do_not_match_the_model_name_are_reported():
@@ -139,9 +139,11 @@ def test_a_base_tokenizer_needs_a_chat_template():
     assert ids(check, base) == {"chat-template-missing"}
     assert ids(check, model(name="llama3.1-8b", tokenizer=DROP)) == {"chat-template-missing"}, "MaxText's own choice"
     assert ids(check, model(name="llama3.1-8b", tokenizer=INSTRUCT)) == set()
-    bare, own = (Facts(tokenizer=TokenizerFacts(folder="/t", template=text)) for text in (None, "{{ messages }}"))
+    bare, with_template = (
+        Facts(tokenizer=TokenizerFacts(folder="/t", template=text)) for text in (None, "{{ messages }}")
+    )
     assert ids(check, model(tokenizer="my-org/my-tokenizer"), bare) == {"chat-template-missing"}, "its own files say so"
-    assert ids(check, base, own) == set()
+    assert ids(check, base, with_template) == set()
     templated = spec(model={"name": "llama3.1-8b", "tokenizer": DROP}, data={"chat_template": "chat.jinja"})
     assert ids(check, templated, Facts(template=TemplateFacts(text="{{ messages }}"))) == set()
 

@@ -20,17 +20,17 @@ TAINT = {"key": "team", "value": "other", "effect": "NoSchedule"}
 
 def pools(count: int) -> tuple[Json, ...]:
     """Hosts of slices of v6e-256, and the nodes for heads."""
-    made = nodes((Slices(tpu_type="v6e-256", count=count),))
-    return tuple({**node, "status": {**node["status"], **READY}} for node in made)
+    all_nodes = nodes((Slices(tpu_type="v6e-256", count=count),))
+    return tuple({**node, "status": {**node["status"], **READY}} for node in all_nodes)
 
 
 def said(
-    found: tuple[Json, ...], name: str = "deepseek_ultrachat", *, flavors: dict[str, Json] | None = None
+    node_list: tuple[Json, ...], name: str = "deepseek_ultrachat", *, flavors: dict[str, Json] | None = None
 ) -> list[Problem]:
     """The problems of the flagship, which asks for two slices and one head."""
-    hosts = [node for node in found if "google.com/tpu" in node["status"]["allocatable"]]
-    rest = [node for node in found if node not in hosts]
-    pods = {"worker": hosts, "slice-job": hosts, "pathways-head": rest}
+    hosts = [node for node in node_list if "google.com/tpu" in node["status"]["allocatable"]]
+    other_nodes = [node for node in node_list if node not in hosts]
+    pods = {"worker": hosts, "slice-job": hosts, "pathways-head": other_nodes}
     selected = {of_pods: parsed_nodes(nodes) for of_pods, nodes in pods.items()}
     typed_flavors = {flavor: parsed(json, RESOURCE_FLAVOR) for flavor, json in (flavors or {}).items()}
     return list(check_node_pools(selected, demand(name), context="c", flavors=typed_flavors))
@@ -63,7 +63,7 @@ def test_taint_tolerated_by_the_flavor_is_no_problem() -> None:
     """Kueue adds the tolerations of the flavor to the pods."""
     flavor = {"spec": {"tolerations": [{"key": "team", "operator": "Equal", "value": "other"}]}}
     tainted = spoilt({"spec": {"taints": [TAINT]}}, at=0)
-    assert [one.id for one in said(tainted)] == ["slices-unavailable"]
+    assert [reported.id for reported in said(tainted)] == ["slices-unavailable"]
     assert said(tainted, flavors={"tpu": flavor}) == []
 
 

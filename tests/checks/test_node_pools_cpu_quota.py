@@ -19,8 +19,8 @@ from xsft.checks.demand import Demand, demand_of
 
 
 def demand(**settings: Any) -> Demand:
-    made = planned(**settings)
-    return demand_of(made.manifest or {}, made.run)
+    run_plan = planned(**settings)
+    return demand_of(run_plan.manifest or {}, run_plan.run)
 
 
 def node(memory: str, name: str = "cpu-1") -> dict[str, Any]:
@@ -37,12 +37,12 @@ def group(flavor: str, **quotas: object) -> dict[str, Any]:
 
 def said(*groups: dict[str, Any], nodes: Any = None, **settings: Any) -> tuple[Problem, ...]:
     secrets = {"hf-token": frozenset({"token"})}
-    given = facts(
+    facts_read = facts(
         nodes=parsed_nodes(nodes) if isinstance(nodes, tuple) else nodes,
         secrets=secrets,
         **({"cluster_queue": queue(resourceGroups=list(groups))} if groups else {}),
     )
-    return admission_problems(given, demand(**settings))
+    return admission_problems(facts_read, demand(**settings))
 
 
 TPU_ONLY = group("2xv6e-256", tpu=512)
@@ -57,10 +57,10 @@ def test_queue_without_cpu_is_an_error_with_the_fixing_command() -> None:
     assert (problem.id, problem.severity, problem.where) == ("queue-without-cpu", "error", "queue")
     assert "no quota for cpu and memory" in problem.message
     flavor, cover = problem.fix.partition(": ")[2].split(" ; ")
-    made = json.loads(shlex.split(flavor)[1])
+    document = json.loads(shlex.split(flavor)[1])
     (added,) = json.loads(shlex.split(cover)[-1])
-    assert made["metadata"]["name"] == added["value"]["flavors"][0]["name"] == "cpu-user"
-    assert made["spec"]["nodeLabels"] == {"cloud.google.com/gke-nodepool": "cpu-np"}
+    assert document["metadata"]["name"] == added["value"]["flavors"][0]["name"] == "cpu-user"
+    assert document["spec"]["nodeLabels"] == {"cloud.google.com/gke-nodepool": "cpu-np"}
     assert added["value"] == group("cpu-user", cpu=480, memory="2000G")
 
 
@@ -111,5 +111,5 @@ def test_unreadable_nodes_are_not_checked(nodes: object) -> None:
 
 
 def test_training_on_a_queue_without_cpu_is_reported_as_uncovered() -> None:
-    found = of_training(facts(cluster_queue=queue(resourceGroups=[TPU_ONLY])))
-    assert [p.id for p in found] == ["quota-uncovered"] * 2
+    reported = of_training(facts(cluster_queue=queue(resourceGroups=[TPU_ONLY])))
+    assert [p.id for p in reported] == ["quota-uncovered"] * 2

@@ -109,9 +109,9 @@ def test_override_counts_as_its_field(key: str) -> None:
     value = 4 if path.startswith("parallelism.") else OTHER[path] or "xplane"
     by_field = WorkloadSpec.model_validate(merged(ON, _tree(path, value)))
     by_override = WorkloadSpec.model_validate(merged(ON, {"overrides": {"maxtext": {key: value}}}))
-    found = apply_overrides(run_of(by_override))
-    assert found.problems == ()
-    assert found.run.spec.model_copy(update={"overrides": by_field.overrides}) == by_field
+    overridden = apply_overrides(run_of(by_override))
+    assert overridden.problems == ()
+    assert overridden.run.spec.model_copy(update={"overrides": by_field.overrides}) == by_field
     ours, theirs = trainer_keys(run_of(by_override)), trainer_keys(run_of(by_field))
     differing = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
     assert differing <= {"dcn_data_parallelism"}  # which a field of another axis sets to 1
@@ -124,8 +124,8 @@ def test_key_that_is_always_rendered_cannot_be_overridden(key: str) -> None:
 
 
 def _tree(path: str, value: Any) -> dict[str, Any]:
-    first, _, rest = path.partition(".")
-    return {first: _tree(rest, value) if rest else value}
+    first, _, below = path.partition(".")
+    return {first: _tree(below, value) if below else value}
 
 
 def test_checks_see_values_of_overrides() -> None:
@@ -169,9 +169,9 @@ def test_a_lora_section_may_be_completed_by_overrides_and_not_contradicted() -> 
 
 @pytest.mark.parametrize("key", sorted(IDENTITY))
 def test_overrides_of_identity_keys_are_refused_even_if_the_field_is_unset(key: str) -> None:
-    found = [p for p in said({key: 1}) if p.id == "override-has-field"]
-    assert [p.where for p in found] == [f"overrides.maxtext.{key}"]
-    assert FIELD_OF[key] in found[0].fix
+    reported = [p for p in said({key: 1}) if p.id == "override-has-field"]
+    assert [p.where for p in reported] == [f"overrides.maxtext.{key}"]
+    assert FIELD_OF[key] in reported[0].fix
 
 
 def test_override_of_a_key_that_its_field_sets_is_refused() -> None:

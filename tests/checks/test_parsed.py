@@ -13,8 +13,8 @@ REFUSAL = (
 WORKLOAD = spec(overrides={"maxtext": {"adam_b1": "many"}})
 
 
-def said(answer: ParserAnswer, *found: Problem) -> list[Problem]:
-    return list(check_parser_answer(run_of(WORKLOAD), answer, found=found))
+def said(answer: ParserAnswer, *reported: Problem) -> list[Problem]:
+    return list(check_parser_answer(run_of(WORKLOAD), answer, found=reported))
 
 
 def test_parser_error_names_its_key() -> None:
@@ -25,9 +25,9 @@ def test_parser_error_names_its_key() -> None:
 
 
 def test_parser_error_that_a_check_reports_is_not_repeated() -> None:
-    known = error("maxtext-value", "overrides.maxtext.adam_b1", "adam_b1 takes a number.", "Give one.")
+    parser_problem = error("maxtext-value", "overrides.maxtext.adam_b1", "adam_b1 takes a number.", "Give one.")
     other = error("steps-beyond-data", "train.steps", "500 steps need 4,000 rows.", "Use 10.")
-    assert said(ParserAnswer(refused=REFUSAL), known) == []
+    assert said(ParserAnswer(refused=REFUSAL), parser_problem) == []
     assert len(said(ParserAnswer(refused=REFUSAL), other)) == 1
     assert said(ParserAnswer(refused="AssertionError"), other) == [], "MaxText stops at the first thing it finds"
 
@@ -44,6 +44,6 @@ def test_keys_that_the_parser_ignores_are_warnings() -> None:
 
 
 def test_parser_question_does_not_depend_on_the_dated_run_name() -> None:
-    asked = [question_of(run_of(WORKLOAD), ("python3", "-m", "m", f"run_name=a-{day}")) for day in (1, 2)]
-    assert asked[0] == asked[1]
-    assert asked[0].slices == (("compile_topology", "v6e-8"), ("compile_topology_num_slices", "1"))
+    parser_questions = [question_of(run_of(WORKLOAD), ("python3", "-m", "m", f"run_name=a-{day}")) for day in (1, 2)]
+    assert parser_questions[0] == parser_questions[1]
+    assert parser_questions[0].slices == (("compile_topology", "v6e-8"), ("compile_topology_num_slices", "1"))

@@ -16,8 +16,8 @@ def servers(**changes: object) -> WorkloadSpec:
 
 
 def test_own_pathways_servers_have_no_problem():
-    own = spec(FLAGSHIP, place={"pathways": DROP}, pathways=SERVERS)
-    assert ids(check, own) == set()
+    workload = spec(FLAGSHIP, place={"pathways": DROP}, pathways=SERVERS)
+    assert ids(check, workload) == set()
 
 
 def test_pathways_images_and_bucket_are_required():
@@ -32,8 +32,8 @@ def test_pathways_images_and_bucket_are_required():
 @pytest.mark.parametrize("tag", ["", ":latest"])
 def test_pathways_image_with_latest_or_no_tag_is_not_pinned(tag: str):
     refs = {"proxy_image": f"example.com/proxy_server{tag}", "server_image": f"example.com/server{tag}"}
-    found = problems(check, servers(**refs))
-    assert [(p.id, p.severity, p.where) for p in found] == [
+    reported = problems(check, servers(**refs))
+    assert [(p.id, p.severity, p.where) for p in reported] == [
         ("pathways-images-unpinned", "warning", "pathways.proxy_image"),
         ("pathways-images-unpinned", "warning", "pathways.server_image"),
     ]

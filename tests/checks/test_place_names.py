@@ -53,10 +53,10 @@ def test_stage_name_that_is_too_long_is_reported_before_the_training():
 
 
 def test_stage_name_taken_by_a_training_is_reported():
-    taken = Facts(taken=("a-export",))
-    (problem,) = problems(check, spec(FLAGSHIP, name="a", stages={"export": {}}), taken)
+    facts = Facts(taken=("a-export",))
+    (problem,) = problems(check, spec(FLAGSHIP, name="a", stages={"export": {}}), facts)
     assert (problem.id, problem.where) == ("stage-name-taken", "name")
-    assert ids(check, spec(FLAGSHIP, name="a"), taken) == set()
+    assert ids(check, spec(FLAGSHIP, name="a"), facts) == set()
 
 
 def test_local_run_may_have_a_long_name():
@@ -77,6 +77,6 @@ def test_suggested_name_keeps_every_word():
 
 @pytest.mark.parametrize("kind", ["labels", "annotations"])
 def test_a_label_that_xsft_sets_is_refused_by_name(kind: str) -> None:
-    (found,) = problems(check, spec(pods={kind: {"xsft.dev/run": "mine", "cost-centre": "nlp"}}))
-    assert (found.id, found.where) == ("pods-reserved", "pods")
-    assert "xsft.dev/run" in found.message
+    (reported,) = problems(check, spec(pods={kind: {"xsft.dev/run": "mine", "cost-centre": "nlp"}}))
+    assert (reported.id, reported.where) == ("pods-reserved", "pods")
+    assert "xsft.dev/run" in reported.message

@@ -80,8 +80,8 @@ def test_missing_objects_come_with_the_kubectl_command() -> None:
     kubectl = ["kubectl", "--context", WHOLE.context, "create"]
     assert shlex.split(found["namespace"].fix) == [*kubectl, "namespace", "default"]
     assert shlex.split(found["priority-class"].fix) == [*kubectl, "priorityclass", "medium", "--value=500"]
-    echo, queue, pipe, *rest = shlex.split(found["queue"].fix)
-    assert (echo, pipe, rest) == ("echo", "|", [*kubectl, "-f", "-"])
+    echo, queue, pipe, *command = shlex.split(found["queue"].fix)
+    assert (echo, pipe, command) == ("echo", "|", [*kubectl, "-f", "-"])
     assert json.loads(queue)["spec"] == {"clusterQueue": "cluster-queue"}
 
 

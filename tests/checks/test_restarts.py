@@ -28,8 +28,8 @@ def test_spot_capacity_without_restarts_is_reported():
 
 @pytest.mark.parametrize(("capacity", "severity"), [("spot", "warning"), ("on-demand", "note")])
 def test_pathways_restarts_need_exit_code_1_for_a_lost_slice(capacity: str, severity: str):
-    found = problems(check, spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3}))
-    assert [(p.id, p.severity) for p in found] == [("restarts-lost-slice", severity)]
+    reported = problems(check, spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3}))
+    assert [(p.id, p.severity) for p in reported] == [("restarts-lost-slice", severity)]
     mended = spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3, "on_exit_codes": [1]})
     assert ids(check, mended) == set()
 

@@ -89,11 +89,11 @@ def test_bfloat16_weights_without_lora_are_a_warning():
 
 def test_evaluations_longer_than_the_training_are_a_warning():
     """500 steps; one evaluation before the first, then one each interval."""
-    given = {"hf_eval_split": "test_sft"}
-    found = problems(check, spec(data=given, eval={"interval": 5, "steps": 16}))
-    assert [(p.id, p.severity, p.where) for p in found] == [("eval-outlasts-training", "warning", "eval.interval")]
-    assert "101 evaluations of 16 batches take about 1.1 times" in found[0].message
-    assert ids(check, spec(data=given, eval={"interval": 5, "steps": 14})) == set()
-    assert ids(check, spec(data=given, eval={"interval": 50, "steps": 16})) == set()
+    data_section = {"hf_eval_split": "test_sft"}
+    reported = problems(check, spec(data=data_section, eval={"interval": 5, "steps": 16}))
+    assert [(p.id, p.severity, p.where) for p in reported] == [("eval-outlasts-training", "warning", "eval.interval")]
+    assert "101 evaluations of 16 batches take about 1.1 times" in reported[0].message
+    assert ids(check, spec(data=data_section, eval={"interval": 5, "steps": 14})) == set()
+    assert ids(check, spec(data=data_section, eval={"interval": 50, "steps": 16})) == set()
     twice = {"interval": 5, "steps": 8, "per_device_batch_size": 2}
-    assert ids(check, spec(data=given, eval=twice)) == {"eval-outlasts-training"}
+    assert ids(check, spec(data=data_section, eval=twice)) == {"eval-outlasts-training"}

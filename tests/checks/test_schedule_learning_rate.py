@@ -12,9 +12,9 @@ from xsft.checks.schedule import check_learning_rate as check
 @pytest.mark.parametrize(("rate", "lora", "is_high"), [(1e-3, False, False), (2e-3, False, True), (2e-3, True, False)])
 def test_learning_rate_above_the_usual_range_is_a_warning(rate: float, lora: bool, is_high: bool) -> None:
     adapters = {"lora": {"rank": 8, "alpha": 16}} if lora else {}
-    found = problems(check, spec(train={"learning_rate": rate}, **adapters))
-    assert [p.id for p in found] == (["learning-rate-high"] if is_high else [])
-    assert [p.where for p in found] == (["train.learning_rate"] if is_high else [])
+    reported = problems(check, spec(train={"learning_rate": rate}, **adapters))
+    assert [p.id for p in reported] == (["learning-rate-high"] if is_high else [])
+    assert [p.where for p in reported] == (["train.learning_rate"] if is_high else [])
 
 
 def test_random_weights_and_local_runs_accept_any_rate() -> None:
@@ -23,9 +23,9 @@ def test_random_weights_and_local_runs_accept_any_rate() -> None:
 
 
 def test_schedule_that_ends_before_the_run_is_a_warning() -> None:
-    (found,) = problems(check, spec(overrides={"maxtext": {SCHEDULE: 100}}))
-    assert (found.id, found.severity) == ("schedule-ends-early", "warning")
-    assert "the last 400 of 500 steps train nothing" in found.message
+    (problem,) = problems(check, spec(overrides={"maxtext": {SCHEDULE: 100}}))
+    assert (problem.id, problem.severity) == ("schedule-ends-early", "warning")
+    assert "the last 400 of 500 steps train nothing" in problem.message
     for length in (500, 900, -1):
         assert ids(check, spec(overrides={"maxtext": {SCHEDULE: length}})) == set()
 

@@ -81,10 +81,10 @@ def test_legacy_release_refuses_stages_after_the_training() -> None:
 
 
 def test_fix_names_a_machine_that_holds_the_model() -> None:
-    (found,) = problems(check, spec(stages=served(type="v6e-1"), model=LLAMA))
-    assert found.fix == "Write stages.serve.type: v6e-8 (ct6e-standard-8t)."
-    (found,) = problems(check, spec(stages=served(type="gpu"), model=DEEPSEEK))
-    assert "LeaderWorkerSet" in found.fix
+    (reported,) = problems(check, spec(stages=served(type="v6e-1"), model=LLAMA))
+    assert reported.fix == "Write stages.serve.type: v6e-8 (ct6e-standard-8t)."
+    (reported,) = problems(check, spec(stages=served(type="gpu"), model=DEEPSEEK))
+    assert "LeaderWorkerSet" in reported.fix
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_fix_names_a_machine_that_holds_the_model() -> None:
 )
 def test_model_that_the_release_cannot_export_is_reported(changes: dict[str, Any], severity: str, where: str) -> None:
     olmo = {"name": "olmo3-7b", "tokenizer": "allenai/Olmo-3-7B-Instruct", "checkpoint": "gs://my-bucket/o/0/items"}
-    (found,) = [problem for problem in problems(check, spec(model=olmo, **changes)) if problem.id == "export-model"]
-    assert (found.severity, found.where) == (severity, where)
+    (reported,) = [problem for problem in problems(check, spec(model=olmo, **changes)) if problem.id == "export-model"]
+    assert (reported.severity, reported.where) == (severity, where)
 
 
 def test_engine_that_cannot_load_an_export_is_told_before_the_training() -> None:
-    given = {"name": "gpt-oss-20b", "tokenizer": "openai/gpt-oss-20b", "checkpoint": "gs://my-bucket/g/0/items"}
-    compared = spec(target="local", model=given, stages={"export": {"verify": "logits"}})
-    (found,) = problems(check, compared)
-    assert (found.id, found.where) == ("engine-model-unknown", "stages.export.verify")
-    assert "MXFP4" in found.message
-    assert ids(check, spec(target="local", model=given, stages={"export": {}})) == set()
+    model_section = {"name": "gpt-oss-20b", "tokenizer": "openai/gpt-oss-20b", "checkpoint": "gs://my-bucket/g/0/items"}
+    compared = spec(target="local", model=model_section, stages={"export": {"verify": "logits"}})
+    (reported,) = problems(check, compared)
+    assert (reported.id, reported.where) == ("engine-model-unknown", "stages.export.verify")
+    assert "MXFP4" in reported.message
+    assert ids(check, spec(target="local", model=model_section, stages={"export": {}})) == set()

@@ -27,9 +27,9 @@ def found(workload: WorkloadSpec, read: TokenizerFacts | None = None) -> dict[st
 
 
 def test_good_workload_notes_trained_and_masked_tokens() -> None:
-    (said,) = problems(check, spec())
-    assert (said.id, said.severity) == ("special-tokens", "note")
-    assert "trained at the end of an answer: <|im_end|>; masked: <|endoftext|> (pad token)" in said.message
+    (problem,) = problems(check, spec())
+    assert (problem.id, problem.severity) == ("special-tokens", "note")
+    assert "trained at the end of an answer: <|im_end|>; masked: <|endoftext|> (pad token)" in problem.message
 
 
 def test_deepseek_with_its_own_pad_token_is_an_error_and_the_fix_resolves_it() -> None:
@@ -115,9 +115,9 @@ def test_template_of_the_workload_replaces_that_of_the_tokenizer() -> None:
 def test_an_own_template_alone_shows_that_an_answer_has_no_end(end: str, *, is_missing: bool) -> None:
     """Its tokenizer is not on this machine, and not in the catalogue."""
     template = f"{{% for m in messages %}}<|{{{{ m.role }}}}|>{{{{ m.content }}}}{end}{{% endfor %}}"
-    told = found(spec(model={"tokenizer": "./mine"}, overrides={"maxtext": {"chat_template": template}}))
-    assert ("answer-without-end" in told) == is_missing
-    assert "are unknown" in told["special-tokens"].message
+    by_id = found(spec(model={"tokenizer": "./mine"}, overrides={"maxtext": {"chat_template": template}}))
+    assert ("answer-without-end" in by_id) == is_missing
+    assert "are unknown" in by_id["special-tokens"].message
 
 
 def test_tokenizer_files_outrank_the_catalogue() -> None:
@@ -139,9 +139,9 @@ def test_token_that_the_vocabulary_lacks_is_an_error() -> None:
 
 
 def test_an_unknown_tokenizer_is_reported() -> None:
-    said = found(OWN)["special-tokens"]
-    assert "unknown" in said.message
-    assert "tokenizer_config.json" in said.fix
+    special_tokens = found(OWN)["special-tokens"]
+    assert "unknown" in special_tokens.message
+    assert "tokenizer_config.json" in special_tokens.fix
 
 
 def test_other_pipelines_and_missing_tokenizers_are_left_to_other_checks() -> None:
@@ -152,8 +152,8 @@ def test_other_pipelines_and_missing_tokenizers_are_left_to_other_checks() -> No
 def test_every_model_of_the_catalogue_lists_known_tokens() -> None:
     for name, hf_id in ((name, models.model(name).hf_id) for name in models.names()):
         if hf_id:
-            said = found(spec(model={"name": name, "tokenizer": DROP}))["special-tokens"]
-            assert said.message.startswith((f"{hf_id}: special tokens", "The special tokens")), name
+            special_tokens = found(spec(model={"name": name, "tokenizer": DROP}))["special-tokens"]
+            assert special_tokens.message.startswith((f"{hf_id}: special tokens", "The special tokens")), name
 
 
 def test_template_of_another_model_family_is_reported() -> None:

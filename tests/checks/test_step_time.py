@@ -26,13 +26,13 @@ def time_of(spec: WorkloadSpec = STORY, *paces: MeasuredPace) -> RunTime:
 
 @pytest.mark.parametrize("published", published_steps(), ids=lambda published: published.id)
 def test_published_steps_are_between_the_minimum_and_its_maximum_multiple(published: PublishedStep) -> None:
-    least = published_step_s(published)
-    assert least <= published.step_s <= MOST * least
+    least_s = published_step_s(published)
+    assert least_s <= published.step_s <= MOST * least_s
 
 
 def test_published_runs_have_the_types_of_their_fields() -> None:
     read = msgspec.convert(msgspec.to_builtins(published_steps()), tuple[PublishedStep, ...])
-    assert [one.id for one in read] == [one.id for one in published_steps()]
+    assert [published_step.id for published_step in read] == [published_step.id for published_step in published_steps()]
 
 
 def test_the_time_counts_the_weights() -> None:

@@ -11,9 +11,9 @@ from xsft.fit.verdict import DoesNotFit, Invalid
 
 
 def test_state_that_exceeds_the_chips_does_not_fit() -> None:
-    found = analytic_verdict(run_of(spec(model={"name": "llama3.1-70b", "tokenizer": DROP})))
-    assert isinstance(found, DoesNotFit)
-    assert (found.told_by, found.limit_gib, found.needed_gib > 100) == ("bound", 31.24, True)
+    verdict = analytic_verdict(run_of(spec(model={"name": "llama3.1-70b", "tokenizer": DROP})))
+    assert isinstance(verdict, DoesNotFit)
+    assert (verdict.told_by, verdict.limit_gib, verdict.needed_gib > 100) == ("bound", 31.24, True)
 
 
 @pytest.mark.parametrize(
@@ -24,17 +24,17 @@ def test_state_that_exceeds_the_chips_does_not_fit() -> None:
     ],
 )
 def test_run_that_cannot_be_built_is_invalid(changes: dict[str, Any], where: str) -> None:
-    found = analytic_verdict(run_of(spec(**changes)))
-    assert isinstance(found, Invalid)
-    assert found.because.where == where
+    verdict = analytic_verdict(run_of(spec(**changes)))
+    assert isinstance(verdict, Invalid)
+    assert verdict.because.where == where
 
 
 def test_expert_axis_that_does_not_divide_is_invalid() -> None:
     axes = {"ici": {"fsdp": 1, "expert": 256}, "dcn": {"fsdp": 1, "expert": 2}}
-    found = analytic_verdict(run_of(spec({**FLAGSHIP, "parallelism": axes})))
-    assert isinstance(found, Invalid)
-    assert found.because.where == "parallelism"
-    assert found.because.fix == "Use a divisor of 256."
+    verdict = analytic_verdict(run_of(spec({**FLAGSHIP, "parallelism": axes})))
+    assert isinstance(verdict, Invalid)
+    assert verdict.because.where == "parallelism"
+    assert verdict.because.fix == "Use a divisor of 256."
 
 
 def test_arithmetic_never_decides_against_the_compiler() -> None:

@@ -96,8 +96,8 @@ def test_grain_reads_jinja_but_no_question_texts() -> None:
 
 
 def test_template_of_a_multimodal_run_is_refused() -> None:
-    own = {"model": {"name": "qwen3-vl-4b", "tokenizer": "Qwen/Qwen3-VL-4B-Instruct"}}
-    assert ids(check, workload(**own), file(JINJA)) == {"chat-template-dropped"}
+    model_section = {"model": {"name": "qwen3-vl-4b", "tokenizer": "Qwen/Qwen3-VL-4B-Instruct"}}
+    assert ids(check, workload(**model_section), file(JINJA)) == {"chat-template-dropped"}
     assert ids(check, workload(overrides={"maxtext": {"use_multimodal": True}}), file(JINJA)) == {
         "chat-template-dropped"
     }

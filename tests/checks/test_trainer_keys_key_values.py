@@ -70,5 +70,5 @@ def test_flagship_has_no_problem() -> None:
 
 @pytest.mark.maxtext
 def test_key_types_equal_those_of_the_installed_maxtext(maxtext_python: Path) -> None:
-    kept = [line for line in catalog_text("key_types.txt").splitlines() if not line.startswith("#")]
-    assert answer(maxtext_python, DUMP) == kept
+    lines = [line for line in catalog_text("key_types.txt").splitlines() if not line.startswith("#")]
+    assert answer(maxtext_python, DUMP) == lines

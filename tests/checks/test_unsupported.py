@@ -34,10 +34,10 @@ def test_bos_and_eos_keys_have_no_effect_in_hf_and_an_effect_in_grain():
     assert ids(check, overriding(add_bos=True, add_eos=True)) == set()
     off = {"add_bos": False, "add_eos": "false"}
     assert ids(check, overriding(**grain, **off)) == {"dataset-type"}
-    found = {p.id: p for p in problems(check, overriding(**grain))}
-    assert found.keys() == {"dataset-type", "grain-marks"}
-    assert "adds BOS and EOS around" in found["grain-marks"].message
-    assert found["grain-marks"].fix == "Set overrides.maxtext: {add_bos: false, add_eos: false}."
+    by_id = {p.id: p for p in problems(check, overriding(**grain))}
+    assert by_id.keys() == {"dataset-type", "grain-marks"}
+    assert "adds BOS and EOS around" in by_id["grain-marks"].message
+    assert by_id["grain-marks"].fix == "Set overrides.maxtext: {add_bos: false, add_eos: false}."
     half = {p.id: p for p in problems(check, overriding(**grain, add_bos=False))}
     assert half["grain-marks"].fix == "Set overrides.maxtext: {add_eos: false}."
 
@@ -65,9 +65,9 @@ def test_a_defect_of_the_images_release_is_reported_where_the_workload_meets_it(
 ) -> None:
     parallelism = {"ici": {"fsdp": 16, "expert": 16}}
     workload = spec(image={"maxtext": version}, overrides={"maxtext": keys}, model=model, parallelism=parallelism)
-    found = [p for p in problems(check, workload) if p.id == "release-defect"]
-    assert [p.severity for p in found] == ([severity] if severity else [])
-    assert all(p.message.startswith(f"MaxText {version}: ") and "Use MaxText 0.2." in p.fix for p in found)
+    defects = [p for p in problems(check, workload) if p.id == "release-defect"]
+    assert [p.severity for p in defects] == ([severity] if severity else [])
+    assert all(p.message.startswith(f"MaxText {version}: ") and "Use MaxText 0.2." in p.fix for p in defects)
 
 
 def test_images_are_not_trained_on_after_a_conversion_for_text_alone() -> None:
@@ -75,8 +75,8 @@ def test_images_are_not_trained_on_after_a_conversion_for_text_alone() -> None:
     converted = {"name": "gemma3-4b", "checkpoint": DROP, "hf": {"repo": "google/gemma-3-4b-it"}}
     overrides = {"maxtext": {"use_multimodal": True}}
     assert "multimodal-converted" in ids(check, spec(model=converted, data=data, overrides=overrides))
-    own = {"name": "gemma3-4b"}
-    assert "multimodal-converted" not in ids(check, spec(model=own, data=data, overrides=overrides))
+    model_section = {"name": "gemma3-4b"}
+    assert "multimodal-converted" not in ids(check, spec(model=model_section, data=data, overrides=overrides))
 
 
 def test_grain_field_adds_no_marks_and_accepts_several_workers():

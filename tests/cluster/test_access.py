@@ -69,8 +69,8 @@ def test_access_for_uses_a_context_of_the_users_kubeconfig(tmp_path: Path) -> No
 def test_context_access_searches_several_kubeconfig_files(tmp_path: Path) -> None:
     a, b = written(tmp_path / "a", config("one")), written(tmp_path / "b", config("two"))
     gone = tmp_path / "gone"
-    found = context_access("two", here=machine(tmp_path, KUBECONFIG=f"{a}:{gone}:{b}"))
-    assert found.kubeconfig == (a, gone, b)
+    access = context_access("two", here=machine(tmp_path, KUBECONFIG=f"{a}:{gone}:{b}"))
+    assert access.kubeconfig == (a, gone, b)
 
 
 def test_an_unknown_context_names_the_known_ones_and_never_falls_back(tmp_path: Path) -> None:
@@ -101,15 +101,15 @@ def test_a_place_without_a_cluster_is_refused(tmp_path: Path) -> None:
 
 def test_gcloud_is_not_run_if_the_user_has_the_context(tmp_path: Path) -> None:
     file = written(tmp_path / ".kube" / "config", config("current", GKE_CONTEXT))
-    found = access_for(GKE, here=machine(tmp_path))
-    assert found == Access(kubeconfig=(file,), context=GKE_CONTEXT, gke=True)
+    access = access_for(GKE, here=machine(tmp_path))
+    assert access == Access(kubeconfig=(file,), context=GKE_CONTEXT, gke=True)
 
 
 def test_gcloud_writes_a_private_file_and_not_the_users(tmp_path: Path) -> None:
     users = written(tmp_path / ".kube" / "config", config("current"))
     before, gcloud = users.read_bytes(), Gcloud()
-    found = access_for(GKE, here=machine(tmp_path, run=gcloud))
-    (private,) = found.kubeconfig
+    access = access_for(GKE, here=machine(tmp_path, run=gcloud))
+    (private,) = access.kubeconfig
     ((argv, env),) = gcloud.calls
     assert argv[:5] == ("gcloud", "container", "clusters", "get-credentials", "team-cluster")
     assert {"--location=us-east5-b", "--project=team-project"} <= set(argv)

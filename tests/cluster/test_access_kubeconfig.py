@@ -43,9 +43,9 @@ def read(folder: Path, *, cluster: Any = None, user: Any = None) -> Entry:
 
 def test_nulls_and_unknown_keys_of_a_login_program_are_ignored(tmp_path: Path) -> None:
     program = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login", "args": None, "env": None}
-    found = read(tmp_path, user={"exec": {**program, "installHint": None, "provideClusterInfo": True, "new": 1}})
+    access = read(tmp_path, user={"exec": {**program, "installHint": None, "provideClusterInfo": True, "new": 1}})
     expected = LoginProgram(api_version=program["apiVersion"] or "", command="login", provide_cluster_info=True)
-    assert found.user.exec == expected
+    assert access.user.exec == expected
 
 
 PROGRAMS = any_of(LoginProgram, command=st.just("login"))
@@ -57,8 +57,8 @@ USERS = any_of(UserEntry, token_file=st.just(""), exec=st.none() | PROGRAMS)
 def test_every_field_of_an_entry_is_read(
     cluster: ClusterEntry, user: UserEntry, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    found = read(tmp_path_factory.mktemp("kube"), cluster=to_builtins(cluster), user=to_builtins(user))
-    assert found == Entry(context="lab", cluster=cluster, user=user)
+    access = read(tmp_path_factory.mktemp("kube"), cluster=to_builtins(cluster), user=to_builtins(user))
+    assert access == Entry(context="lab", cluster=cluster, user=user)
 
 
 def test_the_keys_are_those_of_kubectl(tmp_path: Path) -> None:
@@ -118,15 +118,15 @@ def test_the_keys_are_those_of_kubectl(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_not_set_has_the_value_of_kubectl(tmp_path: Path) -> None:
-    found = read(tmp_path, user={"exec": {}, "auth-provider": {}})
-    assert found.cluster == ClusterEntry(server="https://lab.example")
-    program, provider = found.user.exec, found.user.auth_provider
+    access = read(tmp_path, user={"exec": {}, "auth-provider": {}})
+    assert access.cluster == ClusterEntry(server="https://lab.example")
+    program, provider = access.user.exec, access.user.auth_provider
     assert program
     assert provider
     assert (program.interactive_mode, program.provide_cluster_info) == ("IfAvailable", False)
-    empty = [found.cluster.tls_server_name, found.cluster.insecure_skip_tls_verify, found.cluster.proxy_url]
+    empty = [access.cluster.tls_server_name, access.cluster.insecure_skip_tls_verify, access.cluster.proxy_url]
     empty += [
-        getattr(found.user, name) for name in UserEntry.__struct_fields__ if name not in ("exec", "auth_provider")
+        getattr(access.user, name) for name in UserEntry.__struct_fields__ if name not in ("exec", "auth_provider")
     ]
     empty += [getattr(program, name) for name in ("api_version", "command", "args", "env", "install_hint")]
     empty += [provider.name]
@@ -137,18 +137,18 @@ def test_paths_are_relative_to_the_folder_of_the_kubeconfig(tmp_path: Path) -> N
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_bytes(PEM + name.encode())
     user = {"client-certificate": "crt", "client-key": str(tmp_path / "key"), "tokenFile": "token"}
-    found = read(tmp_path, cluster={"certificate-authority": "ca"}, user={**user, "exec": {"command": "bin/login"}})
-    assert found.cluster.certificate_authority_data == PEM + b"ca"
-    assert (found.user.client_certificate_data, found.user.client_key_data) == (PEM + b"crt", PEM + b"key")
-    assert found.user.token_file == str(tmp_path / "token")
-    assert found.user.exec
-    assert found.user.exec.command == str(tmp_path / "bin/login")
+    access = read(tmp_path, cluster={"certificate-authority": "ca"}, user={**user, "exec": {"command": "bin/login"}})
+    assert access.cluster.certificate_authority_data == PEM + b"ca"
+    assert (access.user.client_certificate_data, access.user.client_key_data) == (PEM + b"crt", PEM + b"key")
+    assert access.user.token_file == str(tmp_path / "token")
+    assert access.user.exec
+    assert access.user.exec.command == str(tmp_path / "bin/login")
 
 
 def test_data_wins_over_a_file(tmp_path: Path) -> None:
     data = base64.b64encode(PEM).decode()
-    found = read(tmp_path, cluster={"certificate-authority": "nowhere", "certificate-authority-data": data})
-    assert found.cluster.certificate_authority_data == PEM
+    access = read(tmp_path, cluster={"certificate-authority": "nowhere", "certificate-authority-data": data})
+    assert access.cluster.certificate_authority_data == PEM
 
 
 def test_the_first_of_several_files_that_has_a_name_wins(tmp_path: Path) -> None:

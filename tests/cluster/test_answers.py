@@ -90,12 +90,12 @@ def test_only_a_403_that_rbac_did_not_send_is_of_admission() -> None:
 
 @pytest.mark.parametrize("again", ["helps", "unsure", "never"])
 def test_a_lost_request_becomes_an_error_with_its_fix_and_id(again: RetryAdvice) -> None:
-    lost = LostAnswer(reason="No route.", sent=True, fix="Check the VPN.", id="tls", again=again)
-    failed = lost.failed(what="It may exist.")
+    lost_answer = LostAnswer(reason="No route.", sent=True, fix="Check the VPN.", id="tls", again=again)
+    failed = lost_answer.failed(what="It may exist.")
     assert failed.message == "No route. It may exist."
     assert (failed.fix, failed.problem_id, failed.again) == ("Check the VPN.", "tls", again)
-    assert lost.failed().message == "No route."
-    assert lost.passes == (again == "helps")
+    assert lost_answer.failed().message == "No route."
+    assert lost_answer.passes == (again == "helps")
 
 
 @pytest.mark.parametrize("content", [PAGE, b"", b"[1]", b"null"])
@@ -119,9 +119,9 @@ def test_a_web_page_of_a_login_or_a_gateway_is_kept(status: int) -> None:
 
 def test_a_cut_off_answer_is_lost_and_text_of_an_error_is_kept() -> None:
     for status in (200, 404):
-        lost = read(status, b'{"kind": "Sta')
-        assert isinstance(lost, LostAnswer)
-        assert (lost.id, lost.again, lost.sent) == ("unreachable", "helps", True)
+        answer = read(status, b'{"kind": "Sta')
+        assert isinstance(answer, LostAnswer)
+        assert (answer.id, answer.again, answer.sent) == ("unreachable", "helps", True)
     told = read(503, "Übervoll".encode(), Retry_After="7")
     assert isinstance(told, Reply)
     assert (told.message, told.retry_after_s) == ("Übervoll", 7.0)

@@ -45,7 +45,7 @@ def _pods(api: Api) -> tuple[Pod, ...]:
 
 
 @pytest.mark.parametrize(
-    ("ask", "path", "found"),
+    ("ask", "path", "expected"),
     [
         (lambda api: api.items(PODS), "/api/v1/pods", (ONE, OTHER)),
         (lambda api: api.items(PODS, namespace="team"), "/api/v1/namespaces/team/pods", (ONE, OTHER)),
@@ -62,9 +62,9 @@ def _pods(api: Api) -> tuple[Pod, ...]:
     ],
     ids=["all namespaces", "one namespace", "label selector", "query"],
 )
-def test_items_requests_the_path_of_the_list(ask: Callable[[Api], object], path: str, found: object) -> None:
+def test_items_requests_the_path_of_the_list(ask: Callable[[Api], object], path: str, expected: object) -> None:
     answers = Answers(LIST)
-    assert ask(answers.api) == found
+    assert ask(answers.api) == expected
     assert (answers.paths, answers.accepted) == ([path], ["application/json"])
     with pytest.raises(Unreachable, match="You may not list pods"):
         ask(Answers(FORBIDDEN).api)

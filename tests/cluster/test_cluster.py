@@ -40,8 +40,8 @@ def trainer(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def container(manifest: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = trainer(manifest)["template"]["spec"]["containers"][0]
-    return found
+    trainer_container: dict[str, Any] = trainer(manifest)["template"]["spec"]["containers"][0]
+    return trainer_container
 
 
 @pytest.mark.parametrize("workload", MODES)
@@ -60,9 +60,9 @@ def test_the_dry_run_accepts_the_planned_manifest_and_its_jobs(cluster_api: Clus
 def test_the_created_object_is_the_planned_manifest(cluster_api: ClusterApi, workload: str) -> None:
     manifest = sent_to(cluster_api, workload)
     cluster_api.connect().create_jobset(manifest)
-    (sent,) = cluster_api.server.asked(CREATE)
-    assert sent.body == manifest
-    assert sent.query["fieldValidation"] == "Strict"
+    (create,) = cluster_api.server.asked(CREATE)
+    assert create.body == manifest
+    assert create.query["fieldValidation"] == "Strict"
 
 
 @pytest.mark.early
@@ -201,8 +201,8 @@ def test_a_webhook_that_is_down_is_named_with_its_deployment(cluster_api: Cluste
 
 def test_a_field_unknown_to_the_installed_jobset_suggests_its_upgrade(cluster_api: ClusterApi) -> None:
     manifest = sent_to(cluster_api)
-    said = 'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: unknown field'
-    cluster_api.server.fail("^POST ", code=400, message=f'{said} "spec.ttlSecondsAfterFinished"')
+    complaint = 'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: unknown field'
+    cluster_api.server.fail("^POST ", code=400, message=f'{complaint} "spec.ttlSecondsAfterFinished"')
     with pytest.raises(SpecError) as caught:
         cluster_api.connect().create_jobset(manifest)
     (problem,) = caught.value.problems
@@ -321,7 +321,7 @@ def test_creates_send_only_get_and_post(cluster_api: ClusterApi) -> None:
     cluster.create_jobset(sent_to(cluster_api))
     cluster.create_jobset(sent_to(cluster_api))
     cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
-    assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+    assert {request.method for request in cluster_api.server.seen} == {"GET", "POST"}
 
 
 def test_a_conflict_without_an_object_is_refused(cluster_api: ClusterApi) -> None:

@@ -175,9 +175,9 @@ def test_fields_unknown_to_the_installed_jobset_name_the_release_to_install(
     fields: tuple[str, ...], upgrade: str
 ) -> None:
     """The words of the server: kubernetes@v1.35, fieldValidation=Strict."""
-    told = ", ".join(f'unknown field "{field}"' for field in fields)
-    said = f'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: {told}'
-    reply = Reply(status=400, body={"kind": "Status", "message": said})
+    text = ", ".join(f'unknown field "{field}"' for field in fields)
+    words = f'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: {text}'
+    reply = Reply(status=400, body={"kind": "Status", "message": words})
     (problem,) = invalid(reply, ApiRequest(verb="create", resource=kinds.JOBSETS, namespace="default", name="run"))
     assert upgrade in problem.fix
     assert all(field in problem.fix for field in fields)

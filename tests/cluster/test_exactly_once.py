@@ -47,21 +47,21 @@ CREATES: dict[str, tuple[tuple[Any, ...], object]] = {
 
 @pytest.mark.parametrize("case", CREATES)
 def test_a_create_is_sent_again_only_if_it_had_no_effect(case: str) -> None:
-    given, expected = CREATES[case]
-    answers = Answers(*given)
+    replies, expected = CREATES[case]
+    answers = Answers(*replies)
     metadata = {"name": "a", "namespace": "team"}
     if isinstance(expected, type):
-        made = create(answers.api, JOBSETS, {"metadata": metadata}, mark="m")
-        assert type(made) is expected
-        assert made.object == given[-1][1]
+        created = create(answers.api, JOBSETS, {"metadata": metadata}, mark="m")
+        assert type(created) is expected
+        assert created.object == replies[-1][1]
     else:
         concluded(expected, lambda: create(answers.api, JOBSETS, {"metadata": metadata}, mark="m"))
     assert answers.left == []
-    for (method, body), asked in zip(answers.sent, map(urlsplit, answers.paths), strict=True):
+    for (method, body), expected_url in zip(answers.sent, map(urlsplit, answers.paths), strict=True):
         strict = {"fieldValidation": ["Strict"], "fieldManager": ["xsft-m"]}
         query = strict if method == "POST" else {}
         named = "" if method == "POST" else "/a"
-        assert (asked.path, parse_qs(asked.query)) == (f"{PATH}{named}", query)
+        assert (expected_url.path, parse_qs(expected_url.query)) == (f"{PATH}{named}", query)
         assert body == ({"metadata": metadata} if method == "POST" else None)
 
 
@@ -115,8 +115,8 @@ DELETES: dict[str, tuple[tuple[Any, ...], object]] = {
 
 @pytest.mark.parametrize("case", DELETES)
 def test_the_result_of_a_delete_follows_from_the_object_under_the_name(case: str) -> None:
-    given, expected = DELETES[case]
-    answers = Answers(*given)
+    replies, expected = DELETES[case]
+    answers = Answers(*replies)
     if isinstance(expected, str):
         assert delete(answers.api, JOBSETS, name="a", namespace="team", uid="u") == expected
     else:
@@ -124,8 +124,8 @@ def test_the_result_of_a_delete_follows_from_the_object_under_the_name(case: str
     assert answers.left == []
     options = {"preconditions": {"uid": "u"}, "propagationPolicy": "Background"}
     assert set(answers.paths) == {f"{PATH}/a"}
-    asked = [body for method, body in answers.sent if method == "DELETE"]
-    assert asked == [{"apiVersion": "v1", "kind": "DeleteOptions", **options}] * len(asked)
+    bodies = [body for method, body in answers.sent if method == "DELETE"]
+    assert bodies == [{"apiVersion": "v1", "kind": "DeleteOptions", **options}] * len(bodies)
 
 
 def concluded(expected: Any, act: Any) -> None:

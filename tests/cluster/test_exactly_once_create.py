@@ -47,7 +47,7 @@ def test_a_response_lost_after_the_create_is_found_created(cluster_api: ClusterA
 def test_a_create_that_never_arrived_is_sent_again(cluster_api: ClusterApi, action: str) -> None:
     expect(cluster_api, action)
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), CreatedObject)
-    methods = [one.method for one in cluster_api.server.seen]
+    methods = [request.method for request in cluster_api.server.seen]
     assert methods == ["POST", "GET", "POST"]
     assert len(stored(cluster_api)) == 1
 
@@ -56,7 +56,7 @@ def test_a_create_that_never_arrived_is_sent_again(cluster_api: ClusterApi, acti
 def test_a_server_error_is_followed_by_a_read_and_another_create(cluster_api: ClusterApi, code: int) -> None:
     cluster_api.server.fail(CREATE, code=code)
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), CreatedObject)
-    assert [one.method for one in cluster_api.server.seen] == ["POST", "GET", "POST"]
+    assert [request.method for request in cluster_api.server.seen] == ["POST", "GET", "POST"]
 
 
 @pytest.mark.early
@@ -94,7 +94,7 @@ def test_a_create_without_an_answer_in_time_is_looked_up_once_more(
         kind, name = "jobsets.jobset.x-k8s.io", "deepseek-ultrachat-mcjax"
         look = f"kubectl --context {cluster.context} -n {cluster_api.namespace} get {kind} {name}"
         assert look in caught.value.fix
-    assert [one.method for one in cluster_api.server.seen] == ["POST", "GET"]
+    assert [request.method for request in cluster_api.server.seen] == ["POST", "GET"]
 
 
 def test_after_the_deadline_no_create_is_sent(cluster_api: ClusterApi) -> None:
@@ -107,7 +107,9 @@ def test_a_busy_server_is_retried_after_its_retry_after(cluster_api: ClusterApi)
     cluster_api.server.fail(CREATE, code=429, retry_after="7", times=2)
     assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), CreatedObject)
     assert cluster_api.waits == [7.0, 7.0]
-    assert [one.method for one in cluster_api.server.seen] == ["POST"] * 3  # 429 was not executed: nothing to look up
+    assert [request.method for request in cluster_api.server.seen] == [
+        "POST"
+    ] * 3  # 429 was not executed: nothing to look up
 
 
 def test_a_retry_after_over_the_budget_is_not_waited_for(cluster_api: ClusterApi) -> None:
@@ -202,6 +204,11 @@ def test_any_faults_give_at_most_one_object_and_created_only_if_it_is_ours(
 
 def test_two_stand_ins_are_separate_clusters() -> None:
     """The property test above shares a server; the other tests do not."""
-    with TemporaryDirectory() as a, TemporaryDirectory() as b, standing_in(Path(a)) as one, standing_in(Path(b)) as two:
-        one.connect().create_jobset(planned())
+    with (
+        TemporaryDirectory() as a,
+        TemporaryDirectory() as b,
+        standing_in(Path(a)) as cluster_apis,
+        standing_in(Path(b)) as two,
+    ):
+        cluster_apis.connect().create_jobset(planned())
         assert two.connect().list_jobsets(namespace="default") == ()

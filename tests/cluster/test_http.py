@@ -61,10 +61,10 @@ def asked(server: Server, body: Any = None) -> Any:
 def test_a_request_carries_its_body_headers_and_timeouts() -> None:
     server = Server()
     assert asked(server, {"é": None}).body == {}
-    (sent,) = server.asked
-    assert json.loads(sent.pop("body")) == {"é": None}
+    (request,) = server.asked
+    assert json.loads(request.pop("body")) == {"é": None}
     accepted = {"Accept": "application/x", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
-    assert sent == {
+    assert request == {
         "method": "POST",
         "url": "https://lab.example/a?b=c",
         "headers": {**accepted, "User-Agent": "xsft"},
@@ -78,8 +78,8 @@ def test_a_request_carries_its_body_headers_and_timeouts() -> None:
 def test_a_stream_carries_its_headers_and_timeouts() -> None:
     server = Server(content=b"one\ntwo")
     stream = http(server).opened("/log", read_timeout_s=7.0)
-    (sent,) = server.asked
-    assert sent == {
+    (request,) = server.asked
+    assert request == {
         "method": "GET",
         "url": "https://lab.example/log",
         "headers": {"Accept": "*/*", "User-Agent": "xsft"},
@@ -110,9 +110,9 @@ class Interrupted:
 
 
 def test_a_refused_stream_is_a_reply() -> None:
-    found = http(Server(403, b'{"message": "no"}')).opened("/log", read_timeout_s=7.0)
-    assert not isinstance(found, Stream | LostAnswer)
-    assert (found.status, found.body) == (403, {"message": "no"})
+    reply = http(Server(403, b'{"message": "no"}')).opened("/log", read_timeout_s=7.0)
+    assert not isinstance(reply, Stream | LostAnswer)
+    assert (reply.status, reply.body) == (403, {"message": "no"})
     broken = http(Broken(LATE)).opened("/log", read_timeout_s=7.0)
     assert isinstance(broken, LostAnswer)
     assert "https://lab.example" in broken.reason
@@ -122,9 +122,9 @@ def test_a_refused_stream_is_a_reply() -> None:
 def test_a_successful_response_is_read_completely(status: int) -> None:
     server = Server(status, b"{" + b" " * 3 * PART + b"}", Date="Sat, 21 Nov 2026 10:00:00 GMT")
     one = http(server)
-    found = one.request("GET", "/", body=None, accept="*/*", read=lambda content: content[:1])
-    assert not isinstance(found, LostAnswer)
-    assert (found.status, found.body, found.retry_after_s) == (status, b"{", None)
+    httpresponse = one.request("GET", "/", body=None, accept="*/*", read=lambda content: content[:1])
+    assert not isinstance(httpresponse, LostAnswer)
+    assert (httpresponse.status, httpresponse.body, httpresponse.retry_after_s) == (status, b"{", None)
     assert server.answers[0].read() == b""  # so that the connection is used again
     assert one.ahead_s != 0.0
 
@@ -141,8 +141,8 @@ def test_a_successful_response_is_read_completely(status: int) -> None:
     ],
 )
 def test_the_body_of_an_error_is_its_json_or_text(status: int, content: bytes, body: Any) -> None:
-    found = asked(Server(status, content))
-    assert (found.status, found.body) == (status, body)
+    reply = asked(Server(status, content))
+    assert (reply.status, reply.body) == (status, body)
 
 
 def test_a_response_keeps_its_retry_after() -> None:
@@ -201,7 +201,7 @@ def test_an_untrusted_certificate_is_not_retried(words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failed", "sent", "fix"),
+    ("failed", "is_sent", "fix"),
     [
         (exceptions.NewConnectionError(POOL, "refused"), False, "kubectl --context lab version"),
         (LATE, False, "kubectl --context lab version"),
@@ -213,10 +213,10 @@ def test_an_untrusted_certificate_is_not_retried(words: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_only_errors_before_sending_count_as_not_sent(failed: Exception, sent: bool, fix: str) -> None:
+def test_only_errors_before_sending_count_as_not_sent(failed: Exception, is_sent: bool, fix: str) -> None:
     found = asked(Broken(failed))
     assert isinstance(found, LostAnswer)
-    assert (found.id, found.sent, found.again) == ("unreachable", sent, "helps")
+    assert (found.id, found.sent, found.again) == ("unreachable", is_sent, "helps")
     assert found.reason.startswith("The cluster (context lab, https://lab.example) cannot be reached: ")
     assert fix in found.fix
 

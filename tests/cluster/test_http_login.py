@@ -134,9 +134,9 @@ def test_a_missing_token_file_is_named(cluster_api: ClusterApi) -> None:
 def test_the_first_kubeconfig_that_has_a_name_wins(cluster_api: ClusterApi, tmp_path: Path) -> None:
     config = yaml.safe_load(cluster_api.kubeconfig.read_text())
     users, clusters = tmp_path / "a" / "users", tmp_path / "b" / "clusters"
-    for file, kept in ((users, ("users",)), (clusters, ("contexts", "clusters"))):
+    for file, sections in ((users, ("users",)), (clusters, ("contexts", "clusters"))):
         file.parent.mkdir()
-        file.write_text(yaml.safe_dump({key: config[key] for key in kept}))
+        file.write_text(yaml.safe_dump({key: config[key] for key in sections}))
     stale = {**config, "users": [{"name": config["users"][0]["name"], "user": {"token": secrets.token_hex()}}]}
     (tmp_path / "stale").write_text(yaml.safe_dump(stale))
     files = os.pathsep.join(map(str, (users, clusters, tmp_path / "stale")))
@@ -144,16 +144,16 @@ def test_the_first_kubeconfig_that_has_a_name_wins(cluster_api: ClusterApi, tmp_
 
 
 def test_a_login_program_gets_the_cluster_and_its_own_environment(cluster_api: ClusterApi, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
+    path = tmp_path / "seen"
     answer = credential(token=cluster_api.standin.token)
     names = ("KUBERNETES_EXEC_INFO", "REGION", "MINE")
-    body = f"import json, os\njson.dump([os.environ[name] for name in {names}], open({str(seen)!r}, 'w'))\n"
+    body = f"import json, os\njson.dump([os.environ[name] for name in {names}], open({str(path)!r}, 'w'))\n"
     script = plugin(tmp_path, "login", f"{body}print({answer!r})")
     for more, cluster in (({"provideClusterInfo": True}, {"cluster": {"server": cluster_api.server.url}}), ({}, {})):
         program(cluster_api, script, env=[{"name": "REGION", "value": "us-east5"}], **more)
         assert connected(cluster_api, MINE="kept").whoami() == "nightly"
-        info, *own = json.loads(seen.read_text())
-        assert own == ["us-east5", "kept"]
+        info, *environment = json.loads(path.read_text())
+        assert environment == ["us-east5", "kept"]
         version = "client.authentication.k8s.io/v1"
         spec = {"interactive": False, **cluster}
         assert json.loads(info) == {"kind": "ExecCredential", "apiVersion": version, "spec": spec}
@@ -192,19 +192,19 @@ def test_the_output_of_a_login_program_becomes_credentials_until_they_expire(
 ) -> None:
     now = int(clock.epoch())
     if "expirationTimestamp" in status:
-        at = datetime.fromtimestamp(now + status["expirationTimestamp"], tz=UTC)
-        status = {**status, "expirationTimestamp": at.isoformat()}
+        expires_at = datetime.fromtimestamp(now + status["expirationTimestamp"], tz=UTC)
+        status = {**status, "expirationTimestamp": expires_at.isoformat()}
     script = LoginProgram(command=str(plugin(tmp_path, "login", f"print({credential(**status)!r})")))
     entry = Entry(context="lab", cluster=ClusterEntry(), user=UserEntry(exec=script))
-    one = ClusterLogin(entry, gke=False, env={})
+    cluster_login = ClusterLogin(entry, gke=False, env={})
     if login is None:
         with pytest.raises(Unreachable) as caught:
-            one.credentials()
+            cluster_login.credentials()
         assert [(problem.id, problem.again) for problem in caught.value.problems] == [("login-expired", "never")]
         return
-    found = one.credentials()
-    assert (found.authorization, found.certificate, found.key) == login
-    assert found.renew_at == (None if left_s is None else pytest.approx(now + left_s, abs=5))
+    credentials = cluster_login.credentials()
+    assert (credentials.authorization, credentials.certificate, credentials.key) == login
+    assert credentials.renew_at == (None if left_s is None else pytest.approx(now + left_s, abs=5))
 
 
 def test_a_login_is_renewed_only_when_it_expires(cluster_api: ClusterApi, tmp_path: Path) -> None:
@@ -454,7 +454,9 @@ def test_a_tls_connection_cut_at_a_create_is_followed_by_a_read(
     api.fail(CREATE, action=action)
     outcome = reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
     assert isinstance(outcome, CreatedObject)
-    assert [one.method for one in api.seen] == (["POST", "GET", "POST"] if action == "cut-before" else ["POST", "GET"])
+    assert [request.method for request in api.seen] == (
+        ["POST", "GET", "POST"] if action == "cut-before" else ["POST", "GET"]
+    )
 
 
 def test_a_certificate_of_another_host_is_a_tls_error(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:

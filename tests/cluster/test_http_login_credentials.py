@@ -20,10 +20,10 @@ def test_a_token_file_is_read_again_after_its_interval(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t\n")
     user = UserEntry(token_file=str(tmp_path / "token"), client_certificate_data=b"c", client_key_data=b"k")
     entry = Entry(context="lab", cluster=ClusterEntry(server=PLAIN), user=user)
-    before, found = clock.epoch(), ClusterLogin(entry, gke=False, env={}).credentials()
-    assert (found.authorization, found.certificate, found.key) == ("Bearer t", b"c", b"k")
-    assert found.renew_at is not None
-    assert 0 <= found.renew_at - before - TOKEN_FILE_S < 5
+    before, credentials = clock.epoch(), ClusterLogin(entry, gke=False, env={}).credentials()
+    assert (credentials.authorization, credentials.certificate, credentials.key) == ("Bearer t", b"c", b"k")
+    assert credentials.renew_at is not None
+    assert 0 <= credentials.renew_at - before - TOKEN_FILE_S < 5
 
 
 def test_repr_of_credentials_hides_them() -> None:

@@ -35,8 +35,8 @@ def pool(env: dict[str, str] | None = None, **cluster: Any) -> urllib3.PoolManag
 
 
 def proxy(env: dict[str, str] | None = None, **cluster: Any) -> str | None:
-    found = pool(env, **cluster).proxy
-    return found.url if found else None
+    proxy_url = pool(env, **cluster).proxy
+    return proxy_url.url if proxy_url else None
 
 
 def basic(pair: str) -> str:
@@ -44,12 +44,12 @@ def basic(pair: str) -> str:
 
 
 def test_each_request_is_sent_once_with_its_login() -> None:
-    sent: list[Any] = []
+    requests_sent: list[Any] = []
     certificates: list[tuple[bytes, ...]] = []
 
     class Pool:
         def request(self, *line: str, **options: Any) -> urllib3.HTTPResponse:
-            sent.append((line, options))
+            requests_sent.append((line, options))
             return urllib3.HTTPResponse(BytesIO(b"{}"), status=200, preload_content=False)
 
     def pool(*certificate: bytes) -> Any:
@@ -62,11 +62,11 @@ def test_each_request_is_sent_once_with_its_login() -> None:
         (UserEntry(**pair), None),
     ):
         entry = Entry(context="lab", cluster=ClusterEntry(server=f"{SECURE}/"), user=user)
-        one = http(entry, pool)
-        assert (certificates, sent) == ([(b"c", b"k")], [])  # before any request
-        one.request("PUT", "/a", body=[1], accept="x", read=bytes)
-        line, options = sent.pop()
-        assert (line, sent) == (("PUT", f"{SECURE}/a"), [])
+        client = http(entry, pool)
+        assert (certificates, requests_sent) == ([(b"c", b"k")], [])  # before any request
+        client.request("PUT", "/a", body=[1], accept="x", read=bytes)
+        line, options = requests_sent.pop()
+        assert (line, requests_sent) == (("PUT", f"{SECURE}/a"), [])
         assert certificates == [(b"c", b"k")] * 2
         certificates.clear()
         timeout = options.pop("timeout")
@@ -87,10 +87,10 @@ def test_a_login_with_another_certificate_gets_another_pool(tmp_path: Path) -> N
     access = Access(
         context=CONTEXT, kubeconfig=(write_kubeconfig(tmp_path / "config", server=SECURE, token="t"),), gke=False
     )
-    one = http_for(access, env={}, timeouts_s=(2.0, 30.0))
-    first = one._pool(b"one", b"")
-    assert one._pool(b"one", b"") is first
-    assert one._pool(b"two", b"") is not first
+    client = http_for(access, env={}, timeouts_s=(2.0, 30.0))
+    first = client._pool(b"one", b"")
+    assert client._pool(b"one", b"") is first
+    assert client._pool(b"two", b"") is not first
 
 
 def test_tls_server_name_is_sent_and_expected() -> None:
@@ -145,9 +145,9 @@ def test_the_proxy_of_the_cluster_wins_and_gets_its_login() -> None:
     assert proxy(env, server=SECURE, proxy_url=PROXY) == PROXY
     assert pool(server=SECURE, proxy_url=PROXY).connection_pool_kw["maxsize"] == POOL_SIZE
     for login, pair in (("me:secret", "me:secret"), ("me", "me:"), ("us%40er:p%3Aw", "us@er:p:w")):
-        found = pool(server=SECURE, proxy_url=f"http://{login}@proxy.example:3128")
-        assert isinstance(found, urllib3.ProxyManager)
-        assert found.proxy_headers == {"proxy-authorization": basic(pair)}
+        proxy_of_pool = pool(server=SECURE, proxy_url=f"http://{login}@proxy.example:3128")
+        assert isinstance(proxy_of_pool, urllib3.ProxyManager)
+        assert proxy_of_pool.proxy_headers == {"proxy-authorization": basic(pair)}
     without = pool(server=SECURE, proxy_url=PROXY)
     assert isinstance(without, urllib3.ProxyManager)
     assert without.proxy_headers == {}

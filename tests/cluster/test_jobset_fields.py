@@ -49,8 +49,8 @@ def plain(name: str) -> dict[str, Any]:
     """Return a JobSet as xpk alone would have made it."""
     bare = manifest(name)
     for kind in ("labels", "annotations"):
-        there = bare["metadata"][kind]
-        bare["metadata"][kind] = {k: v for k, v in there.items() if not k.startswith(MARKS) and "managed-by" not in k}
+        labels = bare["metadata"][kind]
+        bare["metadata"][kind] = {k: v for k, v in labels.items() if not k.startswith(MARKS) and "managed-by" not in k}
     return bare
 
 
@@ -58,40 +58,45 @@ def plain(name: str) -> dict[str, Any]:
     ("jobset", "run_name", "ours"), [("one", "one", True), ("one-2", "one", True), ("odd", "odd", False)]
 )
 def test_a_jobset_with_a_copied_label_is_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
-    made = manifest("deepseek_ultrachat")
-    made["metadata"]["labels"]["xsft.dev/run"] = "one"
-    made["metadata"]["name"] = jobset
-    seen = parse_jobset(made)
-    assert (seen.run_name, seen.ours) == (run_name, ours)
+    jobset_object = manifest("deepseek_ultrachat")
+    jobset_object["metadata"]["labels"]["xsft.dev/run"] = "one"
+    jobset_object["metadata"]["name"] = jobset
+    run_object = parse_jobset(jobset_object)
+    assert (run_object.run_name, run_object.ours) == (run_name, ours)
 
 
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
 def test_a_jobset_of_xsft_is_read_back(name: str, mode: str) -> None:
-    made = manifest(name)
-    made["metadata"] |= {"uid": "u-1", "creationTimestamp": "2026-11-21T10:00:00Z"}
-    seen = parse_jobset(made)
-    run = made["metadata"]["labels"]["xsft.dev/run"]
-    assert (seen.name, seen.run_name, seen.namespace, seen.uid) == (run, run, "default", "u-1")
-    assert (seen.ours, seen.mode, seen.tpu, seen.num_slices) == (True, mode, "v6e-256", 2)
-    assert (seen.steps, seen.output, seen.queue) == (1000, "gs://my-bucket/runs", "multislice-queue")
-    assert seen.image.startswith("us-docker.pkg.dev/my-project/xsft/post-training@sha256:")
-    assert seen.spec_digest == made["metadata"]["annotations"]["xsft.dev/spec-digest"]
-    assert (seen.max_restarts, seen.restarts, seen.has_status, seen.terminal) == (3, 0, False, None)
+    jobset_object = manifest(name)
+    jobset_object["metadata"] |= {"uid": "u-1", "creationTimestamp": "2026-11-21T10:00:00Z"}
+    run_object = parse_jobset(jobset_object)
+    run = jobset_object["metadata"]["labels"]["xsft.dev/run"]
+    assert (run_object.name, run_object.run_name, run_object.namespace, run_object.uid) == (run, run, "default", "u-1")
+    assert (run_object.ours, run_object.mode, run_object.tpu, run_object.num_slices) == (True, mode, "v6e-256", 2)
+    assert (run_object.steps, run_object.output, run_object.queue) == (1000, "gs://my-bucket/runs", "multislice-queue")
+    assert run_object.image.startswith("us-docker.pkg.dev/my-project/xsft/post-training@sha256:")
+    assert run_object.spec_digest == jobset_object["metadata"]["annotations"]["xsft.dev/spec-digest"]
+    assert (run_object.max_restarts, run_object.restarts, run_object.has_status, run_object.terminal) == (
+        3,
+        0,
+        False,
+        None,
+    )
 
 
 def test_steps_of_an_edited_annotation_are_not_read() -> None:
-    made = manifest("qwen3_gsm8k")
-    made["metadata"]["annotations"]["xsft.dev/steps"] = "5"
-    assert parse_jobset(made).steps == 500
+    jobset_object = manifest("qwen3_gsm8k")
+    jobset_object["metadata"]["annotations"]["xsft.dev/steps"] = "5"
+    assert parse_jobset(jobset_object).steps == 500
 
 
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
 def test_a_jobset_of_plain_xpk_is_read(name: str, mode: str) -> None:
-    seen = parse_jobset(plain(name))
+    run_object = parse_jobset(plain(name))
     assert typed(plain(name), JOBSET).trains
-    assert (seen.ours, seen.run_name, seen.spec_digest) == (False, seen.name, None)
-    assert (seen.mode, seen.tpu, seen.num_slices) == (mode, "v6e-256", 2)
-    assert (seen.steps, seen.output) == (1000, "gs://my-bucket/runs")
+    assert (run_object.ours, run_object.run_name, run_object.spec_digest) == (False, run_object.name, None)
+    assert (run_object.mode, run_object.tpu, run_object.num_slices) == (mode, "v6e-256", 2)
+    assert (run_object.steps, run_object.output) == (1000, "gs://my-bucket/runs")
 
 
 @pytest.mark.parametrize(
@@ -138,8 +143,8 @@ def test_the_tpu_is_derived_from_the_node_selector(accelerator: str, topology: s
 
 def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
     """source: infra §3.2: replicatedJobsStatus is in arbitrary order."""
-    made = manifest("deepseek_ultrachat")
-    made["status"] = {
+    jobset_object = manifest("deepseek_ultrachat")
+    jobset_object["status"] = {
         "restarts": 2,
         "terminalState": "Failed",
         "conditions": [{"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "message": "m"}],
@@ -148,13 +153,13 @@ def test_counts_of_jobs_are_matched_by_name_not_by_order() -> None:
             {"name": "pathways-head", "ready": 0, "active": 0, "succeeded": 0, "failed": 1, "suspended": 0},
         ],
     }
-    seen = parse_jobset(made)
-    assert seen.jobs == (
+    run_object = parse_jobset(jobset_object)
+    assert run_object.jobs == (
         ReplicatedJob(name="pathways-head", replicas=1, failed=1),
         ReplicatedJob(name="worker", replicas=2, ready=1, active=2),
     )
-    assert seen.conditions == (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", message="m"),)
-    assert (seen.restarts, seen.terminal, seen.has_status) == (2, "Failed", True)
+    assert run_object.conditions == (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", message="m"),)
+    assert (run_object.restarts, run_object.terminal, run_object.has_status) == (2, "Failed", True)
 
 
 def test_jobsets_that_train_nothing_are_distinguished() -> None:
@@ -173,9 +178,9 @@ def test_an_object_of_any_shape_costs_no_other(json: dict[str, Any]) -> None:
     content = json_text({"items": [named, {"metadata": {"name": "good"}}]}, allow_nan=False).encode()
     for kind in (JOBSET, DEPLOYMENT, POD, WORKLOAD, PENDING_WORKLOAD, EVENT):
         listed = read_objects(content, kind=kind)
-        assert [one.metadata.name for one in listed.objects][-1] == "good"
+        assert [kube_object.metadata.name for kube_object in listed.objects][-1] == "good"
         assert len(listed.objects) + len(listed.bad) == 2
-        assert all(one.name == "odd" and one.why for one in listed.bad)
+        assert all(kube_object.name == "odd" and kube_object.why for kube_object in listed.bad)
 
 
 @given(JSON)

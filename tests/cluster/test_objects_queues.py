@@ -8,10 +8,10 @@ from xsft.cluster.objects import PENDING_WORKLOAD, WORKLOAD, queues_of, typed
 
 
 def workload(name: str = "jobset-w-1a2b3", queue: str = "q", **conditions: str) -> dict[str, Any]:
-    said = [{"type": kind, "status": status, "reason": "r"} for kind, status in conditions.items()]
+    condition_list = [{"type": kind, "status": status, "reason": "r"} for kind, status in conditions.items()]
     owner = [{"kind": "JobSet", "name": "w", "uid": "u-1"}]
     spec = {"queueName": queue, "priority": -5, "active": True}
-    status = {"conditions": said, "admission": {"clusterQueue": "cluster-queue"}}
+    status = {"conditions": condition_list, "admission": {"clusterQueue": "cluster-queue"}}
     return {"metadata": {"name": name, "ownerReferences": owner}, "spec": spec, "status": status}
 
 

@@ -67,7 +67,7 @@ def test_place_containers_and_memory_of_a_pod_are_read() -> None:
 )
 def test_exactly_one_pod_of_a_run_prints_steps(jobset: RunObject, printer: dict[str, Any]) -> None:
     others = [pod(job=job.name, index=index, host=host) for job in jobset.jobs for index in (0, 1) for host in (0, 1)]
-    printing = [one for one in others if jobset.prints_steps(typed(one, POD))]
+    printing = [other for other in others if jobset.prints_steps(typed(other, POD))]
     assert printing == [printer]
     assert selected(printer, first_hosts_selector(["w", "x"]))
     assert not selected(printer, first_hosts_selector(["x"]))

@@ -26,7 +26,7 @@ def query(answers: Answers) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("options", "expected"),
     [
         ({}, {"limitBytes": str(MAX_BYTES)}),
         ({"container": "c"}, {"container": "c", "limitBytes": str(MAX_BYTES)}),
@@ -35,13 +35,13 @@ def query(answers: Answers) -> dict[str, str]:
         ({"previous": True}, {"previous": "true", "limitBytes": str(MAX_BYTES)}),
     ],
 )
-def test_a_log_request_carries_its_options(asked: dict[str, Any], expected: dict[str, str]) -> None:
+def test_a_log_request_carries_its_options(options: dict[str, Any], expected: dict[str, str]) -> None:
     usual = {"timestamps": "true", "follow": "false", "previous": "false"}
     answers = Answers((200, b""), (200, b""))
-    wanted = ContainerLogRequest(namespace="team", pod="a-0", **asked)
-    assert read_log(answers.api, wanted) == ()
+    container_log_request = ContainerLogRequest(namespace="team", pod="a-0", **options)
+    assert read_log(answers.api, container_log_request) == ()
     assert query(answers) == {**usual, **expected}
-    opened = open_log(answers.api, wanted, read_timeout_s=1.0)
+    opened = open_log(answers.api, container_log_request, read_timeout_s=1.0)
     assert isinstance(opened, Stream)
     expected.pop("limitBytes", None)
     assert query(answers) == {**usual, **expected, "follow": "true"}

@@ -25,13 +25,13 @@ def rules() -> list[dict[str, Any]]:
 
 def test_every_request_succeeds_with_the_listed_rights(cluster_api: ClusterApi) -> None:
     cluster_api.world.grant(rules())
-    cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
-    assert wanted.manifest is not None
+    cluster, run_plan = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
+    assert run_plan.manifest is not None
     cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
-    assert examine(cluster, wanted)[1] == ()
-    assert cluster.dry_run_jobs(cluster.dry_run_jobset(wanted.manifest)) == ()
-    assert cluster.dry_run_pods(wanted.manifest) == ()
-    assert isinstance(cluster.create_jobset(wanted.manifest), CreatedObject)
+    assert examine(cluster, run_plan)[1] == ()
+    assert cluster.dry_run_jobs(cluster.dry_run_jobset(run_plan.manifest)) == ()
+    assert cluster.dry_run_pods(run_plan.manifest) == ()
+    assert isinstance(cluster.create_jobset(run_plan.manifest), CreatedObject)
     examine(cluster, plan_for(cluster_api, queue="nosuch", priority="low"))
     served = server(namespace=cluster_api.namespace)
     for body in (served.manifest, *served.dependents):
@@ -43,10 +43,10 @@ def test_every_request_succeeds_with_the_listed_rights(cluster_api: ClusterApi) 
 
 def test_missing_optional_rights_are_warnings(cluster_api: ClusterApi) -> None:
     cluster_api.world.grant(rules()[:1])
-    cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
-    assert wanted.manifest is not None
-    dry_run = (*cluster.dry_run_jobs(wanted.manifest), *cluster.dry_run_pods(wanted.manifest))
-    problems = (*examine(cluster, wanted)[1], *dry_run)
+    cluster, run_plan = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
+    assert run_plan.manifest is not None
+    dry_run = (*cluster.dry_run_jobs(run_plan.manifest), *cluster.dry_run_pods(run_plan.manifest))
+    problems = (*examine(cluster, run_plan)[1], *dry_run)
     assert {p.severity for p in problems} == {"warning", "note"}
     assert {"cluster-not-read", "pods-not-checked"} <= {p.id for p in problems}
-    assert isinstance(cluster.create_jobset(wanted.manifest), CreatedObject)
+    assert isinstance(cluster.create_jobset(run_plan.manifest), CreatedObject)

@@ -21,10 +21,10 @@ def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
     return IndexEntry(**{"run_name": name, "target": "xpk", "output": "gs://b/runs", **changed})
 
 
-def found(asked: PlaceQuery, *entries: IndexEntry) -> set[tuple[str, str]]:
-    looked = sources(asked, places=PLACES, file="places.yaml", entries=entries)
-    assert len(looked) == len({(one.name, one.namespace) for one in looked})
-    return {(one.name, one.namespace) for one in looked}
+def found(place_query: PlaceQuery, *entries: IndexEntry) -> set[tuple[str, str]]:
+    looked = sources(place_query, places=PLACES, file="places.yaml", entries=entries)
+    assert len(looked) == len({(kube_object.name, kube_object.namespace) for kube_object in looked})
+    return {(kube_object.name, kube_object.namespace) for kube_object in looked}
 
 
 def test_all_places_and_submitted_clusters_are_searched_by_default() -> None:

@@ -47,23 +47,23 @@ def test_slices_of_many_hosts_are_node_pools_and_of_one_host_nodes() -> None:
 
 
 def test_cordoned_unready_and_incomplete_slices_are_unavailable() -> None:
-    found = hosts()
-    found[0]["spec"]["unschedulable"] = True
-    assert supplies(parsed_nodes(found), (), FLAVORS)[0].unavailable == ("xsft-v6e-16-np-0",)
-    found[4]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    (large, _) = supplies(parsed_nodes(found), (), FLAVORS)
+    nodes_of_pool = hosts()
+    nodes_of_pool[0]["spec"]["unschedulable"] = True
+    assert supplies(parsed_nodes(nodes_of_pool), (), FLAVORS)[0].unavailable == ("xsft-v6e-16-np-0",)
+    nodes_of_pool[4]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    (large, _) = supplies(parsed_nodes(nodes_of_pool), (), FLAVORS)
     assert (large.unavailable, large.free) == (("xsft-v6e-16-np-0", "xsft-v6e-16-np-1"), 0)
     assert supplies(parsed_nodes(hosts()[1:]), (), FLAVORS)[0].unavailable == ("xsft-v6e-16-np-0",)
 
 
 def test_workloads_hold_and_wait_for_slices() -> None:
     large, small = POOLS
-    given = (
+    workloads = (
         workload("a", large, 1, held=True),
         workload("b", large, 2, held=False),
         workload("c", small, 3, held=True),
     )
-    of_large, of_small = supplies(parsed_nodes(hosts()), given, FLAVORS)
+    of_large, of_small = supplies(parsed_nodes(hosts()), workloads, FLAVORS)
     assert of_large.users == (
         SliceUser(jobset="a", namespace="team", slices=1, state="holds"),
         SliceUser(jobset="b", namespace="team", slices=2, state="waits"),

@@ -127,8 +127,8 @@ def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Ma
 @pytest.fixture
 def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
     """A machine with the real xpk, a cluster and a bucket."""
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
-        yield made
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as machines:
+        yield machines
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def project(folder: Path, engine: Engine, *, salt: str) -> Project:
 
 def environment(folder: Path, engine: Engine) -> dict[str, str]:
     """The engine's environment, and xsft's own folders below `folder`; no login."""
-    own = {
+    engine_environment = {
         "HOME": str(folder / "home"),
         "XSFT_CACHE_DIR": str(folder / "cache"),
         "XSFT_STATE_DIR": str(folder / "state"),
@@ -88,4 +88,4 @@ def environment(folder: Path, engine: Engine) -> dict[str, str]:
         "LANG": "C.UTF-8",
     }
     loader = os.environ.get("LD_LIBRARY_PATH")
-    return {**engine.env, **own, **({"LD_LIBRARY_PATH": loader} if loader else {})}
+    return {**engine.env, **engine_environment, **({"LD_LIBRARY_PATH": loader} if loader else {})}

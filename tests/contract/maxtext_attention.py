@@ -22,13 +22,19 @@ def refusal(length: int, blocks: dict[str, int]) -> str:
     sizes = {name.removeprefix("sa_"): min(block, length) for name, block in blocks.items()}
     try:
         mask = masks.MultiHeadMask([masks.CausalMask((length, length))])
-        made = kernel.make_splash_mha(mask, head_shards=1, q_seq_shards=1, block_sizes=kernel.BlockSizes(**sizes))
+        splash_mha = kernel.make_splash_mha(mask, head_shards=1, q_seq_shards=1, block_sizes=kernel.BlockSizes(**sizes))
 
         def loss(query: jax.Array, key: jax.Array, value: jax.Array, ids: jax.Array) -> jax.Array:
-            return jnp.sum(made(query, key, value, segment_ids=kernel.SegmentIds(ids, ids)).astype(jnp.float32))
+            return jnp.sum(splash_mha(query, key, value, segment_ids=kernel.SegmentIds(ids, ids)).astype(jnp.float32))
 
-        one = jax.ShapeDtypeStruct((1, length, 128), jnp.bfloat16)
-        jax.eval_shape(jax.grad(loss, argnums=(0, 1, 2)), one, one, one, jax.ShapeDtypeStruct((length,), jnp.int32))
+        shape_dtype_struct = jax.ShapeDtypeStruct((1, length, 128), jnp.bfloat16)
+        jax.eval_shape(
+            jax.grad(loss, argnums=(0, 1, 2)),
+            shape_dtype_struct,
+            shape_dtype_struct,
+            shape_dtype_struct,
+            jax.ShapeDtypeStruct((length,), jnp.int32),
+        )
     except (ValueError, NotImplementedError) as refused:
         return str(refused)
     return ""

@@ -35,11 +35,15 @@ def arrays(weights: str) -> dict[str, Any]:
     return {name: np.asarray(held["value"], np.float64) for name, held in named.items()}
 
 
-def logits(one: dict[str, Any], tokens: list[int]) -> Any:
+def logits(weights_of_model: dict[str, Any], tokens: list[int]) -> Any:
     """The layers are stacked along axis 1 (param_scan_axis)."""
-    x = one["embedding"][tokens]
-    for layer in range(one["before"].shape[1]):
-        of = {name: np.take(array, layer, axis=1) for name, array in one.items() if array.ndim > 1 and name != "head"}
+    x = weights_of_model["embedding"][tokens]
+    for layer in range(weights_of_model["before"].shape[1]):
+        of = {
+            name: np.take(array, layer, axis=1)
+            for name, array in weights_of_model.items()
+            if array.ndim > 1 and name != "head"
+        }
         y = normed(x, of["before"])
         query, key = (turned(np.einsum("te,ehd->thd", y, of[name])) for name in ("query", "key"))
         value = np.einsum("te,ehd->thd", y, of["value"])
@@ -47,7 +51,7 @@ def logits(one: dict[str, Any], tokens: list[int]) -> Any:
         y = normed(x, of["after"])
         gate = y @ of["wi_0"]
         x = x + (gate / (1 + np.exp(-gate)) * (y @ of["wi_1"])) @ of["wo"]
-    return normed(x, one["norm"]) @ one["head"]
+    return normed(x, weights_of_model["norm"]) @ weights_of_model["head"]
 
 
 def normed(x: Any, scale: Any) -> Any:
@@ -66,22 +70,22 @@ def turned(x: Any) -> Any:
 def attended(query: Any, key: Any, value: Any) -> Any:
     """MaxText scales the query's kernel instead of the scores."""
     group = query.shape[1] // key.shape[1]
-    key, value = (np.repeat(one, group, axis=1) for one in (key, value))
+    key, value = (np.repeat(tensor, group, axis=1) for tensor in (key, value))
     scores = np.einsum("thd,shd->hts", query, key)
     scores = np.where(np.tri(scores.shape[1], dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.einsum("hts,shd->thd", weights / weights.sum(axis=-1, keepdims=True), value)
 
 
-def greedy(one: dict[str, Any], prompt: list[int], *, most: int, stop: int) -> list[int]:
+def greedy(weights_of_model: dict[str, Any], prompt: list[int], *, most: int, stop: int) -> list[int]:
     said: list[int] = []
     while len(said) < most and stop not in said:
-        said.append(int(np.argmax(logits(one, [*prompt, *said])[-1])))
+        said.append(int(np.argmax(logits(weights_of_model, [*prompt, *said])[-1])))
     return said
 
 
-def losses(one: dict[str, Any], prompt: list[int], answer: list[int]) -> list[float]:
-    found = logits(one, [*prompt, *answer[:-1]])[len(prompt) - 1 :]
+def losses(weights_of_model: dict[str, Any], prompt: list[int], answer: list[int]) -> list[float]:
+    found = logits(weights_of_model, [*prompt, *answer[:-1]])[len(prompt) - 1 :]
     found = found - found.max(axis=-1, keepdims=True)
     logs = found - np.log(np.exp(found).sum(axis=-1, keepdims=True))
     return [-float(row[token]) for row, token in zip(logs, answer, strict=True)]
@@ -90,13 +94,15 @@ def losses(one: dict[str, Any], prompt: list[int], answer: list[int]) -> list[fl
 def main(weights: str, tokenizer: str) -> None:
     from tokenizers import Tokenizer
 
-    job, one = json.load(sys.stdin), arrays(weights)
+    job, weights_of_model = json.load(sys.stdin), arrays(weights)
     spoken = Tokenizer.from_file(str(Path(tokenizer) / "tokenizer.json"))
     prompts, answers = ([spoken.encode(text).ids for text in job[name]] for name in ("prompts", "answers"))
     stop = spoken.token_to_id(job["stop"])
-    said = [greedy(one, prompt, most=job["most"], stop=stop) for prompt in prompts]
-    lost = [x for prompt, answer in zip(prompts, answers, strict=True) for x in losses(one, prompt, answer)]
-    json.dump({"tokens": said, "loss": sum(lost) / len(lost)}, sys.stdout)
+    token_lists = [greedy(weights_of_model, prompt, most=job["most"], stop=stop) for prompt in prompts]
+    loss_list = [
+        x for prompt, answer in zip(prompts, answers, strict=True) for x in losses(weights_of_model, prompt, answer)
+    ]
+    json.dump({"tokens": token_lists, "loss": sum(loss_list) / len(loss_list)}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ from maxtext.utils import maxtext_utils, model_creation_utils
 
 def likeliest(job: dict[str, Any]) -> list[str]:
     _python, _m, module, *arguments = job["argv"]
-    found = find_spec(module)
-    assert found is not None
-    config = pyconfig.initialize([found.origin, *arguments])
+    module_spec = find_spec(module)
+    assert module_spec is not None
+    config = pyconfig.initialize([module_spec.origin, *arguments])
     tokenizer = transformers.AutoTokenizer.from_pretrained(config.tokenizer_path)
     mesh = maxtext_utils.get_mesh_from_config(config)
     with jax.set_mesh(mesh), linen.logical_axis_rules(config.logical_axis_rules):

@@ -156,10 +156,10 @@ def conversion(argv: list[str]) -> dict[str, Any]:
     from maxtext.configs import pyconfig
 
     _python, _m, module, *arguments = argv
-    seen: dict[str, Any] = {}
+    call: dict[str, Any] = {}
 
     def initialize(left: list[str]) -> None:
-        seen.update(left=left[1:], **trainer(["python3", "-m", module, *left[1:]]))
+        call.update(left=left[1:], **trainer(["python3", "-m", module, *left[1:]]))
         raise Stop
 
     real, sys.argv = pyconfig.initialize, [script_of(module), *arguments]
@@ -167,7 +167,7 @@ def conversion(argv: list[str]) -> dict[str, Any]:
     try:
         runpy.run_path(script_of(module), run_name="__main__")
     except Stop:
-        return seen
+        return call
     finally:
         pyconfig.initialize = real
     raise AssertionError("the conversion did not ask for its configuration")
@@ -181,11 +181,11 @@ def mapping(argv: list[str]) -> dict[str, Any]:
 
     jax.devices()  # before the conversion asks for sixteen of them
     validate = utils.validate_and_filter_param_map_keys
-    seen: dict[str, Any] = {}
+    facts_of_mapping: dict[str, Any] = {}
 
     def validated(sources: Any, arrays: Any) -> None:
         validate(sources, arrays)
-        seen.update(arrays=len(arrays))
+        facts_of_mapping.update(arrays=len(arrays))
         raise Stop
 
     _python, _m, module, *arguments = argv
@@ -198,7 +198,7 @@ def mapping(argv: list[str]) -> dict[str, Any]:
         try:
             runpy.run_path(script_of(module), run_name="__main__")
         except Stop:
-            return seen
+            return facts_of_mapping
     raise AssertionError("the conversion did not compare the arrays")
 
 
@@ -213,8 +213,8 @@ def arrays(name: str, *keys: str) -> dict[str, list[int]]:
     mesh = jax.sharding.Mesh(maxtext_utils.create_device_mesh(config), config.mesh_axes)
     _, built = model_creation_utils.create_nnx_abstract_model(config, mesh)
     others = (nnx.RngState, nnx.Cache, nnx.Intermediate, nnx.BatchStat)
-    state = nnx.to_flat_state(nnx.state(built).filter(lambda _path, held: not isinstance(held, others)))
-    return {".".join(map(str, path)): list(held.get_value().shape) for path, held in state}
+    state = nnx.to_flat_state(nnx.state(built).filter(lambda _path, variable: not isinstance(variable, others)))
+    return {".".join(map(str, path)): list(variable.get_value().shape) for path, variable in state}
 
 
 def script_of(module: str) -> str:

@@ -17,9 +17,9 @@ def quicken() -> None:
     read, deepcopy = functools.cache(pyconfig._load_config), DictConfig.__deepcopy__
 
     def copied(config: DictConfig, memo: dict[int, Any]) -> DictConfig:
-        whole = config._get_parent() is None  # pickle would take the parent along
-        found: DictConfig = pickle.loads(pickle.dumps(config)) if whole else deepcopy(config, memo)
-        return found
+        is_root = config._get_parent() is None  # pickle would take the parent along
+        copied_config: DictConfig = pickle.loads(pickle.dumps(config)) if is_root else deepcopy(config, memo)
+        return copied_config
 
     DictConfig.__deepcopy__ = copied
     pyconfig._load_config = lambda name: copy.deepcopy(read(name))

@@ -45,8 +45,8 @@ def main(questions: IO[str], answers: IO[str]) -> None:
     absl_logging.set_verbosity(absl_logging.INFO)
     logging.getLogger().addHandler(heard)
     for line in questions:
-        found = answer(json.loads(line))
-        print(json.dumps({**found, "said": heard.said}), file=answers, flush=True)
+        reply = answer(json.loads(line))
+        print(json.dumps({**reply, "said": heard.said}), file=answers, flush=True)
         heard.said = []
 
 
@@ -81,11 +81,11 @@ def rows(argv: list[str], *, batches: int) -> dict[str, Any]:
     """Read rows as maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py do."""
     config = configured(argv)
     train, _eval = input_pipeline_interface.create_data_iterator(config, maxtext_utils.get_mesh_from_config(config))
-    found = [row for batch in islice(train, batches) for row in rows_of(batch)]
+    row_list = [row for batch in islice(train, batches) for row in rows_of(batch)]
     tokenizer = transformers.AutoTokenizer.from_pretrained(config.tokenizer_path)
     # -1 stands for the pad of a tokenizer that has none.
-    ids = {token for row in found for token in (*row["inputs"], *row["targets"]) if token >= 0}
-    return {"rows": found, "tokens": {token: tokenizer.decode([token]) for token in ids}}
+    ids = {token for row in row_list for token in (*row["inputs"], *row["targets"]) if token >= 0}
+    return {"rows": row_list, "tokens": {token: tokenizer.decode([token]) for token in ids}}
 
 
 def configured(argv: list[str]) -> Any:
@@ -145,12 +145,17 @@ class Shuffled:
 def shuffles(*, seed: int, epochs: int, tokenizer: str) -> list[dict[str, Any]]:
     """The arguments of each call of `shuffle` that MaxText makes."""
     rows = Shuffled()
-    asked = {"shuffle": True, "data_shuffle_seed": seed, "num_epoch": epochs, "tokenizer_path": tokenizer}
-    one = {"dataloading_host_index": 0, "dataloading_host_count": 1, "global_batch_size": 1, "max_target_length": 8}
+    settings = {"shuffle": True, "data_shuffle_seed": seed, "num_epoch": epochs, "tokenizer_path": tokenizer}
+    one_host = {
+        "dataloading_host_index": 0,
+        "dataloading_host_count": 1,
+        "global_batch_size": 1,
+        "max_target_length": 8,
+    }
     none = dict.fromkeys(("data_column_names", "tokenize", "hf_access_token"))
     here = {"config": SimpleNamespace(elastic_enabled=False), "global_mesh": SimpleNamespace(size=1)}
     with patch.object(datasets, "concatenate_datasets", lambda _epochs: rows), suppress(Stop):
-        hf_data_processing.preprocessing_pipeline(dataset=rows, **asked, **one, **none, **here)
+        hf_data_processing.preprocessing_pipeline(dataset=rows, **settings, **one_host, **none, **here)
     return rows.asked
 
 

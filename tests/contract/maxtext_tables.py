@@ -19,8 +19,12 @@ def main() -> None:
     out, sys.stdout = sys.stdout, sys.stderr
     maxtext_quick.quicken()
     names = tables.HF_MODEL_CONFIGS.keys() & tables.HF_IDS.keys() & tables.PARAM_MAPPING.keys() & tables.HOOK_FNS.keys()
-    found = {name: [describe(name, scan_layers=scan) for scan in (True, False)] for name in sorted(names)}
-    print(json.dumps({name: said[0] or said[1] for name, said in found.items() if any(said)}), file=out, flush=True)
+    failures_of = {name: [describe(name, scan_layers=scan) for scan in (True, False)] for name in sorted(names)}
+    print(
+        json.dumps({name: texts[0] or texts[1] for name, texts in failures_of.items() if any(texts)}),
+        file=out,
+        flush=True,
+    )
 
 
 def describe(name: str, *, scan_layers: bool) -> str:

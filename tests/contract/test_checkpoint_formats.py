@@ -40,9 +40,9 @@ class Written(Struct, frozen=True, kw_only=True):
     """Of the adapters in a run of rank 8 that took those of rank 4."""
 
     def look(self, name: str) -> CheckpointFacts:
-        found = read_checkpoint(str(self.root / name))
-        assert found.status == "read", found.detail
-        return found
+        checkpoint_facts = read_checkpoint(str(self.root / name))
+        assert checkpoint_facts.status == "read", checkpoint_facts.detail
+        return checkpoint_facts
 
     def report(self, name: str) -> CheckpointReport:
         return inspect_checkpoint(str(self.root / name), store=record_store({"HOME": str(self.root)}))
@@ -52,10 +52,10 @@ class Written(Struct, frozen=True, kw_only=True):
 def written(maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
     root = tmp_path_factory.mktemp("checkpoints")
     with worker(maxtext_python, WRITER) as started:
-        told = {part: started.ask({"folder": str(root), "part": part}) for part in PARTS}
+        answers = {part: started.ask({"folder": str(root), "part": part}) for part in PARTS}
     # the worker was killed: what stood still is torn
-    held = {**told["converted"], **told["trained"], **told["adapters"]}
-    return Written(root=root, held=held, largest=told["largest"], rank=told["rank"]["rank"])
+    arrays_of = {**answers["converted"], **answers["trained"], **answers["adapters"]}
+    return Written(root=root, held=arrays_of, largest=answers["largest"], rank=answers["rank"]["rank"])
 
 
 PARTS = ("converted", "trained", "adapters", "largest", "rank", "torn")
@@ -113,15 +113,15 @@ def test_every_written_checkpoint_is_tested(written: Written) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_format_is_identified(written: Written, name: str) -> None:
-    expected, held, report = ALL[name], written.held[name], written.report(name)
+    expected, arrays_of, report = ALL[name], written.held[name], written.report(name)
     assert (report.status, report.detail, report.layout) == ("complete", "", expected.layout)
     assert report.step == (0 if "converted" in name else 2)
     assert (report.use_zarr3, report.use_ocdbt, report.modes) == (expected.zarr3, expected.ocdbt, expected.modes)
     assert report.scan_layers is expected.scan
     assert report.param_scan_axis == (expected.axis if expected.scan else None)
     if expected.layout != "optimizer_state":
-        assert report.dtypes == tuple(held["dtypes"])
-    assert report.parameters == held["parameters"]
+        assert report.dtypes == tuple(arrays_of["dtypes"])
+    assert report.parameters == arrays_of["parameters"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -160,20 +160,26 @@ TORN = {
 def test_a_save_that_was_killed_is_torn(written: Written, save: str) -> None:
     folder = written.root / "torn" / save / "checkpoints"
     for path in (folder / TORN[save], (folder / TORN[save]).parent):
-        found = read_checkpoint(str(path))
-        assert found.status == "torn"
-        assert ids(checkpoint.check_checkpoint, tiny("qwen3"), Facts(checkpoint=found)) == {"checkpoint-torn"}
-        assert ids(checkpoint.check_weights, tiny("qwen3"), Facts(checkpoint=found)) == set()
+        checkpoint_facts = read_checkpoint(str(path))
+        assert checkpoint_facts.status == "torn"
+        assert ids(checkpoint.check_checkpoint, tiny("qwen3"), Facts(checkpoint=checkpoint_facts)) == {
+            "checkpoint-torn"
+        }
+        assert ids(checkpoint.check_weights, tiny("qwen3"), Facts(checkpoint=checkpoint_facts)) == set()
     above = read_checkpoint(str(folder))
     assert (above.status, above.near) == ("torn", None)
 
 
 def test_a_checkpoint_that_lost_a_file_is_torn(written: Written, tmp_path: Path) -> None:
-    for name, lost in (("z0o1", "manifest.ocdbt"), ("z0o0", "params.params.token_embedder.embedding"), ("z1o1", "d")):
+    for name, deleted in (
+        ("z0o1", "manifest.ocdbt"),
+        ("z0o0", "params.params.token_embedder.embedding"),
+        ("z1o1", "d"),
+    ):
         copy = tmp_path / name / "0"
         shutil.copytree(written.root / "converted" / f"qwen3-{name}" / "0", copy)
-        (copy / "items" / lost).rename(copy / "elsewhere")
-        assert read_checkpoint(str(copy / "items")).status == "torn", lost
+        (copy / "items" / deleted).rename(copy / "elsewhere")
+        assert read_checkpoint(str(copy / "items")).status == "torn", deleted
 
 
 SIZES = {**hfmodels.SIZES, "base_num_decoder_layers": 6}
@@ -220,12 +226,14 @@ def wrong(name: str, family: str, scan: bool, axis: int, mode: str) -> Iterator[
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_wrong_pairing_has_its_own_id_and_each_right_pairing_none(written: Written, name: str) -> None:
-    given = Facts(checkpoint=written.look(name))
-    for workload, asked in WORKLOADS.items():
-        family, scan, axis, mode = asked
-        wanted = tiny(family, scan=scan, axis=axis, mode=mode)
-        found = ids(checkpoint.check_checkpoint, wanted, given) | ids(checkpoint.check_weights, wanted, given)
-        assert found == set(wrong(name, *asked)), workload
+    facts = Facts(checkpoint=written.look(name))
+    for workload, needs in WORKLOADS.items():
+        family, scan, axis, mode = needs
+        workload_spec = tiny(family, scan=scan, axis=axis, mode=mode)
+        reported = ids(checkpoint.check_checkpoint, workload_spec, facts) | ids(
+            checkpoint.check_weights, workload_spec, facts
+        )
+        assert reported == set(wrong(name, *needs)), workload
 
 
 @pytest.mark.parametrize("key", [key for key in SIZES if key != "override_model_config"])
@@ -236,7 +244,7 @@ def test_checks_compare_every_size_of_an_override(written: Written, name: str, k
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("wrong_path", "meant"),
     [
         ("converted/qwen3-z0o0", "converted/qwen3-z0o0/0/items"),
         ("converted/qwen3-z0o0/0", "converted/qwen3-z0o0/0/items"),
@@ -252,7 +260,7 @@ def test_checks_compare_every_size_of_an_override(written: Written, name: str, k
         ("trained/qwen3/checkpoints/2/model_params/d", "trained/qwen3/checkpoints/2/model_params"),
     ],
 )
-def test_a_path_at_a_wrong_level_is_reported_with_the_right_path(written: Written, given: str, meant: str) -> None:
-    found = read_checkpoint(str(written.root / given))
-    assert found.status in {"not-a-checkpoint", "missing"}
-    assert found.near == str(written.root / meant)
+def test_a_path_at_a_wrong_level_is_reported_with_the_right_path(written: Written, wrong_path: str, meant: str) -> None:
+    checkpoint_facts = read_checkpoint(str(written.root / wrong_path))
+    assert checkpoint_facts.status in {"not-a-checkpoint", "missing"}
+    assert checkpoint_facts.near == str(written.root / meant)

@@ -100,19 +100,19 @@ def test_a_killed_conversion_resumes_and_is_found_by_the_next_call(lab: Lab, max
     weights = write_model(lab.folder / "model", unused=12_000_000) / "model.safetensors"
     with serving_files(HubFiles(files_in(weights.parent), cut_after={weights.name: CUT})) as hub:
         lab.with_hub(hub.url)
-        made = converted_after_a_kill(lab)
-        downloads = [one for one in hub.asked if one.startswith("GET") and "safetensors" in one]
+        conversion = converted_after_a_kill(lab)
+        downloads = [request for request in hub.asked if request.startswith("GET") and "safetensors" in request]
         assert downloads == [f"GET /me/tiny/resolve/{COMMIT}/{weights.name}{more}" for more in ("", RESUMED)]
-        subprocess.run((maxtext_python, "-I", "-c", SAME, made["checkpoint"], weights), check=True)
+        subprocess.run((maxtext_python, "-I", "-c", SAME, conversion["checkpoint"], weights), check=True)
         status, found = lab.said("checkpoint", "convert", "w.yaml")
-        assert (status, found["action"], found["checkpoint"]) == (0, "finished", made["checkpoint"])
-        status, inspected = lab.said("checkpoint", "inspect", made["checkpoint"])
+        assert (status, found["action"], found["checkpoint"]) == (0, "finished", conversion["checkpoint"])
+        status, inspected = lab.said("checkpoint", "inspect", conversion["checkpoint"])
         assert (status, inspected["status"], inspected["modes"]) == (0, "complete", ["mcjax", "pathways"])
         assert inspected["written_by"]["source"] == f"me/tiny@{COMMIT}"
 
         status, planned = lab.said("plan", "w.yaml")
         assert status == 0
-        assert f"load_parameters_path={made['checkpoint']}" in planned["plans"][0]["trainer_argv"]
+        assert f"load_parameters_path={conversion['checkpoint']}" in planned["plans"][0]["trainer_argv"]
 
 
 CUT, RESUMED = 22_000_000, f" bytes={20 * 2**20}-"
@@ -125,18 +125,18 @@ def converted_after_a_kill(lab: Lab) -> dict[str, Any]:
         assert killed.poll() is None, killed.communicate()
         killed.send_signal(signal.SIGKILL)
     (torn,) = lab.folder.glob("out/converted/*")
-    held = sorted(torn.rglob("*"))
+    paths = sorted(torn.rglob("*"))
     status, refused = lab.said("submit", "w.yaml")
     assert (status, [p["id"] for p in refused["problems"] if p["severity"] == "error"]) == (
         2,
         ["checkpoint-to-convert"],
     )
 
-    status, made = lab.said("checkpoint", "convert", "w.yaml")
-    assert (status, made["action"]) == (0, "attempt")
-    assert (made["checkpoint"], made["not_whole"]) == (f"{torn}-2/0/items", [str(torn)])
-    assert set(held) <= set(torn.rglob("*"))
-    return made
+    status, conversion = lab.said("checkpoint", "convert", "w.yaml")
+    assert (status, conversion["action"]) == (0, "attempt")
+    assert (conversion["checkpoint"], conversion["not_whole"]) == (f"{torn}-2/0/items", [str(torn)])
+    assert set(paths) <= set(torn.rglob("*"))
+    return conversion
 
 
 @pytest.mark.contract

@@ -36,8 +36,8 @@ def test_convert_creates_the_manifest_of_the_dry_run_once_and_adopts_it(here: Ma
     shown = convert(here, "--dry-run")
     assert (shown["action"], here.jobsets) == ("planned", [])
     first = convert(here)
-    (sent,) = here.api.server.asked(CREATE)
-    assert sent.body == shown["job"]["manifest"]
+    (create,) = here.api.server.asked(CREATE)
+    assert create.body == shown["job"]["manifest"]
     here.bucket.objects[f"{folder_of(first)}/half"] = b"the pod is writing"
     second = convert(here)
     assert [first["action"], second["action"]] == ["created", "adopted"]
@@ -52,14 +52,14 @@ def test_two_run_names_of_one_conversion_create_one_job(here: Machine) -> None:
     file = str(here.workload(STORY))
     names = ("one", "two")
     started = [here.start("checkpoint", "convert", file, "--run-name", name, "--json") for name in names]
-    said = [json.loads(process.communicate(timeout=300)[0]) for process in started]
-    assert [process.returncode for process in started] == [0, 0], said
-    assert sorted(document["action"] for document in said) == ["adopted", "created"]
-    (held,) = here.jobsets
-    assert {document["job"]["uid"] for document in said} == {held["metadata"]["uid"]}
-    assert {document["checkpoint"] for document in said} == {held["metadata"]["annotations"][WRITES_ANNOTATION]}
-    (owner,) = {document["owner"]["run_name"] for document in said}
-    assert owner == held["metadata"]["name"]
+    documents = [json.loads(process.communicate(timeout=300)[0]) for process in started]
+    assert [process.returncode for process in started] == [0, 0], documents
+    assert sorted(document["action"] for document in documents) == ["adopted", "created"]
+    (jobset,) = here.jobsets
+    assert {document["job"]["uid"] for document in documents} == {jobset["metadata"]["uid"]}
+    assert {document["checkpoint"] for document in documents} == {jobset["metadata"]["annotations"][WRITES_ANNOTATION]}
+    (owner,) = {document["owner"]["run_name"] for document in documents}
+    assert owner == jobset["metadata"]["name"]
 
 
 def test_a_claim_of_a_dead_job_is_redone_at_a_new_path(here: Machine) -> None:
@@ -93,12 +93,12 @@ def test_convert_wait_ends_with_the_checkpoint_and_records_it(here: Machine) -> 
     argv = (str(XSFT), "checkpoint", "convert", str(here.workload(STORY)), *options)
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:
         until(lambda: any(f"{NAME}/xsft/" in name for name in tuple(here.bucket.objects)) and here.jobsets)
-        (held,) = here.jobsets
-        path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
+        (jobset,) = here.jobsets
+        path = jobset["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
         here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
         here.api.world.end(NAME, "Completed")
-        said, _ = process.communicate(timeout=300)
-    document = read_document("checkpoint-convert", said)
+        output, _ = process.communicate(timeout=300)
+    document = read_document("checkpoint-convert", output)
     assert (process.returncode, document["exit_status"], document["run"]["state"]) == (0, 0, "succeeded")
     assert outcomes(here) == ["completed"]
 
@@ -107,8 +107,8 @@ def outcomes(here: Machine) -> list[str]:
     """Return the outcome of each attempt, by its record and what was learnt later."""
     ends = {}
     for path, content in sorted(here.bucket.objects.items()):
-        if f"/{NAME}/xsft/attempt-" in f"/{path}" and "outcome" in (said := json.loads(content)):
-            ends[path.partition("attempt-")[2][0], said["outcome"]] = None
+        if f"/{NAME}/xsft/attempt-" in f"/{path}" and "outcome" in (printed := json.loads(content)):
+            ends[path.partition("attempt-")[2][0], printed["outcome"]] = None
     return [outcome for _, outcome in ends if outcome in ("completed", "failed")]
 
 

@@ -79,15 +79,15 @@ def test_the_audit_of_a_cpu_job_finds_every_field(plans: dict[str, JobPlan[CpuJo
 
 @pytest.mark.parametrize("name", [*SIZES, "all"])
 def test_the_container_of_a_cpu_job_has_the_planned_command(plans: dict[str, JobPlan[CpuJob]], name: str) -> None:
-    made = plans[name]
-    script = _container(made)["command"][2]
-    assert decode_command(command_in_wrapper(script)) == ((), made.job.process)
-    assert made.job.process[4:] == made.job.argv
+    job_plan = plans[name]
+    script = _container(job_plan)["command"][2]
+    assert decode_command(command_in_wrapper(script)) == ((), job_plan.job.process)
+    assert job_plan.job.process[4:] == job_plan.job.argv
 
 
 def test_the_machine_type_follows_from_the_memory(plans: dict[str, JobPlan[CpuJob]]) -> None:
     flags = [next(a for a in plans[name].xpk_argv or () if a.startswith("--device-type=")) for name in SIZES]
-    names = [one.name for one in cpu_types()]
+    names = [cpu_type.name for cpu_type in cpu_types()]
     assert flags == [f"--device-type={name}" for name in (*names, names[-1])]
 
 
@@ -109,27 +109,29 @@ def test_settings_of_slices_are_removed_from_a_cpu_job(plans: dict[str, JobPlan[
 
 
 def test_a_conversion_on_tpu_takes_one_whole_slice_and_only_quota_of_chips(plans: dict[str, JobPlan[CpuJob]]) -> None:
-    made = plans["tpu-v6e-256"]
-    assert {"--tpu-type=v6e-256", "--num-slices=1"} <= set(made.xpk_argv or ())
-    (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
+    tpu_v6e_256 = plans["tpu-v6e-256"]
+    assert {"--tpu-type=v6e-256", "--num-slices=1"} <= set(tpu_v6e_256.xpk_argv or ())
+    (replicated,) = (tpu_v6e_256.manifest or {})["spec"]["replicatedJobs"]
     assert (replicated["replicas"], replicated["template"]["spec"]["parallelism"]) == (1, 64)
-    assert _container(made)["resources"] == {"limits": {"google.com/tpu": 4}}
-    assert "securityContext" not in _container(made)
-    assert "exclusive-topology" in str(made.manifest)
-    env = {one["name"]: one.get("value") for one in _container(made)["env"]}
+    assert _container(tpu_v6e_256)["resources"] == {"limits": {"google.com/tpu": 4}}
+    assert "securityContext" not in _container(tpu_v6e_256)
+    assert "exclusive-topology" in str(tpu_v6e_256.manifest)
+    env = {volume["name"]: volume.get("value") for volume in _container(tpu_v6e_256)["env"]}
     assert env["JAX_PLATFORMS"] == "cpu"
-    (scratch,) = [one for one in pod_of(made.manifest or {})["volumes"] if one["name"] == "xsft-scratch"]
+    (scratch,) = [
+        volume for volume in pod_of(tpu_v6e_256.manifest or {})["volumes"] if volume["name"] == "xsft-scratch"
+    ]
     assert scratch["emptyDir"] == {"medium": "Memory"}  # no disk for each of 64 hosts
     assert pod_of(plans["tpu-spot"].manifest or {})["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
 
 
 def test_a_cpu_job_gets_no_xla_flags_and_the_cpu_platform(plans: dict[str, JobPlan[CpuJob]]) -> None:
-    env = {one["name"]: one.get("value") for one in _container(plans["all"])["env"]}
+    env = {variable["name"]: variable.get("value") for variable in _container(plans["all"])["env"]}
     assert "XLA_FLAGS" not in env
     assert env["QUOTED"] == 'a "b" $$C \\'
     assert env["JAX_PLATFORMS"] == "cpu"
 
 
-def _container(made: JobPlan[CpuJob]) -> dict[str, Any]:
-    (container,) = pod_of(made.manifest or {})["containers"]
+def _container(job_plan: JobPlan[CpuJob]) -> dict[str, Any]:
+    (container,) = pod_of(job_plan.manifest or {})["containers"]
     return dict(container)

@@ -64,13 +64,13 @@ def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Ask:
 
 
 def parts(document: dict[str, Any]) -> list[list[tuple[str, str]]]:
-    return [[(part["part"], part["text"]) for part in one["parts"]] for one in document["examples"]]
+    return [[(part["part"], part["text"]) for part in shown_example["parts"]] for shown_example in document["examples"]]
 
 
 def test_an_example_is_shown_as_the_model_sees_it(ask: Ask, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     prompt = ("masked", f"<|user|>\n{QUESTION}<|end|>\n<|assistant|>\n")
-    whole, cut = parts(ask("show", [CHAT, LONG], train={"max_target_length": 32}))
-    assert whole == [prompt, ("trained", f"{ANSWER}<|end|>\n")]
+    uncut, cut = parts(ask("show", [CHAT, LONG], train={"max_target_length": 32}))
+    assert uncut == [prompt, ("trained", f"{ANSWER}<|end|>\n")]
     assert [part for part, _text in cut] == ["masked"], "its answer is cut off"
     assert main(("data", "show", str(tmp_path / "w.yaml"), "-n", "1", "--tokens")) == 0
     out = capfd.readouterr().out
@@ -83,9 +83,9 @@ def test_an_example_is_shown_as_the_model_sees_it(ask: Ask, capfd: pytest.Captur
 def test_the_trained_tokens_follow_the_workload(ask: Ask) -> None:
     document = ask("show", [CHAT, CHAT], "--packed", "-n", "1", data={"completion_only": False})
     (everything,) = parts(document)
-    first, *rest = everything
+    first, *later_examples = everything
     assert first == ("masked", "<|user|>"), "nothing predicts the first token"
-    assert rest[0][0] == "trained"
+    assert later_examples[0][0] == "trained"
     segments = [part["segment"] for part in document["examples"][0]["parts"]]
     assert segments == sorted(segments)
     assert set(segments) == {1, 2}, "the border shows"
@@ -104,19 +104,19 @@ def test_inspect_counts_rows_tokens_and_duplicates(ask: Ask, tmp_path: Path) -> 
     rows = [CHAT, CHAT, LONG, {"messages": [{"role": "system", "content": ""}, *CHAT["messages"]]}]
     data = {"hf_eval_files": str(tmp_path / "eval.jsonl")}
     picture = tmp_path / "lengths.png"
-    found = ask("inspect", rows, "--png", str(picture), data=data, train={"max_target_length": 32})
-    assert (found["rows"], found["sampled"], found["everything"]) == (4, 4, True)
-    assert found["tokens"]["p50"] == 20
-    assert found["tokens"]["max"] > 32
-    assert (found["truncated"], found["no_target"], found["no_end"]) == (0.25, 0.25, 0)
-    assert (found["duplicates"], found["in_other"], found["whole_in_other"]) == (1, 3, 2)
-    assert [(one["role"], one["turns"], one["empty"], one["dropped"]) for one in found["roles"]] == [
+    answer = ask("inspect", rows, "--png", str(picture), data=data, train={"max_target_length": 32})
+    assert (answer["rows"], answer["sampled"], answer["everything"]) == (4, 4, True)
+    assert answer["tokens"]["p50"] == 20
+    assert answer["tokens"]["max"] > 32
+    assert (answer["truncated"], answer["no_target"], answer["no_end"]) == (0.25, 0.25, 0)
+    assert (answer["duplicates"], answer["in_other"], answer["whole_in_other"]) == (1, 3, 2)
+    assert [(role["role"], role["turns"], role["empty"], role["dropped"]) for role in answer["roles"]] == [
         ("user", 4, 0, 0),
         ("assistant", 4, 0, 0),
         ("system", 1, 1, 0),
     ]
-    assert {p["id"] for p in found["problems"]} == {"data-no-target", "data-truncated", "data-leak"}
-    assert found["picture"] == str(picture)
+    assert {p["id"] for p in answer["problems"]} == {"data-no-target", "data-truncated", "data-leak"}
+    assert answer["picture"] == str(picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(parts(ask("show", rows, "--split", "eval", data=data))) == 1
 
@@ -197,9 +197,9 @@ BROKEN: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
 def test_data_inspect_counts_rows_of_grain(ask: Ask, maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
     file = str(maxtext_pipeline.parquet([CHAT, CHAT, LONG], file=tmp_path / "rows.parquet"))
     data = {"pipeline": "grain", "hf_path": "parquet", "hf_train_files": file, "hf_eval_files": file}
-    found = ask("inspect", [CHAT], data=data, train={"max_target_length": 32})
-    assert (found["rows"], found["truncated"], found["in_other"]) == (3, pytest.approx(1 / 3), 2)
-    assert [(one["role"], one["turns"], one["dropped"]) for one in found["roles"]] == [
+    answer = ask("inspect", [CHAT], data=data, train={"max_target_length": 32})
+    assert (answer["rows"], answer["truncated"], answer["in_other"]) == (3, pytest.approx(1 / 3), 2)
+    assert [(role["role"], role["turns"], role["dropped"]) for role in answer["roles"]] == [
         ("user", 3, 0),
         ("assistant", 3, 0),
     ]
@@ -215,9 +215,9 @@ def test_files_without_rows_and_broken_ones_are_distinguished(ask: Ask, tmp_path
 
 
 def test_a_tokenizer_of_another_model_is_reported(ask: Ask) -> None:
-    found = ask("inspect", [CHAT], "--set", "overrides.maxtext.vocab_size=100", status=2)
-    assert found["beyond_vocabulary"] == 1
-    assert "data-vocabulary" in {problem["id"] for problem in found["problems"]}
+    answer = ask("inspect", [CHAT], "--set", "overrides.maxtext.vocab_size=100", status=2)
+    assert answer["beyond_vocabulary"] == 1
+    assert "data-vocabulary" in {problem["id"] for problem in answer["problems"]}
 
 
 DEAF = (
@@ -260,12 +260,12 @@ WRONG: Mapping[str, tuple[str, Seen, str, set[str]]] = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_bad_template_is_shown_counted_and_reported_by_check(ask: Ask, tmp_path: Path, case: str) -> None:
-    template, seen, counted, checked = WRONG[case]
+    template, is_shown, counted, checked = WRONG[case]
     (tmp_path / "t.jinja").write_text(template)
     data, error = {"chat_template": "t.jinja"}, counted == "data-no-target"
     example = ask("show", [CHAT], data=data)["examples"][0]
     figures = ask("inspect", [CHAT], data=data, status=2 if error else 0)
-    assert seen(example, figures)
+    assert is_shown(example, figures)
     assert counted in {problem["id"] for problem in figures["problems"]}
     assert checked <= {problem.id for problem in xsft.check(xsft.load(tmp_path / "w.yaml"))}
 

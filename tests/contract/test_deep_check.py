@@ -25,14 +25,14 @@ WORKLOADS: dict[str, WorkloadSpec] = {
 
 def test_check_deep_reports_what_maxtexts_parser_refuses(maxtext_python: Path) -> None:
     """One process answers all."""
-    said = ask_maxtext([make_intent(workload, Facts()) for workload in WORKLOADS.values()])
-    ids = dict(zip(WORKLOADS, ([problem.id for problem in found] for found in said), strict=True))
+    problems = ask_maxtext([make_intent(workload, Facts()) for workload in WORKLOADS.values()])
+    ids = dict(zip(WORKLOADS, ([problem.id for problem in reported] for reported in problems), strict=True))
     assert ids == {
         "good": [],
         "flagship": [],
         "keys that exclude each other": ["maxtext-refuses"],
         "another release": ["maxtext-not-asked"],
     }
-    (excluded,) = said[2]
+    (excluded,) = problems[2]
     assert excluded.where == "overrides.maxtext.num_moe_token_chunks"
     assert "requires use_ring_of_experts=True" in excluded.message

@@ -180,9 +180,9 @@ def _check(case: Case, manifest: str, *, stubs: Path, out: Path, locale: str) ->
     _, program, *arguments = Path(f"{out}.argv").read_bytes().split(b"\0")[:-1]
     assert program == str(stubs / "python3").encode()
     assert arguments == [argument.encode() for argument in case.argv[1:]]
-    seen = dict(entry.split(b"=", 1) for entry in Path(f"{out}.env").read_bytes().split(b"\0") if entry)
+    variables = dict(entry.split(b"=", 1) for entry in Path(f"{out}.env").read_bytes().split(b"\0") if entry)
     for name, value in (*case.container_env, *case.command_env):
-        assert seen[name.encode()] == value.encode(), name
+        assert variables[name.encode()] == value.encode(), name
 
 
 def _container(jobset: dict[str, object], mode: ModeName) -> dict[str, list[object]]:
@@ -244,9 +244,9 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
 
 def test_bash_keeps_the_quoted_text() -> None:
     """Asked of bash itself: a name outside BASH_KEEPS arrives, from the container or from before `exec`."""
-    known = subprocess.run(("bash", "-c", "compgen -v"), capture_output=True, text=True, check=True).stdout.split()
+    words = subprocess.run(("bash", "-c", "compgen -v"), capture_output=True, text=True, check=True).stdout.split()
     names = {
-        *known,
+        *words,
         *BASH_KEEPS,
         "PATH",
         "LD_LIBRARY_PATH",
@@ -258,8 +258,8 @@ def test_bash_keeps_the_quoted_text() -> None:
         "PS0",
     }
     value = "/usr/bin:/bin"  # a PATH in which `env` is found, a locale and a time zone nobody has
-    lost = {name for name in names - BASH_KEEPS if not all(_arrives(name, value))}
-    assert lost == set()
+    lost_names = {name for name in names - BASH_KEEPS if not all(_arrives(name, value))}
+    assert lost_names == set()
     assert not any(all(_arrives(name, value)) for name in ("UID", "PPID", "SHELLOPTS", "PWD", "SHLVL"))
 
 

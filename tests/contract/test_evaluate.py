@@ -110,9 +110,9 @@ def test_numpy_alone_computes_the_same_tokens_and_loss(report: EvaluationReport,
     env = {"PATH": os.environ["PATH"], "JAX_PLATFORMS": "cpu", "HOME": str(memorised.file.parent)}
     done = subprocess.run(argv, input=json.dumps(job), capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)
-    assert found["tokens"][:5] == [list(answer.tokens) for answer in report.tuned.answers]
-    assert report.tuned.loss == pytest.approx(found["loss"], rel=1e-2)
+    printed = json.loads(done.stdout)
+    assert printed["tokens"][:5] == [list(answer.tokens) for answer in report.tuned.answers]
+    assert report.tuned.loss == pytest.approx(printed["loss"], rel=1e-2)
 
 
 def test_a_finished_evaluation_is_not_repeated(report: EvaluationReport, memorised: Memorised) -> None:
@@ -136,21 +136,27 @@ def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(
     argv = tuple(word.replace(FOLDER_IN_IMAGE, str(tmp_path)) for word in named)
     statuses = measured_by(2, argv, memorised=memorised, folder=tmp_path)
     assert statuses == [0, 0], [(tmp_path / f"host-{host}").read_text()[-3000:] for host in range(2)]
-    said = [(tmp_path / f"host-{host}").read_text().count(f"xsft evaluate: wrote {here.result}") for host in range(2)]
-    assert said == [1, 0]
+    lines_count = [
+        (tmp_path / f"host-{host}").read_text().count(f"xsft evaluate: wrote {here.result}") for host in range(2)
+    ]
+    assert lines_count == [1, 0]
     assert json.loads(Path(f"{stem}.completed.json").read_text())["outcome"] == "completed"
-    found = read_report(here, store=record_store({"HOME": str(tmp_path)}))
-    assert found is not None
-    assert found.judgement.verdict == "passed"
-    assert (found.prompts, found.worker) == (report.prompts, report.worker)
-    assert [one.tokens for one in found.tuned.answers] == [one.tokens for one in report.tuned.answers]
-    assert (found.tuned.rows, found.tuned.targets) == (report.tuned.rows, report.tuned.targets)
-    assert (found.tuned.loss, found.base.loss) == pytest.approx((report.tuned.loss, report.base.loss), rel=1e-2)
+    evaluation_report = read_report(here, store=record_store({"HOME": str(tmp_path)}))
+    assert evaluation_report is not None
+    assert evaluation_report.judgement.verdict == "passed"
+    assert (evaluation_report.prompts, evaluation_report.worker) == (report.prompts, report.worker)
+    assert [reply.tokens for reply in evaluation_report.tuned.answers] == [
+        reply.tokens for reply in report.tuned.answers
+    ]
+    assert (evaluation_report.tuned.rows, evaluation_report.tuned.targets) == (report.tuned.rows, report.tuned.targets)
+    assert (evaluation_report.tuned.loss, evaluation_report.base.loss) == pytest.approx(
+        (report.tuned.loss, report.base.loss), rel=1e-2
+    )
 
 
 def measured_by(hosts: int, argv: tuple[str, ...], *, memorised: Memorised, folder: Path) -> list[int]:
     """The exit statuses of the hosts, whose output is in `host-0`, `host-1`, …"""
-    prefix, at = memorised.machine.contain().prefix, f"127.0.0.1:{free_port()}"
+    prefix, address = memorised.machine.contain().prefix, f"127.0.0.1:{free_port()}"
     env = {
         **memorised.machine.env,
         "JAX_PLATFORMS": "cpu",
@@ -161,7 +167,7 @@ def measured_by(hosts: int, argv: tuple[str, ...], *, memorised: Memorised, fold
     }
     running = []
     for host in range(hosts):
-        joined = JOINED.format(at=at, hosts=hosts, host=host)
+        joined = JOINED.format(at=address, hosts=hosts, host=host)
         command = (*prefix, str(memorised.machine.python), "-c", joined, *argv[2:])
         with (folder / f"host-{host}").open("w") as log:
             running.append(subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=subprocess.STDOUT))

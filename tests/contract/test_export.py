@@ -65,12 +65,12 @@ class Lab(Struct, frozen=True, kw_only=True):
         """A folder that pods mount."""
         return str(self.folder / "bucket")
 
-    def plan(self, run_name: str, asked: ExportRequest) -> ExportPlan:
-        return plan_export(training_of(run_name, self.store), asked, self.store)
+    def plan(self, run_name: str, export_request: ExportRequest) -> ExportPlan:
+        return plan_export(training_of(run_name, self.store), export_request, self.store)
 
-    def export(self, run_name: str, asked: ExportRequest, *, logits: bool) -> ExportResult:
+    def export(self, run_name: str, export_request: ExportRequest, *, logits: bool) -> ExportResult:
         work = ExportWork(
-            look=lambda: self.plan(run_name, asked),
+            look=lambda: self.plan(run_name, export_request),
             machine=lambda: self.machine,
             say=lambda _line: None,
             engine=(lambda: self.engine) if logits else None,
@@ -122,9 +122,9 @@ def merged(lab: Lab) -> ExportResult:
 def adapters(lab: Lab) -> Path:
     """The folder that the command of a job's container writes, started as a kubelet starts it."""
     trained = training_of("tinylora", lab.store)
-    made = plan_export(trained, ADAPTERS, lab.store, output=lab.bucket, folder=str(lab.folder / "pod"))
+    export_plan = plan_export(trained, ADAPTERS, lab.store, output=lab.bucket, folder=str(lab.folder / "pod"))
     run = replace(intent_of(varied(spec_of("gemma2_ultrachat"), {"output": lab.bucket})).run, evaluation_program=None)
-    job = export_job(made, run, ExportEstimate(memory=GIB, disk=GIB))
+    job = export_job(export_plan, run, ExportEstimate(memory=GIB, disk=GIB))
     pod = plan_of(job).manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
     command, env = command_of(pod["spec"]["containers"][0], metadata=pod["metadata"])
     executable(lab.folder / "python3", f'#!/bin/sh\nexec {lab.machine.python} "$@"\n')
@@ -132,7 +132,7 @@ def adapters(lab: Lab) -> Path:
     argv = (*lab.machine.contain().prefix, *command)
     done = subprocess.run(argv, env={**env, **here}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
-    return Path(made.directory)
+    return Path(export_plan.directory)
 
 
 def test_a_full_export_is_verified_and_gives_the_trained_answer(full: ExportResult, lab: Lab) -> None:
@@ -156,13 +156,15 @@ def test_verification_detects_each_wrong_layout(full: ExportResult, lab: Lab) ->
     trained, base = "gs://my-bucket/tiny/checkpoints/2/model_params", "gs://my-bucket/base/0/items"
     in_bucket = replace(full.plan, inputs=replace(full.plan.inputs, weights=trained, base=base))
     with serving(Bucket(objects=lab.objects())) as bucket:
-        found = verify_folders(in_bucket, (right, *wrong), lab.shop(TENSORSTORE_GCS_HTTP_URL=bucket.url))
-    assert [one.passed for one in found] == [True, *(False for _ in wrong)]
-    said = {path.name: " ".join(one.problems) for path, one in zip(wrong, found[1:], strict=True)}
-    assert "differ from the checkpoint" in said["scan-axis"]
-    assert "28 tensors differ" in said["transposed"]
-    assert "1 tensors are missing: model.norm.weight" in said["missing-norm"]
-    assert "lm_head.weight" in said["untied-head"]
+        verifications = verify_folders(in_bucket, (right, *wrong), lab.shop(TENSORSTORE_GCS_HTTP_URL=bucket.url))
+    assert [verification.passed for verification in verifications] == [True, *(False for _ in wrong)]
+    messages = {
+        path.name: " ".join(verification.problems) for path, verification in zip(wrong, verifications[1:], strict=True)
+    }
+    assert "differ from the checkpoint" in messages["scan-axis"]
+    assert "28 tensors differ" in messages["transposed"]
+    assert "1 tensors are missing: model.norm.weight" in messages["missing-norm"]
+    assert "lm_head.weight" in messages["untied-head"]
     logits = verify_logits(full.plan, (right, *wrong), lab.shop(), engine=lab.engine)
     differences = [problems_of_logits(verdict, dtype=full.plan.inputs.dtype) for verdict in logits]
     assert [bool(problems) for problems in differences] == [False, *(True for _ in wrong)], logits
@@ -178,8 +180,8 @@ def test_a_pod_exports_verifies_copies_and_records_the_end_last(adapters: Path, 
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= record.files.keys()
     last = max((adapters / name for name in (*record.files, FILE)), key=lambda file: file.stat().st_mtime_ns)
     assert last == adapters / FILE
-    found = plan_export(training_of("tinylora", lab.store), ADAPTERS, lab.store, output=lab.bucket, folder="/pod")
-    assert found.whole == str(adapters)
+    export_plan = plan_export(training_of("tinylora", lab.store), ADAPTERS, lab.store, output=lab.bucket, folder="/pod")
+    assert export_plan.whole == str(adapters)
 
 
 def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
@@ -195,22 +197,24 @@ def test_adapters_times_their_scale_on_the_base_are_the_merged_model(
     assert len(peft) == 2 * 196
     for name, before in base.items():
         plain = f"base_model.model.{name.removesuffix('.weight')}"
-        left, right = (peft.get(f"{plain}.lora_{end}.weight") for end in "AB")
-        wanted = before if left is None or right is None else before + scale["lora_alpha"] / scale["r"] * (right @ left)
-        np.testing.assert_allclose(held[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+        lora_a, right = (peft.get(f"{plain}.lora_{end}.weight") for end in "AB")
+        expected = (
+            before if lora_a is None or right is None else before + scale["lora_alpha"] / scale["r"] * (right @ lora_a)
+        )
+        np.testing.assert_allclose(held[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_a_merged_export_in_bfloat16_answers_as_maxtext_with_the_rounded_sum(merged: ExportResult, lab: Lab) -> None:
     """The tensors of the merged export, rounded: what the exporter writes for bfloat16."""
     exact = Path(str(merged.end.result))
-    tensors = {name: rounded(one) for name, one in arrays(exact).items()}
+    tensors = {name: rounded(tensor) for name, tensor in arrays(exact).items()}
     right = copied(exact, lab.folder / "rounded", tensors)
-    mixed = {name: one.T if name.endswith("self_attn.o_proj.weight") else one for name, one in tensors.items()}
+    mixed = {name: tensor.T if name.endswith("self_attn.o_proj.weight") else tensor for name, tensor in tensors.items()}
     wrong = copied(exact, lab.folder / "rounded-transposed", mixed)
     plan = lab.plan("tinylora", ExportRequest(dtype="bfloat16"))
-    found = verify_logits(plan, (right, wrong, exact), lab.shop(), engine=lab.engine)
-    differences = [problems_of_logits(verdict, dtype="bfloat16") for verdict in found]
-    assert [bool(problems) for problems in differences] == [False, True, True], found
+    logits_verdicts = verify_logits(plan, (right, wrong, exact), lab.shop(), engine=lab.engine)
+    differences = [problems_of_logits(verdict, dtype="bfloat16") for verdict in logits_verdicts]
+    assert [bool(problems) for problems in differences] == [False, True, True], logits_verdicts
 
 
 def rounded(values: Any) -> Any:
@@ -225,7 +229,10 @@ def verify_folders(plan: ExportPlan, folders: tuple[Path, ...], shop: ExportShop
     answer = ask_worker(COMPARER, job, shop, online=True)
     pairs = zip(folders, answer["folders"], strict=True)
     dtype = plan.inputs.dtype
-    return [Verification(**judged(*read_folder(one), answer=answer, of=said, dtype=dtype)) for one, said in pairs]
+    return [
+        Verification(**judged(*read_folder(export_folder), answer=answer, of=said, dtype=dtype))
+        for export_folder, said in pairs
+    ]
 
 
 def wrong_layouts(right: Path, folder: Path) -> Iterator[Path]:
@@ -236,7 +243,7 @@ def wrong_layouts(right: Path, folder: Path) -> Iterator[Path]:
     axis = {name: stacked.reshape(28, 64, 64)[i] for i, name in enumerate(names)}
     yield copied(right, folder / "scan-axis", {**tensors, **axis})
     yield copied(right, folder / "transposed", {**tensors, **{name: tensors[name].T for name in names}})
-    without = {name: one for name, one in tensors.items() if name != "model.norm.weight"}
+    without = {name: tensor for name, tensor in tensors.items() if name != "model.norm.weight"}
     yield copied(right, folder / "missing-norm", without)
     head = np.random.default_rng(3).normal(0, 0.02, tensors["model.embed_tokens.weight"].shape)
     untied = copied(right, folder / "untied-head", {**tensors, "lm_head.weight": head.astype(np.float32)})
@@ -257,10 +264,10 @@ def arrays(folder: Path) -> dict[str, Any]:
     content = file.read_bytes()
     body = content[8 + int.from_bytes(content[:8], "little") :]
     found = {}
-    for name, one in read_headers(*read_folder(folder)).items():
-        part = body[one.begin : one.end]
-        wide = np.frombuffer(part, "<u2").astype("<u4") << 16 if one.dtype == "BF16" else np.frombuffer(part, "<u4")
-        found[name] = wide.view("<f4").reshape(one.shape)
+    for name, header in read_headers(*read_folder(folder)).items():
+        part = body[header.begin : header.end]
+        wide = np.frombuffer(part, "<u2").astype("<u4") << 16 if header.dtype == "BF16" else np.frombuffer(part, "<u4")
+        found[name] = wide.view("<f4").reshape(header.shape)
     return found
 
 
@@ -272,7 +279,7 @@ def configurations(maxtext_python: Path) -> dict[str, dict[str, Any]]:
 
 def test_model_types_are_those_of_the_exporters_configurations(configurations: dict[str, dict[str, Any]]) -> None:
     assert {name: model_type(name) for name in configurations} == {
-        name: told["model_type"] for name, told in configurations.items()
+        name: configuration["model_type"] for name, configuration in configurations.items()
     }
 
 
@@ -286,9 +293,9 @@ MISCOPIED = {
 
 
 def test_configurations_tell_the_catalogues_models(configurations: dict[str, dict[str, Any]]) -> None:
-    for name, told in configurations.items():
+    for name, configuration in configurations.items():
         local = spec(
             target="local", tpu=DROP, place=DROP, model={"name": name, "checkpoint": DROP, "hf": {"repo": "./mine"}}
         )
-        found = ids(conversion.check, local, Facts(source=SourceFacts(fields=source_fields(told))))
-        assert found == ({"weights-config"} if name in MISCOPIED else set()), name
+        reported = ids(conversion.check, local, Facts(source=SourceFacts(fields=source_fields(configuration))))
+        assert reported == ({"weights-config"} if name in MISCOPIED else set()), name

@@ -52,7 +52,7 @@ def test_every_other_line_of_the_first_run_works(here: Machine) -> None:
         assert "Traceback" not in done.stderr, f"{line}: {done.stderr}"
         assert done.returncode == 0 or words[1] == "doctor", f"{line}: {done.stdout}{done.stderr}"
     assert ended["xsft submit my-run.yaml"] == 0
-    assert [one["metadata"]["name"] for one in here.jobsets] == ["my-run"]
+    assert [jobset["metadata"]["name"] for jobset in here.jobsets] == ["my-run"]
 
 
 def change_the_marked_lines(here: Machine) -> None:

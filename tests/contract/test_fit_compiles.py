@@ -54,15 +54,21 @@ def shop(tmp_path: Path, tpu_compiler: BuiltEnvironment) -> CompileShop:
 @pytest.mark.contract
 def test_a_step_is_compiled_and_its_memory_told(shop: CompileShop) -> None:
     before = [path.exists() for path in OUTSIDE]
-    said: list[str] = []
-    found = compile_step(TINY, needed_gib=4.0, shop=replace(shop, say=said.append))
-    assert isinstance(found.verdict, Fits)
-    assert (found.verdict.limit_gib, found.verdict.by is not None) == (31.24, True)
-    parts = found.verdict.by
+    lines: list[str] = []
+    compiled_step = compile_step(TINY, needed_gib=4.0, shop=replace(shop, say=lines.append))
+    assert isinstance(compiled_step.verdict, Fits)
+    assert (compiled_step.verdict.limit_gib, compiled_step.verdict.by is not None) == (31.24, True)
+    parts = compiled_step.verdict.by
     assert parts is not None
     assert parts.optimizer == pytest.approx(2 * parts.weights, rel=0.1), "AdamW's two moments in float32"
     assert parts.buffers, "the largest buffers are named"
-    assert [line.partition(" ")[0] for line in said] == ["importing", "configuring", "tracing", "lowering", "compiling"]
+    assert [line.partition(" ")[0] for line in lines] == [
+        "importing",
+        "configuring",
+        "tracing",
+        "lowering",
+        "compiling",
+    ]
     assert [path.exists() for path in OUTSIDE] == before, "nothing is written outside the cache"
     assert list((shop.cache.folder / "scratch").iterdir()) == []
 
@@ -78,24 +84,26 @@ def test_a_small_workload_fits_and_its_verdict_is_kept(
     made_small = [f"--set=overrides.maxtext.{key}" for key in SMALL]
     for source in ("compiler", "cache"):
         done = xsft("fit", workload, *made_small, "--json")
-        (found,) = read_document("fit", done.stdout)["fits"]
-        assert (done.returncode, found["verdict"], found["source"]) == (0, "fits", source)
+        (fit,) = read_document("fit", done.stdout)["fits"]
+        assert (done.returncode, fit["verdict"], fit["source"]) == (0, "fits", source)
 
 
 @pytest.mark.maxtext
 @pytest.mark.contract
 def test_the_step_of_an_evaluation_has_no_gradients(shop: CompileShop) -> None:
-    found = compile_step(replace(TINY, kind="eval"), needed_gib=4.0, shop=shop)
-    assert isinstance(found.verdict, Fits)
-    assert found.verdict.by is not None
-    assert found.verdict.by.gradients < 0.001
-    assert found.verdict.by.optimizer == pytest.approx(2 * found.verdict.by.weights, rel=0.1), "it stays on the device"
+    compiled_step = compile_step(replace(TINY, kind="eval"), needed_gib=4.0, shop=shop)
+    assert isinstance(compiled_step.verdict, Fits)
+    assert compiled_step.verdict.by is not None
+    assert compiled_step.verdict.by.gradients < 0.001
+    assert compiled_step.verdict.by.optimizer == pytest.approx(2 * compiled_step.verdict.by.weights, rel=0.1), (
+        "it stays on the device"
+    )
 
 
 @pytest.mark.maxtext
 @pytest.mark.contract
 def test_a_slice_that_maxtext_lacks_is_invalid(shop: CompileShop) -> None:
-    found = compile_step(replace(TINY, topology="v6e-512"), needed_gib=4.0, shop=shop)
-    assert isinstance(found.verdict, Invalid)
-    assert found.verdict.because.where == "tpu.type"
-    assert found.verdict.because.fix == "Use one that it has: v6e-256, v6e-128, v6e-64."
+    compiled_step = compile_step(replace(TINY, topology="v6e-512"), needed_gib=4.0, shop=shop)
+    assert isinstance(compiled_step.verdict, Invalid)
+    assert compiled_step.verdict.because.where == "tpu.type"
+    assert compiled_step.verdict.because.fix == "Use one that it has: v6e-256, v6e-128, v6e-64."

@@ -48,15 +48,15 @@ def prepared(tmp_path: Path, capfd: pytest.CaptureFixture[str], maxtext_environm
 def read(document: dict[str, Any], pipeline: Pipeline, *, batches: int = ROWS, **here: Any) -> list[tuple[Any, ...]]:
     """Text and trained tokens of each example; Grain lists files in the order of the disk."""
     argv = intent_of(WorkloadSpec.model_validate(document)).trainer_argv
-    found = pipeline.rows(argv, {"packing": False, "per_device_batch_size": 1, **here}, batches=batches)
-    return [(row.text.replace("<|pad|>", ""), row.trained) for row in found]
+    row_list = pipeline.rows(argv, {"packing": False, "per_device_batch_size": 1, **here}, batches=batches)
+    return [(row.text.replace("<|pad|>", ""), row.trained) for row in row_list]
 
 
 def problem_ids(document: dict[str, Any]) -> list[str]:
     """Ids of the problems in the rows that `xsft check` finds."""
     (intent,) = api.intend((api.LoadedWorkload(file="w.yaml", spec=WorkloadSpec.model_validate(document)),))
     problems = (*intent.problems, *ask_rows(intent))
-    return [one.id for one in problems if one.severity != "note" and one.id.startswith("data-")]
+    return [problem.id for problem in problems if problem.severity != "note" and problem.id.startswith("data-")]
 
 
 @pytest.mark.contract

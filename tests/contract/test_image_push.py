@@ -50,17 +50,17 @@ def described(document: dict[str, Any]) -> dict[str, Any]:
 def test_a_push_builds_missing_images_and_locks_the_digest_of_the_registry(
     small: Project, registry: Registry, engine: Engine
 ) -> None:
-    made = described(small.image("push", f"--registry={repository(registry)}"))
-    assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
-    there = Registry(registry.address, f"{registry.repository}/small")
-    assert sorted(there.tags()) == sorted([made["code"]["tag"], made["deps"]["tag"]])
-    digest = there.digest(made["code"]["tag"])
+    images = described(small.image("push", f"--registry={repository(registry)}"))
+    assert [images["deps"]["outcome"], images["code"]["outcome"]] == ["built", "built"]
+    images_there = Registry(registry.address, f"{registry.repository}/small")
+    assert sorted(images_there.tags()) == sorted([images["code"]["tag"], images["deps"]["tag"]])
+    digest = images_there.digest(images["code"]["tag"])
     name = f"{repository(registry)}/small"
-    assert made["ref"] == f"{name}@{digest}"
+    assert images["ref"] == f"{name}@{digest}"
     assert small.locked()[name]["digest"] == digest
-    engine.docker("rmi", "--force", f"{name}:{made['code']['tag']}", f"localhost/xsft/small:{made['code']['tag']}")
-    engine.docker("pull", made["ref"])
-    labels = json.loads(engine.docker("inspect", "--format", "{{json .Config.Labels}}", made["ref"]).stdout)
+    engine.docker("rmi", "--force", f"{name}:{images['code']['tag']}", f"localhost/xsft/small:{images['code']['tag']}")
+    engine.docker("pull", images["ref"])
+    labels = json.loads(engine.docker("inspect", "--format", "{{json .Config.Labels}}", images["ref"]).stdout)
     assert labels["dev.xsft.kind"] == "code"
     assert labels["dev.xsft.maxtext.version"] == "0.2.5"
 
@@ -82,13 +82,13 @@ def test_a_second_push_sends_nothing_writes_nothing_and_needs_no_engine(
 def test_a_one_line_change_pushes_kilobytes(small: Project, registry: Registry, bad_proxy: BadProxy) -> None:
     where = f"--registry={repository(registry, at=bad_proxy.address)}"
     first = small.image("push", where)
-    whole = bad_proxy.sent(LAYER)
+    layer_bytes = bad_proxy.sent(LAYER)
     bad_proxy.seen.clear()
     (small.folder / "extra" / "hooks.py").write_text("print(2)\n", encoding="utf-8")
     second = small.image("push", where)
     assert second["deps"]["tag"] == first["deps"]["tag"]
     assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["in-registry", "built"]
-    assert whole > 100_000
+    assert layer_bytes > 100_000
     assert 0 < bad_proxy.sent(LAYER) < 10_000
     assert second["sent_bytes"] == bad_proxy.sent()
     assert len(bad_proxy.seen) <= 15
@@ -157,18 +157,18 @@ def test_another_image_under_our_tag_is_neither_recorded_nor_overwritten(
         small.image("push", where)
         small.lock.unlink()
     other_image(engine, f"{repository(registry)}/small:{tag}", labels=labels if labelled else None)
-    there = Registry(registry.address, f"{registry.repository}/small")
-    digest = there.digest(tag)
+    images_there = Registry(registry.address, f"{registry.repository}/small")
+    digest = images_there.digest(tag)
     done = small.xsft("image", "push", "--image=small", "--code=extra", where, "--json")
     assert done.returncode == 4, done.stderr
     (problem,) = json.loads(done.stdout)["problems"]
     assert problem["id"] == "image-foreign"
     assert f"small:{tag} in the registry is another image ({digest})" in problem["message"]
     assert not small.lock.exists()
-    assert there.digest(tag) == digest
-    made = small.image("build", where)
-    assert made["code"]["outcome"] == "built"
-    assert made["deps"]["outcome"] == ("held" if part == "code" else "built")
+    assert images_there.digest(tag) == digest
+    images = small.image("build", where)
+    assert images["code"]["outcome"] == "built"
+    assert images["deps"]["outcome"] == ("held" if part == "code" else "built")
 
 
 def test_code_is_laid_on_the_locked_digest_of_the_dependencies_even_if_their_tag_moved(
@@ -176,24 +176,26 @@ def test_code_is_laid_on_the_locked_digest_of_the_dependencies_even_if_their_tag
 ) -> None:
     where, name = f"--registry={repository(registry)}", f"{repository(registry)}/small"
     first = small.image("push", where)
-    held = small.locked()[name]["deps_digest"]
-    there = Registry(registry.address, f"{registry.repository}/small")
-    assert held == there.digest(first["deps"]["tag"])
+    deps_digest = small.locked()[name]["deps_digest"]
+    images_there = Registry(registry.address, f"{registry.repository}/small")
+    assert deps_digest == images_there.digest(first["deps"]["tag"])
     other_image(engine, f"{name}:{first['deps']['tag']}")
     (small.folder / "extra" / "hooks.py").write_text("print(6)\n", encoding="utf-8")
     second = small.image("push", where)
     assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["in-registry", "built"]
-    assert small.locked()[name]["deps_digest"] == held
-    layers = there.layers(second["code"]["tag"]).keys()
-    assert there.layers(held).keys() < layers, "it is built on the dependencies, and not on what has their tag"
+    assert small.locked()[name]["deps_digest"] == deps_digest
+    layers = images_there.layers(second["code"]["tag"]).keys()
+    assert images_there.layers(deps_digest).keys() < layers, (
+        "it is built on the dependencies, and not on what has their tag"
+    )
 
 
 def test_another_image_under_our_tag_in_the_engine_is_created_again(small: Project, engine: Engine) -> None:
     tags = {part: small.image("show")[part]["tag"] for part in ("deps", "code")}
     for tag in tags.values():
         engine.docker("build", "-t", f"localhost/xsft/small:{tag}", "-", input=b"FROM scratch\nLABEL a=b\n")
-    made = small.image("build")
-    assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
+    images = small.image("build")
+    assert [images["deps"]["outcome"], images["code"]["outcome"]] == ["built", "built"]
     for part, tag in tags.items():
         labels = engine.docker("inspect", "--format", "{{json .Config.Labels}}", f"localhost/xsft/small:{tag}").stdout
         assert json.loads(labels)["dev.xsft.kind"] == part
@@ -225,12 +227,12 @@ def test_the_first_push_prints_the_digest_of_its_base_which_later_ones_use(
 def test_two_simultaneous_pushes_both_succeed(small: Project, registry: Registry) -> None:
     arguments = ("image", "push", "--image=small", "--code=extra", f"--registry={repository(registry)}", "--json")
     both = [small.start(*arguments) for _ in range(2)]
-    said = [running.communicate(timeout=WITHIN_S * 3) for running in both]
-    assert [running.returncode for running in both] == [0, 0], said
+    outputs = [running.communicate(timeout=WITHIN_S * 3) for running in both]
+    assert [running.returncode for running in both] == [0, 0], outputs
     (locked,) = small.locked().values()
-    there = Registry(registry.address, f"{registry.repository}/small")
-    assert there.digest(locked["digest"]) == locked["digest"]
-    assert locked["digest"] in {json.loads(out)["lock"]["digest"] for out, _ in said}
+    images_there = Registry(registry.address, f"{registry.repository}/small")
+    assert images_there.digest(locked["digest"]) == locked["digest"]
+    assert locked["digest"] in {json.loads(out)["lock"]["digest"] for out, _ in outputs}
 
 
 def test_a_registry_that_refuses_leaves_no_lock_and_says_what_to_do(
@@ -255,9 +257,9 @@ def test_ctrl_c_while_the_image_is_pushed_leaves_no_half_made_lock(
     running = small.start("image", "push", "--image=small", where)
     until(lambda: bad_proxy.count(UPLOAD) or running.poll() is not None, what="an upload", within_s=WITHIN_S)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=WITHIN_S)
-    assert running.returncode == 130, said
-    assert "Traceback" not in said
+    _, output = running.communicate(timeout=WITHIN_S)
+    assert running.returncode == 130, output
+    assert "Traceback" not in output
     assert sorted(path.name for path in (small.folder / "images").iterdir()) == ["small"]
     bad_proxy.faults.clear()
     assert small.image("push", where)["pushed"] is True

@@ -51,8 +51,8 @@ def test_the_real_image_is_built_trains_and_resumes(project: Project, engine: En
     )
     assert done.returncode == 0, done.stderr
     ref = f"localhost/xsft/post-training:{json.loads(done.stdout)['code']['tag']}"
-    said = engine.docker("run", "--rm", ref, "python3", "-c", "import hooks; print(hooks.SAID)")
-    assert said.stdout == "mine\n"
+    output = engine.docker("run", "--rm", ref, "python3", "-c", "import hooks; print(hooks.SAID)")
+    assert output.stdout == "mine\n"
     document = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text(encoding="utf-8"))
     document |= {"output": str(project.folder / "runs"), "image": {"ref": ref}}
     (project.folder / "tiny.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -75,9 +75,9 @@ def test_the_real_image_is_built_trains_and_resumes(project: Project, engine: En
     assert result["last_loss"] < result["first_loss"] - 0.5
     assert document["private_pids"]
     assert "step 40/40" in told
-    kept = [Path(path) for path in document["checkpoints"]]
-    assert [path.name for path in kept][-1] == "40"
-    assert {(path.stat().st_uid, path.stat().st_gid) for path in kept} == {(os.getuid(), os.getgid())}
+    checkpoints = [Path(path) for path in document["checkpoints"]]
+    assert [path.name for path in checkpoints][-1] == "40"
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in checkpoints} == {(os.getuid(), os.getgid())}
     assert not (project.folder / "cache" / "envs").exists()
     assert engine.docker("ps", "--all", "--quiet").stdout == ""
     status, repeated, _ = finished(project.start("submit", "--json", "tiny.yaml"))
@@ -86,8 +86,8 @@ def test_the_real_image_is_built_trains_and_resumes(project: Project, engine: En
 
 def finished(child: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
     try:
-        out, told = child.communicate(timeout=WITHIN_S)
+        out, output = child.communicate(timeout=WITHIN_S)
     finally:
         child.send_signal(signal.SIGINT)  # nothing to one that has ended
         child.wait()
-    return child.returncode, json.loads(out) if out else {}, told
+    return child.returncode, json.loads(out) if out else {}, output

@@ -44,14 +44,14 @@ NOT_TRIED = {
 
 def test_the_parser_refuses_what_the_check_refuses(maxtext: Worker) -> None:
     names = sorted(set(key_types()) - NOT_TRIED)
-    given = {name: TRIED[at % len(TRIED)] for at, name in enumerate(names)}
-    expected = {name for name, value in given.items() if misfit(value, key_types()[name])}
-    (answer,) = ask([{"trainer": (*LINE, *(argument(name, value) for name, value in given.items()))}], of=maxtext)
+    settings = {name: TRIED[index % len(TRIED)] for index, name in enumerate(names)}
+    expected = {name for name, value in settings.items() if misfit(value, key_types()[name])}
+    (answer,) = ask([{"trainer": (*LINE, *(argument(name, value) for name, value in settings.items()))}], of=maxtext)
     refused = _named(answer, names)
-    assert refused == expected, {name: given[name] for name in refused ^ expected}
+    assert refused == expected, {name: settings[name] for name in refused ^ expected}
 
 
 def _named(answer: dict[str, Any], names: list[str]) -> set[str]:
     """The keys that a ValidationError names, each at the start of its own line; of a union once for each type."""
-    found = re.findall(r"^([a-z][A-Za-z0-9_]*)(?:\.\S+)?$", answer["error"], re.MULTILINE)
-    return set(found) & set(names)
+    matches = re.findall(r"^([a-z][A-Za-z0-9_]*)(?:\.\S+)?$", answer["error"], re.MULTILINE)
+    return set(matches) & set(names)

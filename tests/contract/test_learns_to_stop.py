@@ -28,7 +28,7 @@ STEPS = 40
 
 def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(tmp_path: Path, warm_machine: Machine) -> None:
     folder = str(tiny(tmp_path / "tokenizer", pad_token="<|end|>"))
-    own = local_plan(tmp_path / "own", model__tokenizer=folder, train__steps=STEPS, train__checkpoint_period=STEPS)
+    run_plan = local_plan(tmp_path / "own", model__tokenizer=folder, train__steps=STEPS, train__checkpoint_period=STEPS)
     mended = local_plan(
         tmp_path / "mended",
         model__tokenizer=folder,
@@ -36,10 +36,10 @@ def test_the_model_learns_to_stop_only_where_the_answer_s_end_is_trained(tmp_pat
         train__steps=STEPS,
         train__checkpoint_period=STEPS,
     )
-    for plan in (own, mended):
+    for plan in (run_plan, mended):
         assert run_local(plan, machine=warm_machine, on_event=lambda _: None).outcome == "completed"
     texts = [ANSWERED.format(**json.loads(line)) for line in _rows()[:QUESTIONS]]
-    said_own, said_mended = _likeliest([own, mended], texts, machine=warm_machine)
+    said_own, said_mended = _likeliest([run_plan, mended], texts, machine=warm_machine)
     assert said_own.count("<|end|>") == 0
     assert said_mended.count("<|end|>") >= QUESTIONS * 3 // 4
 
@@ -50,9 +50,9 @@ def _rows() -> list[str]:
 
 def _likeliest(plans: list[Plan], texts: list[str], *, machine: Machine) -> list[list[str]]:
     folder = Path(plans[0].run.output or "")
-    asked, answered = folder / "asked.json", folder / "answered.json"
-    asked.write_text(json.dumps([{"argv": _trained(plan), "texts": texts} for plan in plans]))
-    argv = (*machine.contain().prefix, str(machine.python), "-I", str(SCRIPT), str(asked), str(answered))
+    question_file, answered = folder / "asked.json", folder / "answered.json"
+    question_file.write_text(json.dumps([{"argv": _trained(plan), "texts": texts} for plan in plans]))
+    argv = (*machine.contain().prefix, str(machine.python), "-I", str(SCRIPT), str(question_file), str(answered))
     done = process.run(argv, env=environment(str(folder)), timeout_s=300)
     assert answered.exists(), done.stderr[-3000:]
     return list(json.loads(answered.read_text()))

@@ -89,29 +89,29 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_and_rereads_its_first_ro
     longer = {"data__num_epoch": 100, "data__packing": False, "restarts": {"data": "repeat"}}
     stopped = run_local(local_plan(tmp_path, train__steps=3000, **longer), machine=machine, on_event=interrupt)
     assert stopped.outcome == "interrupted"
-    at = int(stopped.checkpoints[-1].name)
-    assert at >= 10
+    step = int(stopped.checkpoints[-1].name)
+    assert step >= 10
     events: list[TrainerEvent] = []
-    result = ran(local_plan(tmp_path, train__steps=at + 3, **longer), warm_machine, events)
+    result = ran(local_plan(tmp_path, train__steps=step + 3, **longer), warm_machine, events)
     numbers = [(type(e), e.step) for e in events if isinstance(e, CheckpointRestored | Step)]
-    assert numbers == [(CheckpointRestored, at), (Step, at + 1), (Step, at + 2), (Step, at + 3)]
-    assert (result.outcome, result.resumed_from, sorted(result.losses)) == ("completed", at, list(range(1, at + 4)))
+    assert numbers == [(CheckpointRestored, step), (Step, step + 1), (Step, step + 2), (Step, step + 3)]
+    assert (result.outcome, result.resumed_from, sorted(result.losses)) == ("completed", step, list(range(1, step + 4)))
     first, again = ([e.target_tokens for e in of if isinstance(e, Step)] for of in (read, events))
     assert again == first[:3] != first[3:6]
 
 
 def test_a_run_whose_data_ended_early_is_short(tmp_path: Path, warm_machine: Machine) -> None:
     """MaxText exits 0 here."""
-    wanted = {"data__columns": ["question", "answer"], "train__per_device_batch_size": 16, "train__steps": 50}
-    result = ran(local_plan(tmp_path, **wanted), warm_machine)
+    settings = {"data__columns": ["question", "answer"], "train__per_device_batch_size": 16, "train__steps": 50}
+    result = ran(local_plan(tmp_path, **settings), warm_machine)
     assert (result.outcome, result.exit_status, result.reason) == ("short", 0, "the data ended")
     assert 1 <= result.steps < 50
 
 
 def test_a_run_whose_answers_are_all_cut_off_has_failed(tmp_path: Path, warm_machine: Machine) -> None:
     """MaxText trains on nothing, saves, and exits with 0."""
-    asked = {"role": "user", "content": "Tell me once more, and slowly, what it was. " * 60}
-    rows = [{"messages": [asked, {"role": "assistant", "content": f"It was {n}."}]} for n in range(64)]
+    message = {"role": "user", "content": "Tell me once more, and slowly, what it was. " * 60}
+    rows = [{"messages": [message, {"role": "assistant", "content": f"It was {n}."}]} for n in range(64)]
     data = tmp_path / "long.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     few = {"data__hf_train_files": str(data), "data__rows": len(rows), "train__steps": 4}
@@ -141,12 +141,12 @@ def test_lora_saves_the_adapter_only_and_a_missed_rule_ends_the_pipeline(tmp_pat
     names = set(json.loads(metadata)["tree_metadata"])
     assert names
     assert all(re.search(r"lora_[ab]", name) for name in names)
-    said = adapter_text(plan, result)
-    assert said is not None
-    assert "8,192 parameters; the whole model is 139,584 parameters" in said
+    text = adapter_text(plan, result)
+    assert text is not None
+    assert "8,192 parameters; the whole model is 139,584 parameters" in text
     status, stages = evaluated(tmp_path, requires="not in the data")
     assert status == 6
-    assert [(one["name"], one["action"], one["verdict"]) for one in stages] == [
+    assert [(stage_row["name"], stage_row["action"], stage_row["verdict"]) for stage_row in stages] == [
         ("train", "done", None),
         ("evaluate", "created", "failed"),
     ]

@@ -168,9 +168,9 @@ def test_maxtext_refuses_an_unknown_key(maxtext: Worker) -> None:
 
 
 def _converting(name: str) -> WorkloadSpec:
-    found = model(name)
-    hf = {"model.name": name, "model.tokenizer": found.hf_id, "model.hf.repo": found.hf_id}
-    return varied(spec_of("qwen3_gsm8k"), {**hf, **({"model.scan_layers": False} if found.unscanned else {})})
+    maxtext_model = model(name)
+    hf = {"model.name": name, "model.tokenizer": maxtext_model.hf_id, "model.hf.repo": maxtext_model.hf_id}
+    return varied(spec_of("qwen3_gsm8k"), {**hf, **({"model.scan_layers": False} if maxtext_model.unscanned else {})})
 
 
 CONVERSIONS = {
@@ -221,9 +221,9 @@ def _different(keys: Keys, values: Mapping[str, Any]) -> dict[str, tuple[Value, 
     return {key: (value, values[key]) for key, value in keys.items() if not _same(value, values[key])}
 
 
-def _same(meant: Value, taken: Any) -> bool:
+def _same(meant: Value, parsed: Any) -> bool:
     if meant is None:
-        return taken in (None, "")
-    if isinstance(meant, bool) or isinstance(taken, bool):
-        return meant is taken
-    return bool(meant == taken)
+        return parsed in (None, "")
+    if isinstance(meant, bool) or isinstance(parsed, bool):
+        return meant is parsed
+    return bool(meant == parsed)

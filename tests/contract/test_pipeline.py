@@ -51,8 +51,8 @@ def hf(tmp_path: Path) -> Mapping[str, Value]:
 def grain(tmp_path: Path, maxtext_pipeline: Pipeline) -> Mapping[str, Value]:
     file = maxtext_pipeline.parquet(ROWS, file=tmp_path / "rows.parquet")
     # Grain's pipeline would put a BOS before each prompt and answer, and an EOS after.
-    own = {"add_bos": False, "add_eos": False}
-    return {"dataset_type": "grain", "grain_file_type": "parquet", "grain_train_files": str(file), **own}
+    no_marks = {"add_bos": False, "add_eos": False}
+    return {"dataset_type": "grain", "grain_file_type": "parquet", "grain_train_files": str(file), **no_marks}
 
 
 @pytest.mark.parametrize("files", ["hf", "grain"])

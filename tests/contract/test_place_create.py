@@ -45,7 +45,7 @@ def test_a_mcjax_line_makes_spot_slices_of_the_workloads_topology(
     assert document["xpk_argv"][7:] == ["--num-slices=2", "--spot"]
     assert not document["created"]
     assert {row["outcome"] for row in document["audit"]} == {"landed"}
-    pools = [one for one in document["commands"] if "node-pools" in one and "create" in one]
+    pools = [command for command in document["commands"] if "node-pools" in command and "create" in command]
     assert len(pools) == 2
     assert all("--spot" in pool for pool in pools)
 
@@ -171,8 +171,8 @@ def test_ctrl_c_says_that_the_request_may_go_on_and_what_shows_it(workload: str,
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         until((tools / "creating").exists)
         os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
     assert process.returncode == 130
     looking = "`gcloud container clusters list --project=acme-tpus` shows what exists."
-    assert told.splitlines()[-1].endswith(f"xpk was stopped; operations that it requested may continue. {looking}")
-    assert "Traceback" not in told
+    assert output.splitlines()[-1].endswith(f"xpk was stopped; operations that it requested may continue. {looking}")
+    assert "Traceback" not in output

@@ -275,8 +275,8 @@ def test_two_simultaneous_prepares_write_the_data_once(tmp_path: Path, workload:
     rows = write(tmp_path / "rows.jsonl", [chat(f"question {n}") for n in range(500)])
     file = workload(hf_train_files=str(rows))
     both = [started(file) for _ in range(2)]
-    documents = [json.loads(one.communicate()[0]) for one in both]
-    assert sorted(one.pop("found") for one in documents) == [False, True]
+    documents = [json.loads(printed.communicate()[0]) for printed in both]
+    assert sorted(printed.pop("found") for printed in documents) == [False, True]
     assert documents[0] == documents[1]
     assert len(list(Path(documents[0]["to"]).iterdir())) == 2, "one attempt, and prepared.json"
 

@@ -143,22 +143,22 @@ DATA_SETS: Mapping[str, DataSet] = {
 def test_data_sets_are_judged_by_what_they_train(
     maxtext_pipeline: Pipeline, maxtext_environment: BuiltEnvironment, tmp_path: Path, name: str
 ) -> None:
-    known = DATA_SETS[name]
+    data_set = DATA_SETS[name]
     (assets,) = maxtext_environment.folder.glob("lib/*/site-packages/maxtext/assets/tokenizers")
-    settings = [setting.format(assets=assets) for setting in known.settings]
-    write(tmp_path / "rows.jsonl", known.rows)
-    if known.evaluated:
-        write(tmp_path / "eval.jsonl", known.evaluated)
+    settings = [setting.format(assets=assets) for setting in data_set.settings]
+    write(tmp_path / "rows.jsonl", data_set.rows)
+    if data_set.evaluated:
+        write(tmp_path / "eval.jsonl", data_set.evaluated)
         settings += [f"data.hf_eval_files={tmp_path}/eval.jsonl"]
-    if known.template:
-        (tmp_path / "t.jinja").write_text(known.template)
+    if data_set.template:
+        (tmp_path / "t.jinja").write_text(data_set.template)
         settings.append("data.chat_template=t.jinja")
     problems, summary = ask(maxtext_pipeline, tmp_path, tmp_path / "rows.jsonl", *settings)
-    told = {one.id: f"{one.message} {one.fix}" for one in problems}
-    assert set(told) == set(known.found)
-    for problem, words in known.found.items():
-        assert words in told[problem]
-    assert {figure: getattr(summary, figure) for figure in known.figures} == known.figures
+    by_id = {reported.id: f"{reported.message} {reported.fix}" for reported in problems}
+    assert set(by_id) == set(data_set.found)
+    for problem, words in data_set.found.items():
+        assert words in by_id[problem]
+    assert {figure: getattr(summary, figure) for figure in data_set.figures} == data_set.figures
 
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -214,8 +214,8 @@ def ask(pipeline: Pipeline, folder: Path, file: Path, *settings: str) -> tuple[l
     copies = tuple(FetchedRows(split=split, pattern=pattern) for split, pattern in files if pattern)
     argvs = pass_argvs(run, passes, held_out_keys(run, EvaluateStage()))
     answers = parse_answers(pipeline.examples(worker_job(run, passes, argvs, copies, scratch=folder, tokenizer=None)))
-    found = [one for one in intent.problems if one.severity != "note"]
-    return [*found, *check_row_answers(run, answers, found=found)], summary_of(run, answers)
+    reported = [shown_problem for shown_problem in intent.problems if shown_problem.severity != "note"]
+    return [*reported, *check_row_answers(run, answers, found=reported)], summary_of(run, answers)
 
 
 def summary_of(run: Any, answers: PassAnswers) -> Summary:

@@ -30,9 +30,9 @@ CLOSE = 0.03
 
 def seeds_of_a_run() -> Seeds:
     spec = everything(data__shuffle=None, data__shuffle_seed=None, data__num_epoch=None, restarts__data="reshuffle")
-    found = seeds(resolve(spec, Facts())[0])
-    assert found is not None
-    return found
+    run_seeds = seeds(resolve(spec, Facts())[0])
+    assert run_seeds is not None
+    return run_seeds
 
 
 def written(folder: Path, *, files: int, rows: int = ROWS) -> str:
@@ -52,14 +52,14 @@ def again(before: list[list[int]], after: list[list[int]], *, rows: int) -> floa
 @pytest.mark.parametrize("files", MEASURED)
 def test_a_restart_rereads_the_measured_share_of_rows(files: int, tmp_path: Path, maxtext_pipeline: Pipeline) -> None:
     seed, pattern = seeds_of_a_run(), written(tmp_path, files=files)
-    most = int(ROWS * max(MEASURED[files])) // HOSTS
+    reread = int(ROWS * max(MEASURED[files])) // HOSTS
 
     def order(start: int) -> list[list[int]]:
-        return maxtext_pipeline.order(pattern, seed=start, hosts=HOSTS, rows=most)
+        return maxtext_pipeline.order(pattern, seed=start, hosts=HOSTS, rows=reread)
 
     first, repeated, restarted = order(seed.first), order(seed.first), order(seed.first + seed.per_restart)
     next_attempt = order(seed.first + seed.per_attempt)
-    assert len({row for host in first for row in host}) == HOSTS * most  # each row once
+    assert len({row for host in first for row in host}) == HOSTS * reread  # each row once
     for share, expected in MEASURED[files].items():
         rows = int(ROWS * share)
         assert again(first, repeated, rows=rows) == 1.0

@@ -56,8 +56,8 @@ def run(
 
 def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b", end: str = "Completed") -> None:
     """Write what the conversion's pod would write."""
-    held = here.api.world.jobsets()[jobset]
-    annotations = held["metadata"]["annotations"]
+    jobset_object = here.api.world.jobsets()[jobset]
+    annotations = jobset_object["metadata"]["annotations"]
     path = annotations[WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
     here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files(model).items()}
     record = ConversionRecord(digest=annotations[DIGEST_ANNOTATION], run_name=jobset, outcome="completed")
@@ -77,9 +77,9 @@ def saved(here: Machine, *, steps: int, ends: bool = True) -> None:
 
 def measured(here: Machine, jobset: str, *, says: str = "1 plus 1 is 2.", end: str = "Completed") -> None:
     """Write what the first host of the evaluation would write."""
-    held = here.api.world.jobsets()[jobset]
-    path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
-    here.bucket.objects[path] = measured_by_pod(held, says=says)
+    jobset_object = here.api.world.jobsets()[jobset]
+    path = jobset_object["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
+    here.bucket.objects[path] = measured_by_pod(jobset_object, says=says)
     here.api.world.end(jobset, end)
 
 
@@ -99,15 +99,15 @@ def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -
 
 def evaluated_once_and_missed(here: Machine) -> None:
     """A stage that is added later; another rule is another evaluation."""
-    asked = {"stages": {"evaluate": EVALUATE}}
+    settings = {"stages": {"evaluate": EVALUATE}}
     before = [("convert", "done", "done"), ("train", "done", "done")]
-    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "created", "running")]
-    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "adopted", "running")]
+    assert run(here, "--no-wait", **settings) == [*before, ("evaluate", "created", "running")]
+    assert run(here, "--no-wait", **settings) == [*before, ("evaluate", "adopted", "running")]
     here.api.world.end(EVALUATION, "Failed")
-    assert run(here, "--no-wait", **asked) == [*before, ("evaluate", "attempt", "running")]
+    assert run(here, "--no-wait", **settings) == [*before, ("evaluate", "attempt", "running")]
     measured(here, f"{EVALUATION}-2", says="1 plus 1 is 3.")
     for _ in range(2):
-        assert run(here, status=6, **asked) == [*before, ("evaluate", "done", "done")]
+        assert run(here, status=6, **settings) == [*before, ("evaluate", "done", "done")]
     (report,) = (json.loads(held) for path, held in here.bucket.objects.items() if path.endswith("/evaluation.json"))
     read_document("evaluation", report)
     assert report["judgement"]["verdict"] == "failed"
@@ -170,7 +170,7 @@ def test_a_run_that_is_killed_before_each_write_continues_at_the_next_call(here:
     exported(here)
     assert killed() > 2
     jobs = [CONVERT, NAME, EVALUATION, EXPORT]
-    assert [one["metadata"]["name"] for one in here.jobsets] == jobs
+    assert [jobset_object["metadata"]["name"] for jobset_object in here.jobsets] == jobs
     kinds = ("apps/deployments", "/services", "policy/poddisruptionbudgets")
     assert [name for kind in kinds for _, name in here.api.standin.objects.of(kind)] == [SERVER] * 3
     records = [name for name in here.bucket.objects if name.endswith("/attempt-1.json")]
@@ -183,17 +183,21 @@ def test_a_run_that_is_killed_before_each_write_continues_at_the_next_call(here:
 def stage_on(file: Path, jobset: str) -> StageOnCluster[Any]:
     call = ClusterCall(ask=None, poll_s=0.1, listener=Reporter())
     stages = stages_of(api.load(str(file)), run_name=NAME, call=call)
-    return next(one for one in stages if isinstance(one, StageOnCluster) and one.run_name == jobset)
+    return next(
+        cluster_stage
+        for cluster_stage in stages
+        if isinstance(cluster_stage, StageOnCluster) and cluster_stage.run_name == jobset
+    )
 
 
 def said(here: Machine, file: Path, jobset: str) -> tuple[str, str | None, str | None]:
     """What the files say of a job, which `xsft run` prints, and what `xsft status` and `xsft why` say."""
-    found = "missing"
+    job_state = "missing"
     with patch.dict(os.environ, here.env, clear=True), chdir(here.folder), suppress(UsageError):
         job = stage_on(file, jobset).job
-        found = job.found(job.look()).state
+        job_state = job.found(job.look()).state
     rows = json.loads(here.xsft("status", jobset, "--json").stdout).get("runs") or [{"state": None}]
-    return found, rows[0]["state"], json.loads(here.xsft("why", jobset, "--json").stdout).get("state")
+    return job_state, rows[0]["state"], json.loads(here.xsft("why", jobset, "--json").stdout).get("state")
 
 
 @pytest.mark.standin_only("walked")
@@ -240,8 +244,10 @@ def test_ctrl_c_ends_the_watching_only_and_a_failed_training_ends_the_next_call(
         converted(here)
         until(lambda: NAME in here.api.world.jobsets())
         here.api.world.end(NAME, "Failed")
-        said, _ = process.communicate(timeout=300)
-    document = json.loads(said)
+        output, _ = process.communicate(timeout=300)
+    document = json.loads(output)
     assert (process.returncode, document["exit_status"]) == (6, 6)
     assert document["stages"][0]["state"] == "done"
-    assert [(one["action"], one["state"]) for one in document["stages"][1:]] == [("created", "failed")]
+    assert [(stage_row["action"], stage_row["state"]) for stage_row in document["stages"][1:]] == [
+        ("created", "failed")
+    ]

@@ -75,9 +75,9 @@ def test_the_seed_counts_the_restarts_and_nothing_else_changes(
 def here(tmp_path: Path, xpk_environment: BuiltEnvironment, real_cluster: Cluster) -> Iterator[Machine]:
     with (
         reaching(real_cluster, tmp_path, gated=False) as api,
-        machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made,
+        machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as equipment,
     ):
-        yield made
+        yield equipment
 
 
 @pytest.mark.cluster
@@ -96,8 +96,8 @@ def test_jobset_counts_the_restarts_and_xsft_the_attempts(
         return real_cluster.wait_pods(namespace, selector, count=hosts)
 
     def seeds(jobset: str, restarts: int) -> set[int]:
-        found = pods(jobset, restarts)
-        return {seed_in(trainer_gets(_trainer(pod), pod["metadata"])) for pod in found}
+        pods_of_attempt = pods(jobset, restarts)
+        return {seed_in(trainer_gets(_trainer(pod), pod["metadata"])) for pod in pods_of_attempt}
 
     def end(jobset: str, code: int) -> None:
         which = f"jobset.sigs.k8s.io/jobset-name={jobset},jobset.sigs.k8s.io/replicatedjob-name={job}"
@@ -131,9 +131,11 @@ def _workload(here: Machine, mode: ModeName) -> Path:
 
 
 def _trainer(pod: Any) -> Any:
-    return next(one for one in pod["spec"]["containers"] if one["name"] == TRAINER_CONTAINER)
+    return next(
+        pod_container for pod_container in pod["spec"]["containers"] if pod_container["name"] == TRAINER_CONTAINER
+    )
 
 
 def _failed(here: Machine, name: str) -> bool:
-    (held,) = [one for one in here.jobsets if one["metadata"]["name"] == name]
-    return bool(held.get("status", {}).get("terminalState") == "Failed")
+    (jobset_object,) = [listed_jobset for listed_jobset in here.jobsets if listed_jobset["metadata"]["name"] == name]
+    return bool(jobset_object.get("status", {}).get("terminalState") == "Failed")

@@ -61,13 +61,13 @@ def client(document: dict[str, str]) -> openai.OpenAI:
 
 
 def test_the_official_client_gets_the_same_answer_whole_and_in_parts(server: dict[str, str]) -> None:
-    asked: Any = {"model": server["model"], "messages": MESSAGES, "max_tokens": 8, "logit_bias": NO_END}
-    whole = client(server).chat.completions.create(**asked)
-    parts = client(server).chat.completions.create(**asked, stream=True)
+    request: Any = {"model": server["model"], "messages": MESSAGES, "max_tokens": 8, "logit_bias": NO_END}
+    completion = client(server).chat.completions.create(**request)
+    parts = client(server).chat.completions.create(**request, stream=True)
     text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
-    assert whole.usage is not None
-    assert whole.usage.completion_tokens == 8
-    assert text == whole.choices[0].message.content != ""
+    assert completion.usage is not None
+    assert completion.usage.completion_tokens == 8
+    assert text == completion.choices[0].message.content != ""
 
 
 def test_a_request_for_another_model_downloads_nothing(server: dict[str, str]) -> None:
@@ -105,14 +105,14 @@ def test_weights_that_the_engine_cannot_load_end_with_its_last_lines(
 @pytest.fixture
 def trained(tmp_path: Path) -> Lab:
     """A training whose weights are exported by a stand-in for MaxText."""
-    found = Lab(folder=tmp_path)
+    lab = Lab(folder=tmp_path)
     model = write_model(tmp_path / "model", config=SERVED)
     (tmp_path / "python").write_text(f"#!{sys.executable}\n{FAKE}")
     (tmp_path / "python").chmod(0o755)
-    recorded(found.store, tmp_path, "tiny", trainer_argv(tmp_path, "tiny", model=str(model), base="/base/0/items"))
-    found.save()
-    found.does()
-    return found
+    recorded(lab.store, tmp_path, "tiny", trainer_argv(tmp_path, "tiny", model=str(model), base="/base/0/items"))
+    lab.save()
+    lab.does()
+    return lab
 
 
 def test_a_run_is_served_from_its_export(trained: Lab, inference_engine: BuiltEnvironment) -> None:
@@ -138,8 +138,8 @@ def test_serve_refuses_a_name_that_no_training_has(trained: Lab, inference_engin
 
 
 def test_a_port_in_use_is_refused_before_anything_is_exported(trained: Lab) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
         with start("tiny", "--port", port, XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
             _, err = process.communicate(timeout=300)
     assert process.returncode == 4

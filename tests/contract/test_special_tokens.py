@@ -30,8 +30,8 @@ QWEN3 = "assets/tokenizers/qwen3-tokenizer"
 
 @pytest.fixture
 def package(maxtext_python: Path) -> Path:
-    (found,) = maxtext_python.parent.parent.glob("lib/python3*/site-packages/maxtext")
-    return found
+    (path,) = maxtext_python.parent.parent.glob("lib/python3*/site-packages/maxtext")
+    return path
 
 
 def _asked(
@@ -58,7 +58,7 @@ def _with(spec: Any, maxtext: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "make_tokenizer",
     [
         tiny,
         lambda folder: tiny(folder, bos_token="<|end|>"),
@@ -70,9 +70,9 @@ def _with(spec: Any, maxtext: Any) -> Any:
     ids=["tiny", "bos=eos", "unk=eos", "neither", "deepseek", "qwen3"],
 )
 def test_the_check_knows_which_special_tokens_are_trained(
-    made: Callable[[Path], Path] | None, tmp_path: Path, package: Path, maxtext_pipeline: Pipeline
+    make_tokenizer: Callable[[Path], Path] | None, tmp_path: Path, package: Path, maxtext_pipeline: Pipeline
 ) -> None:
-    folder = made(tmp_path / "own") if made else package / QWEN3
+    folder = make_tokenizer(tmp_path / "own") if make_tokenizer else package / QWEN3
     tokens, row = _asked(folder, MESSAGES, tmp_path, maxtext_pipeline)
     special = {*(tokens.ends or ()), *masked_tokens(tokens), tokens.eos}
     assert tokens.ends
@@ -83,13 +83,15 @@ def test_the_check_knows_which_special_tokens_are_trained(
 
 @pytest.mark.parametrize("marks", [True, False], ids=["marks", "no-marks"])
 @pytest.mark.parametrize(
-    "made", [tiny, lambda folder: tiny(folder, bos_token="<|end|>"), like_deepseek], ids=["tiny", "bos=eos", "deepseek"]
+    "make_tokenizer",
+    [tiny, lambda folder: tiny(folder, bos_token="<|end|>"), like_deepseek],
+    ids=["tiny", "bos=eos", "deepseek"],
 )
 def test_grain_trains_the_special_tokens_that_the_check_names(
-    made: Callable[[Path], Path], marks: bool, tmp_path: Path, maxtext_pipeline: Pipeline
+    make_tokenizer: Callable[[Path], Path], marks: bool, tmp_path: Path, maxtext_pipeline: Pipeline
 ) -> None:
     keys = {"dataset_type": "grain", "add_bos": marks, "add_eos": marks}
-    tokens, row = _asked(made(tmp_path / "own"), MESSAGES, tmp_path, maxtext_pipeline, **keys)
+    tokens, row = _asked(make_tokenizer(tmp_path / "own"), MESSAGES, tmp_path, maxtext_pipeline, **keys)
     assert tokens.ends
     special = {*tokens.ends, *masked_tokens(tokens), tokens.eos}
     assert set(row.trained) & special == set(trained_tokens(tokens))
@@ -115,5 +117,5 @@ def test_a_system_message_and_a_template_that_heeds_it_leave_one_bos(
     tokens, row = _asked(folder, [SYSTEM, *MESSAGES], tmp_path, maxtext_pipeline, chat_template=once)
     assert tokens.repeats == ""
     assert (row.text.startswith(bos), row.text.count(bos)) == (True, 1)
-    _, own = _asked(folder, [SYSTEM, *MESSAGES], tmp_path, maxtext_pipeline)
-    assert own.text.count(bos) == 2
+    _, with_system = _asked(folder, [SYSTEM, *MESSAGES], tmp_path, maxtext_pipeline)
+    assert with_system.text.count(bos) == 2

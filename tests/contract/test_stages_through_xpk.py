@@ -55,12 +55,14 @@ def _evaluation(intent: Intent) -> SliceJob:
 
 
 def _export(intent: Intent) -> CpuJob:
-    made = plan_ahead(intended_training(intent), ExportRequest(), step=intent.run.spec.train.steps, folder=EXPORTED)
+    export_plan = plan_ahead(
+        intended_training(intent), ExportRequest(), step=intent.run.spec.train.steps, folder=EXPORTED
+    )
     size = weights_bytes(intent.run)
     assert size is not None
-    needs = estimate_export(made.inputs, parameters=size // BF16_BYTES, weights_bytes=None)
+    needs = estimate_export(export_plan.inputs, parameters=size // BF16_BYTES, weights_bytes=None)
     assert needs is not None
-    return export_job(made, intent.run, needs)
+    return export_job(export_plan, intent.run, needs)
 
 
 @pytest.mark.parametrize(("name", "stage"), STAGES)
@@ -73,9 +75,11 @@ def test_the_manifest_of_a_stage_is_the_golden_manifest(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_under_pathways_has_the_same_export(plans: dict[tuple[str, str], AnyPlan], name: str) -> None:
-    one, other = (_without_programs(plans[name, stage].manifest or {}) for stage in ("export", "export-pathways"))
-    assert pod_of(one)["containers"][0]["resources"] == pod_of(other)["containers"][0]["resources"]
-    assert one["metadata"]["labels"] == other["metadata"]["labels"]
+    plain_export, other = (
+        _without_programs(plans[name, stage].manifest or {}) for stage in ("export", "export-pathways")
+    )
+    assert pod_of(plain_export)["containers"][0]["resources"] == pod_of(other)["containers"][0]["resources"]
+    assert plain_export["metadata"]["labels"] == other["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -95,11 +99,11 @@ def _without_programs(manifest: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(word: str) -> Any:
     if word.startswith('{"module":'):
-        sent = json.loads(word)
-        if "noted" in sent["notes"]:
-            sent["notes"]["noted"]["worker"] = sent["sha256"] = "sha256 of the program that measures"
-            return sent
-        if "files" in sent:
-            return {**sent, "files": sorted(sent["files"])}
-        return {**sent, "sha256": "sha256 of the programs of pods"}
+        document = json.loads(word)
+        if "noted" in document["notes"]:
+            document["notes"]["noted"]["worker"] = document["sha256"] = "sha256 of the program that measures"
+            return document
+        if "files" in document:
+            return {**document, "files": sorted(document["files"])}
+        return {**document, "sha256": "sha256 of the programs of pods"}
     return word.partition("\n")[0]

@@ -19,6 +19,6 @@ def test_hosts_stay_unconnected_with_the_refused_keys(maxtext: Worker) -> None:
 
 
 def test_the_rate_is_zero_after_the_schedule(maxtext: Worker) -> None:
-    ends, whole = ask([{"rates": {"steps": 9, SCHEDULE: length}} for length in (4, 9)], of=maxtext)
+    ends, longer = ask([{"rates": {"steps": 9, SCHEDULE: length}} for length in (4, 9)], of=maxtext)
     assert [rate > 0 for rate in ends["rates"]] == [True] * 4 + [False] * 5
-    assert all(rate > 0 for rate in whole["rates"])
+    assert all(rate > 0 for rate in longer["rates"])

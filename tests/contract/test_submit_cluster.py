@@ -35,9 +35,9 @@ def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Mac
     first = here.xsft("submit", file, "--json", closed=True)
     assert first.returncode == 0, first.stderr
     document = read_document("submit", first.stdout)
-    (sent,) = here.api.server.asked(CREATE)
-    assert sent.body == shown["manifest"]
-    (held,) = here.jobsets
+    (create,) = here.api.server.asked(CREATE)
+    assert create.body == shown["manifest"]
+    (jobset,) = here.jobsets
     notes = document.pop("problems")
     late = {"maxtext-not-asked"}  # on a busy machine its parser takes longer than a submission waits
     assert {note["id"] for note in notes} - late == {"image-not-read"}, "no registry is asked without a login"
@@ -46,7 +46,7 @@ def test_submit_creates_the_planned_jobset_and_adopts_it_the_next_time(here: Mac
         "run_name": NAME,
         "jobset": NAME,
         "action": "created",
-        "uid": held["metadata"]["uid"],
+        "uid": jobset["metadata"]["uid"],
         "spec_digest": shown["spec_digest"],
         "record": f"gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
     }
@@ -222,12 +222,12 @@ def test_ctrl_c_between_the_create_and_its_answer_says_what_is_known(here: Machi
     with subprocess.Popen(argv, env=here.env, cwd=here.folder, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: here.api.server.asked(CREATE) and len(here.jobsets) == int(created))
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=300)
+        _, output = process.communicate(timeout=300)
     assert process.returncode == 130
-    *_, interrupted, known = told.splitlines()
+    *_, interrupted, advice = output.splitlines()
     assert interrupted.endswith("interrupted")
-    assert f"Interrupted while creating JobSet {NAME}; it may exist" in known
-    assert "Traceback" not in told
+    assert f"Interrupted while creating JobSet {NAME}; it may exist" in advice
+    assert "Traceback" not in output
     status = json.loads(here.xsft("status", NAME, "--json").stdout)
     assert [run["state"] for run in status["runs"]] == ["queued" if created else "unknown"]
     again = json.loads(here.xsft("submit", file, "--json").stdout)
@@ -317,13 +317,13 @@ PLANTS = (
 
 def everything(here: Machine, *printed: str) -> str:
     """Return all that xsft printed, sent and wrote; not what the user wrote."""
-    own = {here.folder / "w.yaml", here.api.kubeconfig, here.folder / "token"}
-    files = [f for f in here.folder.rglob("*") if f.is_file() and f not in own and "envs" not in f.parts]
+    given_files = {here.folder / "w.yaml", here.api.kubeconfig, here.folder / "token"}
+    files = [f for f in here.folder.rglob("*") if f.is_file() and f not in given_files and "envs" not in f.parts]
     files += (here.folder / "cache" / "renders").iterdir()  # a link, which rglob does not follow
     written = [f.read_bytes().decode("utf-8", "replace") + str(f) for f in files]
-    kept = [name + content.decode("utf-8", "replace") for name, content in here.bucket.objects.items()]
-    sent = [json.dumps([str(one), one.query, one.body]) for one in here.api.server.seen]
-    return "\n".join((*printed, *written, *kept, *sent, *here.bucket.asked, json.dumps(here.jobsets)))
+    stored_objects = [name + content.decode("utf-8", "replace") for name, content in here.bucket.objects.items()]
+    texts = [json.dumps([str(request), request.query, request.body]) for request in here.api.server.seen]
+    return "\n".join((*printed, *written, *stored_objects, *texts, *here.bucket.asked, json.dumps(here.jobsets)))
 
 
 @pytest.mark.standin_only("no-request")
@@ -373,17 +373,17 @@ def test_a_token_in_a_servers_address_goes_nowhere(here: Machine, token: str) ->
 def test_the_secret_that_is_referred_to_is_made_and_mounted_and_nowhere_else(here: Machine, token: str) -> None:
     file = here.folder / "token"
     file.write_text(token)
-    made = here.xsft("secret", "create", "hf", "--from-file", file, *to(here.api), closed=True)
-    assert made.returncode == 0, made.stderr
+    completed = here.xsft("secret", "create", "hf", "--from-file", file, *to(here.api), closed=True)
+    assert completed.returncode == 0, completed.stderr
     here.api.server.seen.clear()  # the request that carries it
     variables = {"WANDB_API_KEY": {"secret": "hf"}, "NETRC": {"secret": "hf", "as_file": True}}
     pods = {"labels": {"team": "nlp"}, "annotations": {"example.com/owner": "nlp"}}
     workload = here.workload(secrets={**SECRET["secrets"], "env": variables}, pods=pods)
     done = here.xsft("submit", workload, "--json")
     assert done.returncode == 0, done.stderr
-    assert token not in everything(here, made.stdout, made.stderr, done.stdout, done.stderr)
-    held = json.dumps(here.jobsets)
-    assert [word for word in ("HF_TOKEN_PATH", "secretKeyRef", '"team"', "example.com/owner") if word not in held] == []
+    assert token not in everything(here, completed.stdout, completed.stderr, done.stdout, done.stderr)
+    text = json.dumps(here.jobsets)
+    assert [word for word in ("HF_TOKEN_PATH", "secretKeyRef", '"team"', "example.com/owner") if word not in text] == []
 
 
 def test_a_variable_without_its_secret_is_refused_by_name(here: Machine) -> None:

@@ -67,8 +67,8 @@ def hf(tmp_path: Path) -> Mapping[str, Value]:
 @pytest.fixture
 def grain(tmp_path: Path, maxtext_pipeline: Pipeline) -> Mapping[str, Value]:
     file = maxtext_pipeline.parquet(ROWS, file=tmp_path / "rows.parquet")
-    own = {"add_bos": False, "add_eos": False}  # it would put them around each prompt and each answer
-    return {**TINY, "dataset_type": "grain", "grain_file_type": "parquet", "grain_train_files": str(file), **own}
+    no_marks = {"add_bos": False, "add_eos": False}  # it would put them around each prompt and each answer
+    return {**TINY, "dataset_type": "grain", "grain_file_type": "parquet", "grain_train_files": str(file), **no_marks}
 
 
 TINY: Mapping[str, Value] = {
@@ -164,9 +164,9 @@ def test_the_shipped_gsm8k_workload_trains_on_its_documented_format(
     texts = json.loads((ROOT / "workloads" / str(spec.data.chat_template)).read_text())
     prompt, completion = texts["PROMPT_TEMPLATE"], texts["COMPLETION_TEMPLATE"]
     (row,) = maxtext_pipeline.rows(intent.trainer_argv, hf)
-    asked = [prompt.format(question=row["question"].strip()) for row in ROWS]
+    prompts = [prompt.format(question=row["question"].strip()) for row in ROWS]
     answers = [completion.format(reasoning=r, answer=a) for r, a in (("1 plus 2 is 3.", "3"), ("I have 4.", "4"))]
-    pairs = zip(asked, answers, strict=True)
+    pairs = zip(prompts, answers, strict=True)
     assert row.text == "".join(f"<|user|>\n{q}<|end|>\n<|assistant|>\n{a}<|end|>\n" for q, a in pairs)
     assert "".join(row.trained) == "".join(f"{answer}<|end|>\n" for answer in answers)
 
@@ -252,10 +252,10 @@ STOPPED: Mapping[str, tuple[str, str, str, str]] = {
 def test_what_the_checks_refuse_stops_maxtext(
     name: str, tmp_path: Path, hf: Mapping[str, Value], maxtext_pipeline: Pipeline
 ) -> None:
-    expected, file, text, said = STOPPED[name]
+    expected, file, text, complaint = STOPPED[name]
     intent = workload(tmp_path, file, text)
     assert expected in {problem.id for problem in errors_in(intent.problems)}
-    with pytest.raises(PipelineError, match=said):
+    with pytest.raises(PipelineError, match=complaint):
         maxtext_pipeline.rows(intent.trainer_argv, hf)
 
 

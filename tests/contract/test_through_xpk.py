@@ -35,9 +35,11 @@ def tools(here: Machine) -> Tools:
 
 
 def equipped(here: Machine) -> Tools:
-    made = furnish(here.folder / "tools", server_of(here.api), context="gke_team-project_us-east5-b_team-cluster")
-    here.env |= {"PATH": f"{made.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "no-kubeconfig")}
-    return made
+    tools_of_case = furnish(
+        here.folder / "tools", server_of(here.api), context="gke_team-project_us-east5-b_team-cluster"
+    )
+    here.env |= {"PATH": f"{tools_of_case.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "no-kubeconfig")}
+    return tools_of_case
 
 
 def server_of(api: ClusterApi) -> Server:
@@ -89,17 +91,17 @@ def standins(
     """A run of xpk for each case, all at once: ten seconds of each are a sleep of xpk's."""
     with ExitStack() as stack, ThreadPoolExecutor(len(CASES)) as threads:
         started = {}
-        for case, told in CASES.items():
+        for case, behaviour in CASES.items():
             folder = tmp_path_factory.mktemp("standin")
             api = stack.enter_context(standing_in(folder))
             here, tools = stack.enter_context(ready(api, folder, xpk_environment.folder.parent))
-            tools.tell(**told)
+            tools.tell(**behaviour)
             started[case] = here, tools, threads.submit(submit, here, closed=True)
         yield {case: Made(here, tools, done.result()) for case, (here, tools, done) in started.items()}
 
 
 @pytest.fixture(scope="module", params=[STANDIN, pytest.param(REAL, marks=pytest.mark.cluster)])
-def made(
+def submitted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, xpk_environment: BuiltEnvironment
 ) -> Iterator[Made]:
     """One run of xpk, looked at by several tests."""
@@ -114,22 +116,24 @@ def made(
         yield Made(here, tools, submit(here, closed=True))
 
 
-def test_xpk_makes_the_jobset_that_its_line_says(made: Made) -> None:
-    assert made.done.returncode == 0, made.done.stderr
-    document = read_document("submit", made.done.stdout)
-    (held,) = made.here.jobsets
-    assert (document["action"], document["uid"]) == ("created", held["metadata"]["uid"])
-    assert "kubectl-client-side-apply" in [one["manager"] for one in held["metadata"]["managedFields"]]
-    kept = made.here.bucket.objects
-    record = json.loads(kept[f"runs/{NAME}/xsft/attempt-1.json"])
+def test_xpk_makes_the_jobset_that_its_line_says(submitted: Made) -> None:
+    assert submitted.done.returncode == 0, submitted.done.stderr
+    document = read_document("submit", submitted.done.stdout)
+    (jobset,) = submitted.here.jobsets
+    assert (document["action"], document["uid"]) == ("created", jobset["metadata"]["uid"])
+    assert "kubectl-client-side-apply" in [
+        managed_field["manager"] for managed_field in jobset["metadata"]["managedFields"]
+    ]
+    objects = submitted.here.bucket.objects
+    record = json.loads(objects[f"runs/{NAME}/xsft/attempt-1.json"])
     assert record["attempts"][0]["xpk_argv"][:3] == ["xpk", "workload", "create"]
-    facts = json.loads(kept[f"runs/{NAME}/xsft/attempt-1.created.json"])
+    facts = json.loads(objects[f"runs/{NAME}/xsft/attempt-1.created.json"])
     assert facts["read_back"]["outcome"] == "same"
     assert [p["id"] for p in facts["problems"]] == ["through-xpk"]
 
 
-def test_xpk_gets_nothing_of_the_users_and_leaves_nothing(made: Made) -> None:
-    by_xpk = [c for c in made.tools.calls if "xsft-scratch-through-xpk-" in str(c["env"])]
+def test_xpk_gets_nothing_of_the_users_and_leaves_nothing(submitted: Made) -> None:
+    by_xpk = [c for c in submitted.tools.calls if "xsft-scratch-through-xpk-" in str(c["env"])]
     assert any("apply" in c["argv"] for c in by_xpk)  # type: ignore[operator]
     for call in by_xpk:
         env: Any = call["env"]
@@ -138,15 +142,15 @@ def test_xpk_gets_nothing_of_the_users_and_leaves_nothing(made: Made) -> None:
         assert "xsft-scratch-through-xpk-" in env["KUBECONFIG"]
         assert "xsft-scratch-through-xpk-" in env["TMPDIR"]
         assert not call["tty"]
-    folder = made.here.folder
+    folder = submitted.here.folder
     assert list((folder / "tmp").iterdir()) == []
     assert not (folder / "home" / ".config" / "xpk").exists()
     assert not (folder / "no-kubeconfig").exists()
 
 
-def test_a_jobset_of_xpk_is_adopted_even_after_its_submitter_was_killed(made: Made) -> None:
-    here, uid = made.here, json.loads(made.done.stdout)["uid"]
-    calls = len(made.tools.calls)
+def test_a_jobset_of_xpk_is_adopted_even_after_its_submitter_was_killed(submitted: Made) -> None:
+    here, uid = submitted.here, json.loads(submitted.done.stdout)["uid"]
+    calls = len(submitted.tools.calls)
     file = here.workload(STORY, place=PLACE)
     for killed in (False, True):
         if killed:
@@ -155,7 +159,7 @@ def test_a_jobset_of_xpk_is_adopted_even_after_its_submitter_was_killed(made: Ma
             assert again.returncode == 0, again.stderr
             document = json.loads(again.stdout)
             assert (document["action"], document["uid"]) == ("adopted", uid)
-    assert [line for line in made.tools.lines[calls:] if "apply" in line] == []
+    assert [line for line in submitted.tools.lines[calls:] if "apply" in line] == []
     assert len(here.jobsets) == 1
 
 
@@ -168,20 +172,20 @@ def test_xpks_exit_status_is_not_the_truth(standins: Mapping[str, Made]) -> None
 
 @pytest.mark.standin_only("xpk")
 def test_an_xpk_failure_is_reported_with_its_own_message(standins: Mapping[str, Made]) -> None:
-    made = standins["failure"]
-    assert made.done.returncode == 2, made.done.stdout
-    assert [p["id"] for p in json.loads(made.done.stdout)["problems"]] == ["xpk-failed"]
-    assert made.here.jobsets == []
-    assert f"runs/{NAME}/xsft/attempt-1.not-created.json" in made.here.bucket.objects
+    failure = standins["failure"]
+    assert failure.done.returncode == 2, failure.done.stdout
+    assert [p["id"] for p in json.loads(failure.done.stdout)["problems"]] == ["xpk-failed"]
+    assert failure.here.jobsets == []
+    assert f"runs/{NAME}/xsft/attempt-1.not-created.json" in failure.here.bucket.objects
 
 
 @pytest.mark.standin_only("xpk")
 def test_a_prompt_of_xpk_ends_the_submission_and_deletes_nothing(standins: Mapping[str, Made]) -> None:
     """Kueue knows a workload of this name that the API did not show: xpk asks, and nobody answers."""
-    made = standins["question"]
-    assert made.done.returncode == 2
-    assert made.here.jobsets == []
-    assert [line for line in made.tools.lines if "delete" in line] == []
+    question = standins["question"]
+    assert question.done.returncode == 2
+    assert question.here.jobsets == []
+    assert [line for line in question.tools.lines if "delete" in line] == []
 
 
 @pytest.mark.standin_only("no-request")

@@ -46,15 +46,15 @@ def _intent(folder: Path, rows: Path, **tokens: str) -> Intent:
 
 def _started(intent: Intent, python: Path) -> process.ProcessResult:
     """Run what stands before the trainer for real; a line of Python that says its arguments stands for the trainer."""
-    _, rest = split_copying(intent.trainer_argv[1:])
-    copying = intent.trainer_argv[1 : len(intent.trainer_argv) - len(rest)]
-    says = ("-c", "import json, sys; print(json.dumps(sys.argv[1:]))", *rest)
+    _, trainer_argv = split_copying(intent.trainer_argv[1:])
+    copying = intent.trainer_argv[1 : len(intent.trainer_argv) - len(trainer_argv)]
+    says = ("-c", "import json, sys; print(json.dumps(sys.argv[1:]))", *trainer_argv)
     return process.run((str(python), *copying, *says), env=environment("/nowhere"), timeout_s=120)
 
 
 def _rows(intent: Intent, pipeline: Pipeline, **here: bool) -> list[Row]:
-    _, rest = split_copying(intent.trainer_argv[1:])
-    return pipeline.rows(("python3", *rest), here)
+    _, trainer_argv = split_copying(intent.trainer_argv[1:])
+    return pipeline.rows(("python3", *trainer_argv), here)
 
 
 @pytest.mark.parametrize("packing", [True, False])
@@ -75,10 +75,10 @@ def test_the_copied_tokenizer_trains_each_answer_end_and_reads_the_same_tokens(
     assert done.status == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == list(split_copying(intent.trainer_argv[1:])[1])
     (row,) = _rows(intent, maxtext_pipeline, packing=packing)
-    (own,) = _rows(_intent(folder, rows), maxtext_pipeline, packing=True)
+    (copied_row,) = _rows(_intent(folder, rows), maxtext_pipeline, packing=True)
     assert "".join(row.trained) == f"Sunday{EOS}Monday{EOS}"
-    assert own.text == READ
-    assert row.inputs[: len(own.read)] == own.inputs[: len(own.read)]
+    assert copied_row.text == READ
+    assert row.inputs[: len(copied_row.read)] == copied_row.inputs[: len(copied_row.read)]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_an_end_token_that_is_bos_or_pad_is_trained_only_with_the_copied_tokeniz
     config: Any, tokens: Any, tmp_path: Path, rows: Path, maxtext_python: Path, maxtext_pipeline: Pipeline
 ) -> None:
     folder = tiny(tmp_path / "own", **config)
-    (own,) = _rows(_intent(folder, rows), maxtext_pipeline)
+    (copied_row,) = _rows(_intent(folder, rows), maxtext_pipeline)
     intent = _intent(folder, rows, **tokens)
     assert _started(intent, maxtext_python).status == 0
     (row,) = _rows(intent, maxtext_pipeline)
-    assert ("".join(own.trained), "".join(row.trained)) == ("Sunday\nMonday\n", "Sunday<|end|>\nMonday<|end|>\n")
+    assert ("".join(copied_row.trained), "".join(row.trained)) == ("Sunday\nMonday\n", "Sunday<|end|>\nMonday<|end|>\n")
 
 
 def test_a_token_that_the_vocabulary_lacks_ends_the_run_before_the_trainer(
@@ -113,8 +113,8 @@ def test_the_copy_and_the_export_read_the_tokenizer_at_its_revision(
 ) -> None:
     """The hub's cache has two commits of a repository; the default branch is the other one."""
     repository, copy, folder = (tmp_path / name for name in ("models--org--name", "copy", "exported"))
-    for made in (repository / "refs", folder):
-        made.mkdir(parents=True)
+    for parent in (repository / "refs", folder):
+        parent.mkdir(parents=True)
     for ref, commit, pad in (("main", "f" * 40, "<|end|>"), ("v1", "0123456789abcdef" * 2 + "01234567", "<|pad|>")):
         (repository / "refs" / ref).write_text(commit)
         snapshot = tiny(repository / "snapshots" / commit, pad_token=pad)

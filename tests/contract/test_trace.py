@@ -52,8 +52,8 @@ def test_the_printed_command_opens_the_trace(memorised: Memorised, tensorboard: 
     assert runs == [trace.path.parent.name]
     tools = requests.get(f"{tensorboard}/run_tools", {"run": runs[0]}, timeout=300).json()
     assert {"overview_page", "trace_viewer@"} <= set(tools)
-    asked = {"run": runs[0], "tag": "trace_viewer@", "host": trace.path.name.partition(".")[0]}
-    events = requests.get(f"{tensorboard}/data", asked, timeout=300).json()["traceEvents"]
+    query = {"run": runs[0], "tag": "trace_viewer@", "host": trace.path.name.partition(".")[0]}
+    events = requests.get(f"{tensorboard}/data", query, timeout=300).json()["traceEvents"]
     assert len(events) > 100
 
 

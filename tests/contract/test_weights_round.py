@@ -105,8 +105,8 @@ def read(
     folders = [str(folder / name) for folder in rounds.values() for name in ("source", "exported", "five")]
     env = environment(str(rounds[NAMES[0]])) | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run((python, READS, *folders), env=env, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    reports: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return reports
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,14 +114,14 @@ def read(
 def test_every_reader_reads_the_sources_configuration_and_tokens(
     name: str, copy: str, read: Mapping[str, Any], rounds: Mapping[str, Path]
 ) -> None:
-    right, held = (read[str(rounds[name] / which)] for which in ("source", copy))
+    right, copied = (read[str(rounds[name] / which)] for which in ("source", copy))
     assert "error" not in right, right
-    assert "error" not in held, held
-    differing = {key for key in right["config"] if right["config"][key] != held["config"].get(key)}
-    assert differing <= CHANGED, {key: (right["config"][key], held["config"].get(key)) for key in differing}
-    fives = [one["config"].get("rope_parameters") for one in (right, held)]
+    assert "error" not in copied, copied
+    differing = {key for key in right["config"] if right["config"][key] != copied["config"].get(key)}
+    assert differing <= CHANGED, {key: (right["config"][key], copied["config"].get(key)) for key in differing}
+    fives = [report["config"].get("rope_parameters") for report in (right, copied)]
     assert fives[0] in (None, fives[1])
-    assert held["tokens"] == right["tokens"]
+    assert copied["tokens"] == right["tokens"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -151,16 +151,16 @@ for name, right in source.items():
 def test_logits_of_maxtext_and_of_the_engine_agree_or_the_engine_says_why_it_cannot_load(
     rounds: Mapping[str, Path], inference_engine: BuiltEnvironment, tmp_path: Path
 ) -> None:
-    found = {}
+    results = {}
     for name, folder in rounds.items():
         notes = {"folders": [str(folder / "exported")], "file": str(folder / "logits.npz")}
         notes |= {"bound": LOGITS_BOUNDS["bfloat16"]}
         env = environment(str(tmp_path)) | {"HF_HUB_OFFLINE": "1"}
         interpreter = Interpreter(python=inference_engine.python, env=env)
-        (found[name],) = ask_program(interpreter, "xsft.workers.compare_logits", notes)["folders"]
-    unloaded = {model_type(name) for name, verdict in found.items() if "unloaded" in verdict}
-    assert unloaded == set(UNLOADED), found
-    for name, verdict in found.items():
+        (results[name],) = ask_program(interpreter, "xsft.workers.compare_logits", notes)["folders"]
+    unloaded = {model_type(name) for name, verdict in results.items() if "unloaded" in verdict}
+    assert unloaded == set(UNLOADED), results
+    for name, verdict in results.items():
         kind = model_type(name) or ""
         if kind in UNLOADED:
             assert UNLOADED[kind].rpartition("`")[0].rpartition("`")[2] in verdict["unloaded"]
@@ -172,12 +172,14 @@ def test_logits_of_maxtext_and_of_the_engine_agree_or_the_engine_says_why_it_can
 def test_models_that_fail_are_those_of_the_catalogue(maxtext_python: Path, tmp_path: Path) -> None:
     """Slow: `make maxtext-release` runs it. A release that mends one is found here, too."""
     for kind, (stage, why) in zip(KINDS, ask(KINDS, tmp_path, maxtext_python), strict=True):
-        known = weights_failure(kind.model, stage="convert", version=DEFAULT, scan_layers=kind.scan_layers)
-        assert (stage == "done") == (known is None), (kind.model, kind.scan_layers, stage, why)
+        failure_of_model = weights_failure(kind.model, stage="convert", version=DEFAULT, scan_layers=kind.scan_layers)
+        assert (stage == "done") == (failure_of_model is None), (kind.model, kind.scan_layers, stage, why)
 
 
 def test_models_that_the_tables_cannot_describe_are_those_of_the_catalogue(maxtext_python: Path) -> None:
-    told = answer(maxtext_python, Path(__file__).with_name("maxtext_tables.py"))
-    assert {name: said.partition(":")[0] for name, said in told.items()} == {"qwen3-next-80b-a3b": "export"}
+    failures_by_model = answer(maxtext_python, Path(__file__).with_name("maxtext_tables.py"))
+    assert {name: failure.partition(":")[0] for name, failure in failures_by_model.items()} == {
+        "qwen3-next-80b-a3b": "export"
+    }
     failing = weights_failure("qwen3-next-80b-a3b", stage="export", version=DEFAULT, scan_layers=True)
     assert failing is not None

@@ -105,8 +105,10 @@ def test_uv_tool_install_gives_an_xsft_that_builds_its_environments_from_a_clean
     command = "uv tool install . --constraints xsft/locks/xsft.txt"
     assert f"\n{command}\n" in (CHECKOUT / "README.md").read_text(encoding="utf-8")
     cache = run(find_uv_bin(), "cache", "dir", cwd=tmp_path).strip()
-    own = {name: value for name, value in uv_environment(os.environ).items() if not name.startswith(("XDG_", "XSFT_"))}
-    env = own | {"HOME": str(tmp_path), "UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never"}
+    inherited = {
+        name: value for name, value in uv_environment(os.environ).items() if not name.startswith(("XDG_", "XSFT_"))
+    }
+    env = inherited | {"HOME": str(tmp_path), "UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never"}
     argv = (find_uv_bin(), *command.split()[1:])
     subprocess.run(argv, env=env, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     xsft = str(tmp_path / ".local/bin/xsft")

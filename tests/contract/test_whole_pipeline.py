@@ -33,9 +33,9 @@ def chain(
     inference_engine: BuiltEnvironment,
     private_pids: Containment,
 ) -> Chain:
-    made = Chain(tmp_path_factory.mktemp("pipeline"))
-    made.write()
-    return made
+    chain_of_stages = Chain(tmp_path_factory.mktemp("pipeline"))
+    chain_of_stages.write()
+    return chain_of_stages
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def stages(chain: Chain) -> list[dict[str, Any]]:
 
 
 def test_the_pipeline_continues_after_each_kill(stages: list[dict[str, Any]]) -> None:
-    assert [(one["name"], one["action"], one["state"]) for one in stages] == [
+    assert [(stage["name"], stage["action"], stage["state"]) for stage in stages] == [
         ("convert", "done", "done"),
         ("train", "done", "done"),
         ("evaluate", "done", "done"),
@@ -59,8 +59,8 @@ def test_the_pipeline_continues_after_each_kill(stages: list[dict[str, Any]]) ->
 def test_a_second_call_repeats_no_stage(chain: Chain, stages: list[dict[str, Any]]) -> None:
     files = written(chain)
     again = chain.run()
-    assert [one["action"] for one in again] == ["done", "done", "done", "done", "skipped"]
-    assert [one["result"] for one in again] == [one["result"] for one in stages]
+    assert [stage["action"] for stage in again] == ["done", "done", "done", "done", "skipped"]
+    assert [stage["result"] for stage in again] == [stage["result"] for stage in stages]
     assert written(chain) == files
 
 

@@ -51,7 +51,7 @@ _TPUS = ("v6e-256", "v6e-8", "v6e-1", "v4-8", "v5p-16", "v5litepod-16", "v5p-2x2
 
 
 def _line(verb: str, *flags: str, workload: str = "w", tpu: str = "v6e-8") -> Argv:
-    given = {flag.partition("=")[0] for flag in flags}
+    flag_names = {flag.partition("=")[0] for flag in flags}
     common = (
         "--cluster=c",
         "--project=p",
@@ -62,8 +62,8 @@ def _line(verb: str, *flags: str, workload: str = "w", tpu: str = "v6e-8") -> Ar
         "--docker-image=registry/image@sha256:0",
         "--command=exec python3 -m trainer steps=1",
     )
-    kept = (flag for flag in common if flag.partition("=")[0] not in given)
-    return ("xpk", "workload", verb, *kept, *flags)
+    other_flags = (flag for flag in common if flag.partition("=")[0] not in flag_names)
+    return ("xpk", "workload", verb, *other_flags, *flags)
 
 
 def _matrix() -> tuple[Argv, ...]:
@@ -211,8 +211,8 @@ def test_xpks_command_line_gives_the_same_manifest_without_the_worker(
     lean: dict[Argv, str], xpk_python: Path, tmp_path: Path, argv: Argv
 ) -> None:
     broken = programs_with(tmp_path, "raise SystemExit(3)\n")
-    found = render.render((argv,), python=xpk_python, lock_digest="x", cache=tmp_path, programs=broken)
-    assert found == (lean[argv],)
+    rendered = render.render((argv,), python=xpk_python, lock_digest="x", cache=tmp_path, programs=broken)
+    assert rendered == (lean[argv],)
 
 
 def test_the_worker_gives_up_when_rendering_needs_a_replaced_library(
@@ -224,5 +224,5 @@ def test_the_worker_gives_up_when_rendering_needs_a_replaced_library(
     line = next(argv for argv in MATRIX if argv[2] == "create-pathways")
     with render.scratch_for(xpk_python, programs=greedy) as xpk:
         assert render.render_lean((line,), xpk) == {}
-    found = render.render((line,), python=xpk_python, lock_digest="x", cache=tmp_path, programs=greedy)
-    assert found == (lean[line],)
+    rendered = render.render((line,), python=xpk_python, lock_digest="x", cache=tmp_path, programs=greedy)
+    assert rendered == (lean[line],)

@@ -40,24 +40,24 @@ def main() -> None:
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"model": job["model"], "stage": "source", "why": ""}
+    report: dict[str, Any] = {"model": job["model"], "stage": "source", "why": ""}
     try:
         if "load" in sys.argv:
-            found["stage"] = "load"
+            report["stage"] = "load"
             ask("xsft.workers.compute_logits", job["logits"])
-            return {**found, "stage": "done"}
+            return {**report, "stage": "done"}
         write_source(job)
-        found["stage"] = "convert"
+        report["stage"] = "convert"
         run(job["convert"])
-        found["stage"] = "export"
+        report["stage"] = "export"
         run(job["export"])
-        found["stage"] = "files"
+        report["stage"] = "files"
         ask("xsft.workers.model_files", job["files"])
-        found["stage"] = "done"
+        report["stage"] = "done"
     except (Exception, SystemExit) as failed:  # noqa: BLE001 - what MaxText says is the answer
         traceback.print_exc()
-        found["why"] = f"{type(failed).__name__}: {str(failed)[:2000]}"
-    return found
+        report["why"] = f"{type(failed).__name__}: {str(failed)[:2000]}"
+    return report
 
 
 def ask(module: str, question: dict[str, Any]) -> Any:
@@ -74,14 +74,14 @@ def run(argv: list[str]) -> None:
             delattr(flags.FLAGS, name)
     flags.FLAGS.unparse_flags()
     initialize = pyconfig.initialize
-    _python, option, *rest = argv
+    _python, option, *remaining_argv = argv
     try:
         if option == "-c":
-            sys.argv = ["-c", *rest[1:]]
-            exec(compile(rest[0], "<sent>", "exec"), {"__name__": "__main__"})
+            sys.argv = ["-c", *remaining_argv[1:]]
+            exec(compile(remaining_argv[0], "<sent>", "exec"), {"__name__": "__main__"})
         else:
-            sys.argv = rest
-            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+            sys.argv = remaining_argv
+            runpy.run_module(remaining_argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         if ended.code:
             raise
@@ -120,15 +120,15 @@ def write_source(job: dict[str, Any]) -> None:
         shapes |= zip(name, shape, strict=True) if isinstance(name, tuple) else {name: shape}.items()
     random = np.random.default_rng(0)
     mapped = param_mapping.PARAM_MAPPING[config.model_name](named.to_dict(), config, config.scan_layers)
-    wanted = {name for names in mapped.values() for _, name in leaves(names)}
+    weight_names = {name for names in mapped.values() for _, name in leaves(names)}
     unused = ["vision", "multi_modal", *(["lm_head"] if config.logits_via_embedding else [])]
     if config.model_name.startswith("qwen2"):
         unused += ["q_norm", "k_norm"]  # the table of names is Qwen 3's
-    wanted = {name for name in wanted if not any(part in name for part in unused)}
+    weight_names = {name for name in weight_names if not any(part in name for part in unused)}
     tensors = {
         name: random.normal(0, 0.1, shape).astype(ml_dtypes.bfloat16)
         for name, shape in shapes.items()
-        if name in wanted
+        if name in weight_names
     }
     folder = Path(job["source"])
     folder.mkdir(parents=True)

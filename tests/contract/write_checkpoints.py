@@ -77,7 +77,7 @@ def main(folder: Path, part: str) -> dict[str, Any]:
             }
         case "trained":
             saved = (trained(folder / part / name / "checkpoints", *how) for name, how in TRAINED.items())
-            return {name: held for one in saved for name, held in one.items()}
+            return {name: held for arrays_of_part in saved for name, held in arrays_of_part.items()}
         case "adapters":
             return adapters(folder / "trained" / "lora" / "checkpoints")
         case "largest":
@@ -147,9 +147,9 @@ def trained(folder: Path, model: tuple[str, ...], platforms: str) -> dict[str, A
     os.environ["JAX_PLATFORMS"] = "cpu"
     manager.save(2, made, optimizer, force=True)
     manager.close()
-    held = said(nnx.state(made, nnx.Param))
+    parameters = said(nnx.state(made, nnx.Param))
     step = f"{folder.parent.parent.name}/{folder.parent.name}/checkpoints/2"
-    return {f"{step}/model_params": held, f"{step}/optimizer_state": {"parameters": None}}
+    return {f"{step}/model_params": parameters, f"{step}/optimizer_state": {"parameters": None}}
 
 
 def read(items: Path) -> float:

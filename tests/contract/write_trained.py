@@ -35,15 +35,15 @@ LAYERS, RANK = 28, 4
 
 def weights(model: Path) -> dict[str, Any]:
     """MaxText's arrays by path, layers stacked along axis 1."""
-    given = {name: np.asarray(one, np.float32) for name, one in load_file(model / "model.safetensors").items()}
-    found = {
-        "token_embedder/embedding": given["model.embed_tokens.weight"],
-        "decoder/decoder_norm/scale": given["model.norm.weight"],
+    tensors = {name: np.asarray(tensor, np.float32) for name, tensor in load_file(model / "model.safetensors").items()}
+    arrays_of_path = {
+        "token_embedder/embedding": tensors["model.embed_tokens.weight"],
+        "decoder/decoder_norm/scale": tensors["model.norm.weight"],
     }
     for name, path in NAMES.items():
-        layers = [shaped(given[f"model.layers.{i}.{name}.weight"], path) for i in range(LAYERS)]
-        found[f"decoder/layers/{path}"] = np.stack(layers, axis=1)
-    return found
+        layers = [shaped(tensors[f"model.layers.{i}.{name}.weight"], path) for i in range(LAYERS)]
+        arrays_of_path[f"decoder/layers/{path}"] = np.stack(layers, axis=1)
+    return arrays_of_path
 
 
 def shaped(array: Any, path: str) -> Any:
@@ -52,16 +52,16 @@ def shaped(array: Any, path: str) -> Any:
 
 
 def adapters(arrays: dict[str, Any]) -> dict[str, Any]:
-    found = {}
+    arrays_of_path = {}
     random = np.random.default_rng(2)
     for path, array in arrays.items():
         if not path.endswith("kernel"):
             continue
         inner = 64 if "out" in path else array.shape[0]
         outer = array.size // LAYERS // inner
-        found[f"{path}_lora_a"] = random.normal(0, 0.1, (inner, LAYERS, RANK))
-        found[f"{path}_lora_b"] = random.normal(0, 0.1, (RANK, LAYERS, outer))
-    return found
+        arrays_of_path[f"{path}_lora_a"] = random.normal(0, 0.1, (inner, LAYERS, RANK))
+        arrays_of_path[f"{path}_lora_b"] = random.normal(0, 0.1, (RANK, LAYERS, outer))
+    return arrays_of_path
 
 
 def tree(arrays: dict[str, Any], *, end: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -31,9 +31,9 @@ USUAL_NAME = "xsft"
 
 
 def main(arguments: list[str]) -> int:
-    given = _parser().parse_args(arguments)
+    parsed = _parser().parse_args(arguments)
     try:
-        return int(given.do(given))
+        return int(parsed.do(parsed))
     except StartFailed as problem:
         print(f"error: the cluster did not start: {problem}", file=sys.stderr)
         return 1
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
                 "--name", default=USUAL_NAME, type=_name, help="which cluster, and its kubeconfig context (%(default)s)"
             )
         if name == "up":
-            usual = [f"{one.count}x{one.tpu_type}" for one in DEFAULT]
+            usual = [f"{command_row.count}x{command_row.tpu_type}" for command_row in DEFAULT]
             verb.add_argument(
                 "--slices",
                 nargs="*",
@@ -77,12 +77,12 @@ def _slices(text: str) -> Slices:
     count, _, tpu_type = text.partition("x")
     if not re.fullmatch("[1-9][0-9]?", count):
         raise argparse.ArgumentTypeError(f"{text!r} is not such as 2xv6e-8, at most 99 slices")
-    made = Slices(tpu_type=tpu_type, count=int(count))
+    slices = Slices(tpu_type=tpu_type, count=int(count))
     try:
-        _ = made.shape
+        _ = slices.shape
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from problem
-    return made
+    return slices
 
 
 def _name(text: str) -> str:
@@ -120,10 +120,10 @@ def _status(given: argparse.Namespace) -> int:
     print(f"cluster {given.name}: {cluster.server}, {cluster.folder}")
     for component in ORDER:
         process = cluster.processes.get(component)
-        told = (
+        words = (
             f"pid {process.pid}" if process and process.alive else f"NOT RUNNING, see {cluster.spawner.log(component)}"
         )
-        print(f"  {component:24} {told}")
+        print(f"  {component:24} {words}")
     return 0 if _whole(cluster) else 1
 
 

@@ -226,12 +226,12 @@ class Cluster:
     def wait(self, check: Callable[[], T], *, what: str, until_s: float = PATIENCE_S) -> T:
         """The first true answer of `check`. Raises TimeoutError, StartFailed when a component ended meanwhile."""
         until, pauses = time.monotonic() + until_s, _pauses()
-        while not (found := check()):
+        while not (outcome := check()):
             self._look_after()
             if time.monotonic() > until:
                 raise TimeoutError(f"waited {until_s:g} s for {what}")
             time.sleep(next(pauses))
-        return found
+        return outcome
 
     def patiently(self, do: Callable[[], T], *, until_s: float = PATIENCE_S) -> T:
         """`do`, again and again while the server does not answer or says no. Raises StartFailed after `until_s`."""

@@ -34,9 +34,9 @@ def why_not() -> str:
     if shutil.which("go") is None:
         return f"no Go on PATH; {HOW_TO_GET_GO}"
     for module in dict.fromkeys(tool.module for tool in TOOLS):
-        told = go(("env", "GOVERSION"), module=module)
-        if not told.ok:
-            return f"this Go is too old, or cannot fetch the newer one: {_last(told)}; {HOW_TO_GET_GO}"
+        process_result = go(("env", "GOVERSION"), module=module)
+        if not process_result.ok:
+            return f"this Go is too old, or cannot fetch the newer one: {_last(process_result)}; {HOW_TO_GET_GO}"
     return ""
 
 
@@ -48,10 +48,10 @@ def _build(place: Path, *, progress: Progress) -> Tools:
         progress("another process is building the test cluster's programs; waiting for it")
 
     with exclusive(place.with_suffix(".lock"), waiting=waiting):
-        if found := tools.find():
-            return found
-        for left in place.parent.glob(f"{place.name}-*"):  # by one that was killed: we hold the lock
-            shutil.rmtree(left, ignore_errors=True)
+        if built := tools.find():
+            return built
+        for path in place.parent.glob(f"{place.name}-*"):  # by one that was killed: we hold the lock
+            shutil.rmtree(path, ignore_errors=True)
         with TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-") as scratch:
             _build_in(Path(scratch), progress=progress)
             (Path(scratch) / "made").rename(place)
@@ -59,11 +59,11 @@ def _build(place: Path, *, progress: Progress) -> Tools:
 
 
 def _build_in(scratch: Path, *, progress: Progress) -> None:
-    made = scratch / "made"
-    (made / "bin").mkdir(parents=True)
+    path = scratch / "made"
+    (path / "bin").mkdir(parents=True)
     for project, (module, package, folders) in MANIFESTS.items():
         source = source_of(package, module=module)
-        target = made / "manifests" / project
+        target = path / "manifests" / project
         target.mkdir(parents=True)
         for file in (file for folder in folders for file in (source / folder).glob("*.yaml")):
             shutil.copyfile(file, target / file.name)
@@ -72,7 +72,7 @@ def _build_in(scratch: Path, *, progress: Progress) -> None:
         what = f"building {tool.name}, {number} of {len(TOOLS)}"
         progress(f"{what}{'; minutes each' if number == 1 else ''}")
         extra = (f"-modfile={with_patch}",) if tool.name == "kueue" else ()
-        telling(partial(_compile, tool, made / "bin" / tool.name, extra), what=what, progress=progress)
+        telling(partial(_compile, tool, path / "bin" / tool.name, extra), what=what, progress=progress)
 
 
 def telling(act: Callable[[], None], *, what: str, progress: Progress, every_s: float = TELL_S) -> None:

@@ -39,15 +39,15 @@ def write_certificates(folder: Path) -> None:
 def _signed(signer: tuple[Path, rsa.RSAPrivateKey], name: str, *, group: str = "", server: bool = False) -> None:
     folder, ca = signer
     key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
-    made = _named(name, group=group).public_key(key.public_key())
+    builder = _named(name, group=group).public_key(key.public_key())
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if server else [])]
-    made = made.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-    made = made.add_extension(_usage(signs=False), critical=True)
-    made = made.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key()), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+    builder = builder.add_extension(_usage(signs=False), critical=True)
+    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key()), critical=False)
     if server:
         names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    _write(folder, name, key, made.sign(ca, SHA256()))
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    _write(folder, name, key, builder.sign(ca, SHA256()))
 
 
 def _named(name: str, *, group: str = "") -> x509.CertificateBuilder:

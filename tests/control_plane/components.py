@@ -43,7 +43,7 @@ class Layout:
 
 def commands(layout: Layout) -> dict[str, Command]:
     """Return the command of each component. `write_files` writes the files they name."""
-    made = {
+    arguments_of = {
         "etcd": _etcd(layout),
         "kube-apiserver": _apiserver(layout),
         "kube-controller-manager": _controller_manager(layout),
@@ -54,7 +54,9 @@ def commands(layout: Layout) -> dict[str, Command]:
     }
     env = {"KUBECONFIG": str(layout.kubeconfig), VISIBILITY_PORT: str(layout.ports["visibility"])}
     return {
-        name: Command(name=name, argv=(layout.tools.program(name), *made[name]), env=env if name in CONTROLLERS else {})
+        name: Command(
+            name=name, argv=(layout.tools.program(name), *arguments_of[name]), env=env if name in CONTROLLERS else {}
+        )
         for name in ORDER
     }
 

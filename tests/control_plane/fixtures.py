@@ -32,11 +32,11 @@ def cluster_tools() -> Tools:
 
 def built_tools() -> Tools:
     """The programs, or a skip with the reason, which tests/run.py counts as not run."""
-    found = tools.find()
-    if found is None:
+    built = tools.find()
+    if built is None:
         why = build.why_not() or "they are not built: `make cluster-tools`, about 10 minutes on two idle cores, once"
         pytest.skip(f"NOT RUN: needs a real control plane's programs: {why}")
-    return found
+    return built
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,11 @@ def cluster_namespace(real_cluster: Cluster) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def chip(real_cluster: Cluster) -> Iterator[None]:
     """A node with one v6e chip."""
-    (node,) = (one for one in nodes((Slices(tpu_type="v6e-1", count=1),)) if "v6e-1-" in one["metadata"]["name"])
+    (node,) = (
+        node_object
+        for node_object in nodes((Slices(tpu_type="v6e-1", count=1),))
+        if "v6e-1-" in node_object["metadata"]["name"]
+    )
     real_cluster.api("POST", "/api/v1/nodes", ready(node, port=real_cluster.layout.ports["kwok"]))
     yield
     real_cluster.api("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")

@@ -20,14 +20,14 @@ def free_port() -> int:
 def free_ports(names: tuple[str, ...]) -> dict[str, int]:
     """A port for each name, all different and free now. Between now and its use another may take one: try again."""
     chance = random.SystemRandom()
-    found: dict[str, int] = {}
-    with ExitStack() as held:
-        while len(found) < len(names):
+    ports: dict[str, int] = {}
+    with ExitStack() as exit_stack:
+        while len(ports) < len(names):
             port = chance.randrange(LOWEST, HIGHEST)
-            taken = held.enter_context(socket.socket())
+            probe = exit_stack.enter_context(socket.socket())
             try:
-                taken.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            found[names[len(found)]] = port
-    return found
+            ports[names[len(ports)]] = port
+    return ports

@@ -108,8 +108,8 @@ def _starter() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="starts components")
 
 
-def _in_a_thread_that_stays(do: Callable[..., T], *given: Any, **settings: Any) -> T:
-    return _starter().submit(do, *given, **settings).result()
+def _in_a_thread_that_stays(do: Callable[..., T], *arguments: Any, **settings: Any) -> T:
+    return _starter().submit(do, *arguments, **settings).result()
 
 
 def born(pid: int) -> str | None:
@@ -122,5 +122,5 @@ def born(pid: int) -> str | None:
 
 
 def _born_by_ps(pid: int) -> str | None:
-    told = subprocess.run(("ps", "-o", "lstart=", "-p", str(pid)), capture_output=True, text=True, check=False)
-    return told.stdout.strip() or None
+    completed = subprocess.run(("ps", "-o", "lstart=", "-p", str(pid)), capture_output=True, text=True, check=False)
+    return completed.stdout.strip() or None

@@ -20,10 +20,10 @@ def queue_objects(slices: tuple[Slices, ...]) -> Iterator[tuple[str, Json]]:
     """Path and body of each."""
     for name, value in PRIORITIES.items():
         yield "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value}
-    flavors = {one.flavor: one.labels for one in slices} | {CPU_FLAVOR: {"cloud.google.com/gke-nodepool": "cpu-np"}}
+    flavors = {pool.flavor: pool.labels for pool in slices} | {CPU_FLAVOR: {"cloud.google.com/gke-nodepool": "cpu-np"}}
     for name, labels in flavors.items():
         yield f"{KUEUE}/resourceflavors", _kueue("ResourceFlavor", name, {"nodeLabels": labels})
-    yield f"{KUEUE}/clusterqueues", cluster_queue(CLUSTER_QUEUE, {one.flavor: one.chips for one in slices})
+    yield f"{KUEUE}/clusterqueues", cluster_queue(CLUSTER_QUEUE, {pool.flavor: pool.chips for pool in slices})
     yield local_queue("default")
 
 
@@ -47,8 +47,8 @@ def cluster_queue(name: str, chips: dict[str, int]) -> Json:
 
 def used(queue: Json, flavor: str) -> int:
     """Chips in use, by the status of a ClusterQueue."""
-    flavors = [one for one in queue.get("status", {}).get("flavorsUsage", ()) if one["name"] == flavor]
-    return sum(int(one["total"]) for found in flavors for one in found["resources"])
+    flavors = [resource for resource in queue.get("status", {}).get("flavorsUsage", ()) if resource["name"] == flavor]
+    return sum(int(resource["total"]) for flavor_use in flavors for resource in flavor_use["resources"])
 
 
 def local_queue(namespace: str, *, name: str = DEFAULT_QUEUE, cluster_queue: str = CLUSTER_QUEUE) -> tuple[str, Json]:

@@ -71,7 +71,7 @@ class Rest:
 
     def create_all(self, objects: Iterable[tuple[str, Any]]) -> None:
         """POST each body to its path, several at once."""
-        each(lambda one: self("POST", *one), objects)
+        each(lambda created: self("POST", *created), objects)
 
     def close(self) -> None:
         self._pool.clear()

@@ -42,9 +42,11 @@ def up(
         try:
             _start(cluster, slices, progress)
         except BaseException as problem:
-            taken = "address already in use" in "".join(cluster.log_tail(one, lines=200) for one in ORDER)
+            is_port_taken = "address already in use" in "".join(
+                cluster.log_tail(component, lines=200) for component in ORDER
+            )
             cluster.down()
-            if not (taken and isinstance(problem, StartFailed) and attempt < ATTEMPTS):
+            if not (is_port_taken and isinstance(problem, StartFailed) and attempt < ATTEMPTS):
                 raise
         else:
             return cluster
@@ -77,9 +79,9 @@ def _start(cluster: Cluster, slices: tuple[Slices, ...], progress: Progress) -> 
     cluster.wait(served, what="the CRDs to be served")
     for controller in ("jobset", "kueue", "kwok"):
         cluster.spawn(controller)
-    wanted = [ready(node, port=cluster.layout.ports["kwok"]) for node in nodes(slices)]
-    progress(f"adding {len(wanted)} nodes")
-    cluster.rest.create_all(("/api/v1/nodes", node) for node in wanted)
+    ready_nodes = [ready(node, port=cluster.layout.ports["kwok"]) for node in nodes(slices)]
+    progress(f"adding {len(ready_nodes)} nodes")
+    cluster.rest.create_all(("/api/v1/nodes", node) for node in ready_nodes)
     cluster.rest.create_all(queues.visibility_objects(cluster.layout.ports["visibility"]))
     _install_logs(cluster)
     progress("waiting for JobSet and Kueue")
@@ -87,7 +89,7 @@ def _start(cluster: Cluster, slices: tuple[Slices, ...], progress: Progress) -> 
         cluster.patiently(partial(cluster.rest, "POST", path, body))
     _wait_until_admitting(cluster)
     progress("waiting for the nodes")
-    cluster.wait(lambda: _ready(cluster) == len(wanted), what=f"{len(wanted)} nodes to be Ready")
+    cluster.wait(lambda: _ready(cluster) == len(ready_nodes), what=f"{len(ready_nodes)} nodes to be Ready")
 
 
 def _install_logs(cluster: Cluster) -> None:
@@ -113,7 +115,7 @@ def _wait_until_admitting(cluster: Cluster) -> None:
 
     def active() -> bool:
         conditions = cluster.rest("GET", queue).get("status", {}).get("conditions", ())
-        return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Active" and condition["status"] == "True" for condition in conditions)
 
     cluster.wait(active, what="the queue to be Active")
 

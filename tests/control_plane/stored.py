@@ -22,10 +22,10 @@ def forget(prefix: str, *, port: int) -> int:
     with urllib3.PoolManager(retries=False, timeout=60) as pool:
         url = f"http://127.0.0.1:{port}/v3/kv/"
         every = {"key": _packed(prefix), "range_end": _packed(after), "keys_only": True}
-        found = _ask(pool, f"{url}range", every).get("kvs", ())
-        for one in found:
-            _ask(pool, f"{url}deleterange", {"key": one["key"]})
-    return len(found)
+        kvs = _ask(pool, f"{url}range", every).get("kvs", ())
+        for pair in kvs:
+            _ask(pool, f"{url}deleterange", {"key": pair["key"]})
+    return len(kvs)
 
 
 def _ask(pool: urllib3.PoolManager, url: str, body: Any) -> Any:

@@ -37,10 +37,10 @@ def connected(real_cluster: Cluster) -> Connected:
 
 def asking(slices: int, *, namespace: str) -> Plan:
     """The flagship with so many slices."""
-    made = plan(namespace=namespace)
+    run_plan = plan(namespace=namespace)
     manifest = planned("deepseek_ultrachat", namespace=namespace)
     manifest["spec"]["replicatedJobs"][1]["replicas"] = slices
-    return replace(made, manifest=manifest)
+    return replace(run_plan, manifest=manifest)
 
 
 def found(connected: Connected, slices: int, *, namespace: str) -> tuple[Problem, ...]:
@@ -104,14 +104,14 @@ def test_the_identity_of_the_pods_is_reported(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected
 ) -> None:
     """The nodes here are as GKE's without Workload Identity."""
-    wanted = asking(2, namespace=cluster_namespace)
-    (identity,) = examine(connected, wanted)[1]
+    run_plan = asking(2, namespace=cluster_namespace)
+    (identity,) = examine(connected, run_plan)[1]
     assert "with the rights of the service account of the node pool cpu-np" in identity.message
     email = "trainer@my-project.iam.gserviceaccount.com"
     annotated = {"metadata": {"annotations": {"iam.gke.io/gcp-service-account": email}}}
     path = f"/api/v1/namespaces/{cluster_namespace}/serviceaccounts/default"
     real_cluster.api("PATCH", path, annotated, content=MERGE)
-    off, _ = examine(connected, wanted)[1]
+    off, _ = examine(connected, run_plan)[1]
     assert off.id == "workload-identity-off"
     assert email in off.message
 
@@ -184,8 +184,10 @@ def left_out(real_cluster: Cluster, cluster_namespace: str) -> Iterator[None]:
     before = real_cluster.api("GET", WEBHOOKS)["webhooks"]
     term = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [cluster_namespace]}
     narrow = [
-        {**one, "namespaceSelector": {"matchExpressions": [term]}} if one["name"] == "mjobset.kb.io" else one
-        for one in before
+        {**webhook, "namespaceSelector": {"matchExpressions": [term]}}
+        if webhook["name"] == "mjobset.kb.io"
+        else webhook
+        for webhook in before
     ]
     real_cluster.api("PATCH", WEBHOOKS, {"webhooks": narrow}, content=MERGE)
     yield
@@ -226,13 +228,13 @@ def configured(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
 def test_a_check_that_no_controller_serves_and_the_timeout_of_the_start_are_read(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected, configured: str
 ) -> None:
-    wanted = plan(namespace=cluster_namespace, queue=configured)
-    wanted.manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = configured  # type: ignore[index]
+    run_plan = plan(namespace=cluster_namespace, queue=configured)
+    run_plan.manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = configured  # type: ignore[index]
 
     def problems() -> dict[str, Problem]:
-        facts, found = examine(connected, wanted)
+        facts, problems_read = examine(connected, run_plan)
         assert facts.ready_timeout_s == 60
-        return {problem.id: problem for problem in found}
+        return {problem.id: problem for problem in problems_read}
 
     real_cluster.wait(lambda: "queue-inactive" in problems(), what="Kueue to see that the check is not active")
     provisioning = problems()["queue-provisioning"]

@@ -89,10 +89,10 @@ def killed(cluster: Cluster, namespace: str, jobset: str, monkeypatch: pytest.Mo
     """The cause that `xsft why` gives once the node has killed the job's container for memory."""
     cluster.end(namespace, f"jobset.sigs.k8s.io/jobset-name={jobset}", code=137, oom=True)
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    asked = ("why", jobset, "--context", cluster.context, "--namespace", namespace, "--json")
+    argv = ("why", jobset, "--context", cluster.context, "--namespace", namespace, "--json")
 
     def said() -> dict[str, Any]:
-        return dict(json.loads(inprocess.xsft(*asked).stdout))
+        return dict(json.loads(inprocess.xsft(*argv).stdout))
 
     cluster.wait(lambda: said().get("reason") == "oom-killed", what="the kill to be seen")
     cause = said()["cause"]
@@ -123,7 +123,7 @@ def test_a_queue_of_chips_admits_a_conversion_on_a_requested_slice(
     pods = real_cluster.wait_pods(cluster_namespace, f"jobset.sigs.k8s.io/jobset-name={plan.jobset}", count=64)
     index = "batch.kubernetes.io/job-completion-index"
     assert sorted(int(pod["metadata"]["labels"][index]) for pod in pods) == list(range(64))
-    names = {one["name"] for pod in pods for one in pod["spec"]["containers"][0]["env"]}
+    names = {variable["name"] for pod in pods for variable in pod["spec"]["containers"][0]["env"]}
     assert "JOB_COMPLETION_INDEX" in names  # put there by Kubernetes
 
 
@@ -142,8 +142,8 @@ def test_a_queue_without_cpu_is_reported_and_the_named_command_fixes_it(
 
 
 def said_by_kueue(connected: Connected, plan: JobPlan[CpuJob]) -> str:
-    found = connected.reads.workloads(namespace=plan.run.namespace).objects
-    conditions = [c for one in found for c in one.conditions]
+    objects = connected.reads.workloads(namespace=plan.run.namespace).objects
+    conditions = [c for workload in objects for c in workload.conditions]
     return " ".join(c.message for c in conditions if c.status == "False")
 
 

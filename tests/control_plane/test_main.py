@@ -35,14 +35,14 @@ def cache(tmp_path: Path, cluster_tools: Tools) -> Iterator[Path]:
     """A cache of this test's own, which has the programs already; nothing runs from it afterwards."""
     (tmp_path / "cluster-tools").symlink_to(cluster_tools.folder.parent)
     yield tmp_path
-    if left := load(tmp_path / "clusters" / "other"):
-        left.down()
+    if leftover := load(tmp_path / "clusters" / "other"):
+        leftover.down()
 
 
 @pytest.mark.cluster
 def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster, cache: Path) -> None:
-    one = ("--name", "other")
-    up = command("up", *one, "--slices", "1xv6e-8", cache=cache)
+    name_options = ("--name", "other")
+    up = command("up", *name_options, "--slices", "1xv6e-8", cache=cache)
     assert up.returncode == 0, up.stderr
     other = load(cache / "clusters" / "other")
     assert other is not None
@@ -50,20 +50,20 @@ def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster,
     assert yaml.safe_load(up.stdout.partition("gs://…`:\n")[2])["place"]["context"] == "other"
     assert other.kubectl("get", "nodes", "-o", "name").count("v6e-8") == 2
     assert real_cluster.kubectl("get", "nodes", "-o", "name").count("v6e-256") == 256
-    assert command("up", *one, cache=cache).stdout == up.stdout, "it is the same one still"
+    assert command("up", *name_options, cache=cache).stdout == up.stdout, "it is the same one still"
     pids = [process.pid for process in other.processes.values()]
     assert [str(pid) for pid in pids] == [
-        line.split()[-1] for line in command("status", *one, cache=cache).stdout.splitlines()[1:]
+        line.split()[-1] for line in command("status", *name_options, cache=cache).stdout.splitlines()[1:]
     ]
-    assert command("down", *one, cache=cache).returncode == 0
+    assert command("down", *name_options, cache=cache).returncode == 0
     assert not any(process.alive for process in other.processes.values())
     assert [path.name for path in (cache / "clusters").iterdir()] == []
-    assert command("status", *one, cache=cache).returncode == 1
+    assert command("status", *name_options, cache=cache).returncode == 1
     assert all(real_cluster.alive().values())
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (("--slices", "v6e-8"), "is not such as 2xv6e-8"),
         (("--slices", "2xv6-8"), "is not a TPU type"),
@@ -71,11 +71,11 @@ def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster,
     ],
 )
 def test_up_refuses_invalid_slices_and_names(
-    empty_cache: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], told: str
+    empty_cache: Path, capsys: pytest.CaptureFixture[str], wrong: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["up", *wrong])
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(empty_cache.iterdir()) == []
 
 
@@ -89,12 +89,12 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_up_without_go_exits_3_and_names_the_next_step(empty_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up"]) == 3
-    told = capsys.readouterr().err
-    assert "no Go on PATH" in told
-    assert "install Go" in told.rpartition("fix:")[2]
+    err = capsys.readouterr().err
+    assert "no Go on PATH" in err
+    assert "install Go" in err.rpartition("fix:")[2]
     assert main(["build", "--if-possible"]) == 0
-    told = capsys.readouterr().err
-    assert "WARNING: tests that need a real control plane will be counted as not run" in told
+    err = capsys.readouterr().err
+    assert "WARNING: tests that need a real control plane will be counted as not run" in err
 
 
 def test_cluster_tests_without_go_are_skipped_with_the_reason(empty_cache: Path) -> None:

@@ -49,29 +49,29 @@ def bench(
 def test_status_of_many_runs_is_a_few_lists(bench: Bench, tmp_path: Path) -> None:
     commands = {command.name: command for command in bench_status.commands(bench.many, xpk=tmp_path)}
     ours, jobsets = commands["xsft status --all --json"], commands["kubectl get jobsets -o json"]
-    told, beside = bench.count(ours), bench.count(jobsets)
-    runs = json.loads(told.stdout)["runs"]
+    counted, beside = bench.count(ours), bench.count(jobsets)
+    runs = json.loads(counted.stdout)["runs"]
     bench_status.check(runs, runs=RUNS, proven=True)
     assert ours.lists <= LISTS
     assert sum(run["progress"]["read"] for run in runs) == 15, "10 active ones, and 5 that are over"
     assert not any(run["unread"] for run in runs)
-    assert told.cost.rss_mib < RSS_MIB
-    assert told.cost.cpu_s < GENEROUS * beside.cost.cpu_s
+    assert counted.cost.rss_mib < RSS_MIB
+    assert counted.cost.cpu_s < GENEROUS * beside.cost.cpu_s
 
 
 def test_the_benchmark_counts_each_page_of_a_list_and_no_single_object(bench: Bench, tmp_path: Path) -> None:
     """kubectl pages through a kind by 500, and xsft does not: the benchmark's counts are of the same thing."""
     some = ("-l", f"batch.kubernetes.io/job-completion-index in ({', '.join(map(str, range(32)))})")  # of 64 of a slice
     pods = Command("pods", (*bench_status.kubectl(bench.many), "get", "pods", "-o", "name", *some))
-    found = len(bench.count(pods).stdout.splitlines())
-    assert found > 500
-    assert pods.lists == -(-found // 500)
-    with measured.counting(bench.many.cluster, tmp_path) as asked:
+    line_count = len(bench.count(pods).stdout.splitlines())
+    assert line_count > 500
+    assert pods.lists == -(-line_count // 500)
+    with measured.counting(bench.many.cluster, tmp_path) as counter:
         name = f"pods/{bench.many.mcjax}"
         measured.run(
             (*bench_status.kubectl(bench.many), "get", "--ignore-not-found", name),
-            env={**bench.env, "KUBECONFIG": str(asked.kubeconfig)},
+            env={**bench.env, "KUBECONFIG": str(counter.kubeconfig)},
             cwd=tmp_path,
         )
-    assert asked.seen
-    assert asked.lists == []
+    assert counter.seen
+    assert counter.lists == []

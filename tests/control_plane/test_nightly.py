@@ -52,11 +52,11 @@ class Runner:
         summary."""
         summary = self.pods.here.folder / "summary.md"
         summary.unlink(missing_ok=True)
-        own = {"ASKED": NAME, "MINUTES": "7", "GITHUB_STEP_SUMMARY": str(summary)}
+        night_environment = {"ASKED": NAME, "MINUTES": "7", "GITHUB_STEP_SUMMARY": str(summary)}
         statuses = [0]
         for step in load_yaml(NIGHTLY.read_text())["jobs"]["run"]["steps"]:
             if "run" in step and (not any(statuses) or step.get("if") == "always()"):
-                statuses.append(self.shell(step["run"], **{**step.get("env", {}), **own}))
+                statuses.append(self.shell(step["run"], **{**step.get("env", {}), **night_environment}))
         return next(filter(None, statuses), 0), summary.read_text()
 
     @property
@@ -142,8 +142,8 @@ def test_a_night(
         with ThreadPoolExecutor() as threads:
             night = threads.submit(runner.night)
             play(runner.pods)
-            found, summary = night.result()
-        assert (found, runner.stages) == (status, stages)
+            night_status, summary = night.result()
+        assert (night_status, runner.stages) == (status, stages)
         assert re.search(words, summary), summary
     if status == 0:  # what the guide says of this run, once it is done
         assert run_guide(runner) == [0] * GUIDE_LINES

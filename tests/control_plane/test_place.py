@@ -35,7 +35,7 @@ def test_place_show_counts_slices_by_use(
     finally:
         real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": None}}, content=MERGE)
     document = json.loads(done.stdout)
-    slices = {one["tpu_type"]: one for one in document["slices"]}
+    slices = {use_of_type["tpu_type"]: use_of_type for use_of_type in document["slices"]}
     used = slices["v6e-16"]
     assert (used["total"], used["held"], used["free"]) == (2, 2, 0)
     assert used["users"] == [{"jobset": name, "namespace": cluster_namespace, "slices": 2, "state": "holds"}]
@@ -58,10 +58,10 @@ def test_place_add_reads_what_the_cluster_has_and_refuses_a_queue_that_it_lacks(
     assert (refused.returncode, list(tmp_path.iterdir())) == (2, [])
     assert "has no LocalQueue nosuch. Known: multislice-queue" in refused.stderr
     done = xsft(*add, "--json")
-    found = json.loads(done.stdout)["found"]["cluster"]
-    assert (found["queues"], found["unread"]) == (["multislice-queue"], [])
-    assert found["slices"]["v6e-256"] == 4
-    assert {"low", "medium", "high"} <= set(found["priority_classes"])
+    cluster = json.loads(done.stdout)["found"]["cluster"]
+    assert (cluster["queues"], cluster["unread"]) == (["multislice-queue"], [])
+    assert cluster["slices"]["v6e-256"] == 4
+    assert {"low", "medium", "high"} <= set(cluster["priority_classes"])
     written = (tmp_path / "places.yaml").read_text()
     assert written == f"lab:\n  context: {real_cluster.context}\n  namespace: {cluster_namespace}\n"
 
@@ -99,12 +99,12 @@ def test_place_show_reads_versions_from_the_images_of_the_controllers(
     labels = {"app": "manager"}
     containers = [{"name": "manager", "image": "registry.k8s.io/kueue/kueue:v0.16.1"}]
     template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
-    made = {
+    manifest = {
         "metadata": {"name": "kueue-controller-manager"},
         "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
     }
     path = "/apis/apps/v1/namespaces/kueue-system/deployments"
-    real_cluster.api("POST", path, made)
+    real_cluster.api("POST", path, manifest)
     try:
         done = xsft("place", "show", "--context", real_cluster.context, "--json")
         facts = inspect(

@@ -45,8 +45,8 @@ def status(real_cluster: Cluster, cluster_namespace: str) -> Callable[[str], dic
 
 
 def container(status: dict[str, Any]) -> dict[str, Any]:
-    (one,) = status.get("containerStatuses") or [{}]
-    return dict(one)
+    (container_status,) = status.get("containerStatuses") or [{}]
+    return dict(container_status)
 
 
 def test_a_pod_runs_and_ends_as_annotated(
@@ -55,7 +55,10 @@ def test_a_pod_runs_and_ends_as_annotated(
     make("good", end="0", end_after="500ms")
     make("bad")
     real_cluster.wait_pods(cluster_namespace, "app=bad", count=1)
-    assert {one["name"]: one["ready"] for one in status("bad")["initContainerStatuses"]} == {"side": True}
+    assert {
+        init_container_status["name"]: init_container_status["ready"]
+        for init_container_status in status("bad")["initContainerStatuses"]
+    } == {"side": True}
     real_cluster.end(cluster_namespace, "app=bad", code=137, oom=True, message='out\nof: "memory"')
     real_cluster.wait_pods(cluster_namespace, "app=bad", count=1, phase="Failed")
     real_cluster.wait_pods(cluster_namespace, "app=good", count=1, phase="Succeeded")
@@ -84,8 +87,11 @@ def test_a_pod_restarts_in_place_and_enters_a_crash_loop(
     assert (again["ready"], again["lastState"]["terminated"]["exitCode"]) == (True, 3)
     real_cluster.annotate_pod(cluster_namespace, "loops", {"fake/waiting": "CrashLoopBackOff"})
     real_cluster.wait(lambda: "waiting" in container(status("loops"))["state"], what="the crash loop")
-    held = container(status("loops"))
-    assert (held["ready"], held["state"]["waiting"]["reason"]) == (False, "CrashLoopBackOff")
+    status_of_container = container(status("loops"))
+    assert (status_of_container["ready"], status_of_container["state"]["waiting"]["reason"]) == (
+        False,
+        "CrashLoopBackOff",
+    )
 
 
 def test_logs_of_a_pod_are_read_and_followed(real_cluster: Cluster, cluster_namespace: str, make: Make) -> None:

@@ -76,7 +76,7 @@ def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all
     assert (first.action, first.uid) == ("created", deployment["metadata"]["uid"])
     for dependent in (service, budget):
         assert dependent is not None
-        assert [one["uid"] for one in dependent["metadata"]["ownerReferences"]] == [first.uid]
+        assert [owner["uid"] for owner in dependent["metadata"]["ownerReferences"]] == [first.uid]
     (pod,) = real_cluster.wait_pods(plan.namespace, PODS, count=1)
     assert "v6e-1" in pod["spec"]["nodeName"]
     kueue = real_cluster.api("GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{plan.namespace}/workloads")
@@ -86,7 +86,9 @@ def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all
     real_cluster.wait(lambda: healthy_pods(real_cluster, plan) == 1, what="the budget to count the pod")
     assert service is not None
     selector = ",".join(f"{label}={value}" for label, value in service["spec"]["selector"].items())
-    assert [one["metadata"]["name"] for one in real_cluster.pods(plan.namespace, selector)] == [pod["metadata"]["name"]]
+    assert [owner["metadata"]["name"] for owner in real_cluster.pods(plan.namespace, selector)] == [
+        pod["metadata"]["name"]
+    ]
     finalizers(real_cluster, plan, ["xsft.dev/test"])  # as a cluster that is slow to delete it
     assert connected.servers.delete(name=NAME, namespace=plan.namespace, uid=first.uid) == "deleted"
     with pytest.raises(Refused) as ending:
@@ -183,8 +185,8 @@ def test_serve_waits_until_health_answers_and_adopts_the_server_again(
     with machine(tmp_path, environments=tmp_path, api=api) as here:
         file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
         done = [here.xsft("serve", file, "--weights", WEIGHTS, "--json", "--yes", "--poll", "1s") for _ in range(2)]
-    assert [one.returncode for one in done] == [0, 0], done[0].stderr
-    documents = [json.loads(one.stdout) for one in done]
-    assert [one["action"] for one in documents] == ["created", "adopted"]
+    assert [document.returncode for document in done] == [0, 0], done[0].stderr
+    documents = [json.loads(document.stdout) for document in done]
+    assert [document["action"] for document in documents] == ["created", "adopted"]
     assert documents[0]["uid"] == documents[1]["uid"]
     assert "/health answers" in done[0].stderr

@@ -46,17 +46,17 @@ def pids(folder: Path) -> list[int]:
 
 def test_a_component_that_ends_is_reported_with_its_last_lines(tmp_path: Path) -> None:
     etcd = f"exec {sys.executable} -c '{LISTENS}' \"$@\""
-    made = fakes(tmp_path, etcd=etcd, kube_apiserver="echo boom: no such flag; exit 1")
+    tools = fakes(tmp_path, etcd=etcd, kube_apiserver="echo boom: no such flag; exit 1")
     with pytest.raises(StartFailed, match=r"kube-apiserver has ended; the end of its log:\nboom: no such flag"):
-        up(tmp_path / "cluster", tools=made, name="x", progress=lambda _: None)
+        up(tmp_path / "cluster", tools=tools, name="x", progress=lambda _: None)
     assert [born(pid) for pid in pids(tmp_path)] == [None, None]
     assert not (tmp_path / "cluster").exists()
 
 
 def test_a_start_whose_port_is_taken_is_tried_again(tmp_path: Path) -> None:
-    made = fakes(tmp_path, etcd="echo listen tcp: address already in use; exit 1")
+    tools = fakes(tmp_path, etcd="echo listen tcp: address already in use; exit 1")
     with pytest.raises(StartFailed, match="etcd has ended"):
-        up(tmp_path / "cluster", tools=made, name="x", progress=lambda _: None)
+        up(tmp_path / "cluster", tools=tools, name="x", progress=lambda _: None)
     assert len(pids(tmp_path)) == 3
 
 
@@ -103,7 +103,7 @@ def test_a_process_born_at_another_time_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_free_ports_are_distinct_and_below_those_of_clients() -> None:
-    found = free_ports(PORTS)
-    assert list(found) == list(PORTS)
-    assert len(set(found.values())) == len(PORTS)
-    assert all(LOWEST <= port < HIGHEST for port in found.values())
+    ports = free_ports(PORTS)
+    assert list(ports) == list(PORTS)
+    assert len(set(ports.values())) == len(PORTS)
+    assert all(LOWEST <= port < HIGHEST for port in ports.values())

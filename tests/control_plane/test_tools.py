@@ -46,17 +46,17 @@ def test_a_slice_is_a_node_pool_with_a_node_per_host() -> None:
     assert len(pools.pop("cpu-np")) == HEADS
     sizes = sorted(len(chips) for chips in pools.values())
     assert sizes == [2, 2, 4, 4, 64, 64, 64, 64]
-    assert {chips for found in pools.values() for chips in found} == {"4"}
+    assert {chips for pool in pools.values() for chips in pool} == {"4"}
 
 
 def test_a_long_build_repeats_its_line_of_progress() -> None:
     """`make cluster` printed one line in 18 minutes."""
-    told: list[str] = []
-    twice = partial(until, lambda: len(told) >= 2, what="a second line")
-    build.telling(twice, what="building kubectl, 1 of 9", progress=told.append, every_s=0.05)
-    assert all(line.startswith("building kubectl, 1 of 9: ") for line in told)
+    heard: list[str] = []
+    twice = partial(until, lambda: len(heard) >= 2, what="a second line")
+    build.telling(twice, what="building kubectl, 1 of 9", progress=heard.append, every_s=0.05)
+    assert all(line.startswith("building kubectl, 1 of 9: ") for line in heard)
     with pytest.raises(EnvironmentMissing):
-        build.telling(_fails, what="building kubectl", progress=told.append)
+        build.telling(_fails, what="building kubectl", progress=heard.append)
 
 
 def _fails() -> None:

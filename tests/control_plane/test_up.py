@@ -47,8 +47,8 @@ def test_kueue_reports_the_workloads_ahead(real_cluster: Cluster, cluster_namesp
     try:
         for name in ("first", "second"):
             until_next_second(created)
-            sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name=name, queue=queue)
-            real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
+            sent_manifest = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name=name, queue=queue)
+            real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent_manifest)
             created = time.time()
             real_cluster.wait(
                 partial(waiting, real_cluster, cluster_namespace, queue, name), what=f"{name} to be queued"
@@ -73,4 +73,4 @@ def positions(cluster: Cluster, namespace: str, queue: str) -> dict[str, int]:
         if problem.status not in {404, 503}:  # Kueue has not seen the queue, or the server not Kueue
             raise
         return {}
-    return {one["metadata"]["ownerReferences"][0]["name"]: one["positionInLocalQueue"] for one in items}
+    return {pending["metadata"]["ownerReferences"][0]["name"]: pending["positionInLocalQueue"] for pending in items}

@@ -60,10 +60,10 @@ MANIFESTS = {
 
 def version(module: str, package: str) -> str:
     """The version of `package` in go/<module>/go.mod, `v1.35.3`."""
-    found = re.search(rf"^(?:require)?\s*{re.escape(package)} (v\S+)", pins(module), re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^(?:require)?\s*{re.escape(package)} (v\S+)", pins(module), re.MULTILINE)
+    if match is None:
         raise LookupError(f"go/{module}/go.mod requires no {package}")
-    return found[1]
+    return match[1]
 
 
 def pins(module: str) -> str:
@@ -75,7 +75,7 @@ def link_flags() -> str:
     kubernetes = version("control", "k8s.io/kubernetes")
     major, minor, _ = kubernetes.removeprefix("v").split(".")
     base = "k8s.io/component-base/version"
-    told = {
+    version_values = {
         f"{base}.gitVersion": kubernetes,
         f"{base}.gitMajor": major,
         f"{base}.gitMinor": minor,
@@ -84,7 +84,7 @@ def link_flags() -> str:
         "sigs.k8s.io/jobset/pkg/version.GitVersion": version("control", "sigs.k8s.io/jobset"),
         "sigs.k8s.io/kueue/pkg/version.GitVersion": version("control", "sigs.k8s.io/kueue"),
     }
-    return " ".join(("-s", "-w", *(f"-X {name}={value}" for name, value in told.items())))
+    return " ".join(("-s", "-w", *(f"-X {name}={value}" for name, value in version_values.items())))
 
 
 def digest() -> str:

@@ -34,14 +34,14 @@ def install(api: Rest, layout: Layout) -> Callable[[], bool]:
     """CRDs and webhooks, before the controllers start. Returns what tells whether the CRDs are served: a controller
     that looks earlier gives up (Kueue: "no matches for kind Workload").
     """
-    made = tuple(objects(layout))
-    api.create_all((PATHS[one["kind"]], one) for one in made)
+    installed = tuple(objects(layout))
+    api.create_all((PATHS[document["kind"]], document) for document in installed)
     api("POST", "/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
     kinds = {
-        (one["spec"]["group"], version["name"], one["spec"]["names"]["plural"])
-        for one in made
-        if one["kind"] == "CustomResourceDefinition"
-        for version in one["spec"]["versions"]
+        (document["spec"]["group"], version["name"], document["spec"]["names"]["plural"])
+        for document in installed
+        if document["kind"] == "CustomResourceDefinition"
+        for version in document["spec"]["versions"]
         if version["served"]
     }
     return lambda: kinds <= _served(api)
@@ -49,10 +49,10 @@ def install(api: Rest, layout: Layout) -> Callable[[], bool]:
 
 def _served(api: Rest) -> set[tuple[str, str, str]]:
     """Group, version and plural of all that the server tells of."""
-    told = json.loads(api.text("GET", "/apis", accept=DISCOVERY))
+    document = json.loads(api.text("GET", "/apis", accept=DISCOVERY))
     return {
         (group["metadata"]["name"], version["version"], resource["resource"])
-        for group in told["items"]
+        for group in document["items"]
         for version in group["versions"]
         for resource in version.get("resources", ())
     }
@@ -67,21 +67,21 @@ def objects(layout: Layout) -> Iterator[Json]:
     """Yield the webhooks of the three projects, ready to create."""
     ca = base64.b64encode(Path(layout.certificate("ca.crt")).read_bytes()).decode()
     for project in ("kwok", "jobset", "kueue"):
-        for one in _documents(layout.tools.manifests(project)):
-            if one["kind"].endswith("WebhookConfiguration"):
-                one["metadata"]["name"] = f"{project}-{one['metadata']['name']}"
-                for webhook in one["webhooks"]:
+        for document in _documents(layout.tools.manifests(project)):
+            if document["kind"].endswith("WebhookConfiguration"):
+                document["metadata"]["name"] = f"{project}-{document['metadata']['name']}"
+                for webhook in document["webhooks"]:
                     _direct(webhook, port=layout.ports[project], ca=ca)
                     _narrow(webhook, project=project)
-            elif project == "kueue" and one["kind"] == "CustomResourceDefinition":
-                _convert(one, port=layout.ports["kueue"], ca=ca)
-            yield one
+            elif project == "kueue" and document["kind"] == "CustomResourceDefinition":
+                _convert(document, port=layout.ports["kueue"], ca=ca)
+            yield document
 
 
 def _documents(files: tuple[Path, ...]) -> Iterator[Json]:
     for file in files:
-        found = yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-        yield from (one for one in found if one and one.get("kind") in PATHS)
+        documents = yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        yield from (document for document in documents if document and document.get("kind") in PATHS)
 
 
 def _direct(webhook: Json, *, port: int, ca: str) -> None:

@@ -52,8 +52,8 @@ def test_an_entry_in_another_format_is_no_count(tmp_path: Path) -> None:
 
 def test_other_rows_have_another_address(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    found = set()
+    addresses = set()
     for text in ("a", "b"):
         file.write_text(f'{{"messages": "{text}"}}\n')
-        found.add(of(f"data.hf_train_files={file}"))
-    assert len(found) == 2
+        addresses.add(of(f"data.hf_train_files={file}"))
+    assert len(addresses) == 2

@@ -46,8 +46,8 @@ def inspection(
 
 
 def read(lengths: Many[int], *, trained: int = 2, given: Many[GivenRow] = (), ended: bool) -> PassRead:
-    sample = tuple(one(length, trained=trained, first=100 * at) for at, length in enumerate(lengths))
-    usual = tuple(row(length, question=f"{at}, {length}") for at, length in enumerate(lengths))
+    sample = tuple(one(length, trained=trained, first=100 * index) for index, length in enumerate(lengths))
+    usual = tuple(row(length, question=f"{index}, {length}") for index, length in enumerate(lengths))
     return PassRead(rows=sample, given=tuple(given) or usual, ended=ended)
 
 
@@ -61,17 +61,17 @@ def reading(*, rows: int | None = None, steps: int = 10) -> ReadSettings:
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=50))
 def test_summary_of_any_lengths_is_consistent(lengths: list[int]) -> None:
-    found = summary(lengths)
-    assert found.tokens is not None
-    assert min(lengths) <= found.tokens.p50 <= found.tokens.p90 <= found.tokens.max == max(lengths)
-    assert sum(count for _to, count in found.histogram) == len(lengths)
-    assert found.truncated == sum(length > LIMIT for length in lengths) / len(lengths)
+    summary_text = summary(lengths)
+    assert summary_text.tokens is not None
+    assert min(lengths) <= summary_text.tokens.p50 <= summary_text.tokens.p90 <= summary_text.tokens.max == max(lengths)
+    assert sum(count for _to, count in summary_text.histogram) == len(lengths)
+    assert summary_text.truncated == sum(length > LIMIT for length in lengths) / len(lengths)
 
 
 def test_summary_gives_median_90th_percentile_and_maximum() -> None:
-    found = summary([*range(1, 11)]).tokens
-    assert found is not None
-    assert (found.p50, found.p90, found.max) == (5, 9, 10)
+    tokens = summary([*range(1, 11)]).tokens
+    assert tokens is not None
+    assert (tokens.p50, tokens.p90, tokens.max) == (5, 9, 10)
 
 
 def test_steps_per_epoch_follow_from_rows_and_packing() -> None:
@@ -93,8 +93,8 @@ def test_duplicates_are_equal_rows_that_train_something() -> None:
 
 
 def test_rows_that_the_other_split_has_are_counted() -> None:
-    found = summary([8, 8], other=[8, 9, 9])
-    assert (found.in_other, found.whole_in_other, found.other_sampled) == (1, 1, 3)
+    summary_text = summary([8, 8], other=[8, 9, 9])
+    assert (summary_text.in_other, summary_text.whole_in_other, summary_text.other_sampled) == (1, 1, 3)
     assert summary([8]).in_other is None
 
 
@@ -118,10 +118,10 @@ def test_summary_counts_tokens_beyond_the_vocabulary() -> None:
 def ids(
     lengths: Many[int], *, steps: int = 1, vocabulary: Vocabulary | None = None, shuffles: bool = True, **more: Any
 ) -> list[tuple[str, str]]:
-    found = inspection(lengths, **more)
+    inspection_result = inspection(lengths, **more)
     settings = replace(reading(rows=more.get("rows"), steps=steps), shuffles=shuffles)
-    told = summarize(found, reading=settings, vocabulary=vocabulary or ENDED)
-    return [(p.id, p.severity) for p in findings(found, told, reading=settings)]
+    summary_text = summarize(inspection_result, reading=settings, vocabulary=vocabulary or ENDED)
+    return [(p.id, p.severity) for p in findings(inspection_result, summary_text, reading=settings)]
 
 
 ENDED = Vocabulary(texts=WORDS.texts, kinds=dict.fromkeys(range(10_000), "special"))
@@ -155,7 +155,7 @@ def test_rows_in_order_are_reported_if_nothing_shuffles_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("message", "expected"),
     [
         (said("tool", written=False), ["data-role-dropped"]),
         (said("user", text=""), ["data-empty-turn"]),
@@ -166,5 +166,5 @@ def test_rows_in_order_are_reported_if_nothing_shuffles_them() -> None:
     ],
     ids=["dropped", "empty", "null", "parts", "an empty system message", "written"],
 )
-def test_messages_that_are_not_trained_are_problems(message: GivenMessage, found: list[str]) -> None:
-    assert [name for name, _severity in ids([8], given=[row(8, messages=[message])])] == found
+def test_messages_that_are_not_trained_are_problems(message: GivenMessage, expected: list[str]) -> None:
+    assert [name for name, _severity in ids([8], given=[row(8, messages=[message])])] == expected

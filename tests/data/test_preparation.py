@@ -182,14 +182,14 @@ def counted(rows: int = 0, *faults: str, refused: int = 0) -> SplitCount:
 
 
 def test_refused_rows_are_counted_shown_and_may_be_left_out() -> None:
-    found = {"train": counted(5, "holds messages with from and value", refused=9)}
-    (problem,) = preparation_problems(found, BASE)
+    counts = {"train": counted(5, "holds messages with from and value", refused=9)}
+    (problem,) = preparation_problems(counts, BASE)
     assert problem.id == "data-rows-refused"
     assert "9 rows" in problem.message
     assert "row 0 holds messages with from and value; and 8 more" in problem.message
     assert "--skip-bad" in problem.fix
     assert "--from-sharegpt" in problem.fix
-    assert preparation_problems(found, wanted(PrepareOptions(skip_bad=True))) == ()
+    assert preparation_problems(counts, wanted(PrepareOptions(skip_bad=True))) == ()
 
 
 def test_split_without_rows_is_an_error() -> None:

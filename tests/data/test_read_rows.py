@@ -12,9 +12,9 @@ ROW = '{"messages": []}\n'
 
 
 def read(pattern: object) -> DataFacts:
-    found = read_rows(str(pattern), of="json", where="data.hf_train_files")
-    assert found is not None
-    return found
+    rows = read_rows(str(pattern), of="json", where="data.hf_train_files")
+    assert rows is not None
+    return rows
 
 
 def test_small_files_are_read_whole(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_a_later_line_that_is_not_json_is_named(tmp_path: Path) -> None:
     assert "line 1 of " in problem_of(read(tmp_path / "a.json"))
 
 
-def problem_of(found: DataFacts) -> str:
-    assert found.problem
-    assert found.problem.id == "data-unreadable"
-    return found.problem.message
+def problem_of(facts: DataFacts) -> str:
+    assert facts.problem
+    assert facts.problem.id == "data-unreadable"
+    return facts.problem.message
 
 
 def test_two_stars_match_all_folders(tmp_path: Path) -> None:

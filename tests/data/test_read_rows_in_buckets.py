@@ -38,9 +38,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bucket]:
 
 
 def read(pattern: str, of: str = "json") -> DataFacts:
-    found = read_rows(f"gs://my-bucket/{pattern}", of=of, where="data.hf_train_files")
-    assert found
-    return found
+    rows = read_rows(f"gs://my-bucket/{pattern}", of=of, where="data.hf_train_files")
+    assert rows
+    return rows
 
 
 def ids(*settings: str) -> list[str]:
@@ -118,10 +118,10 @@ def test_counts_of_a_local_copy_are_found_by_content(bucket: Bucket, tmp_path: P
     bucket.objects["a.jsonl"] = ROW * 480
     loaded = xsft.load(TINY, settings=(f"data.hf_train_files={copy}",))
     facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
-    known = DataFacts(content=files_content(str(copy)))
-    found = warning("data-truncated", "train", "Many are cut.", "Raise it.")
-    key = address(make_intent(loaded.spec, facts).run, replace(facts, data=known))
-    keep_counts(key, CountedData(problems=(found,), rows="all", on="20260101"))
+    data_facts = DataFacts(content=files_content(str(copy)))
+    reported = warning("data-truncated", "train", "Many are cut.", "Raise it.")
+    key = address(make_intent(loaded.spec, facts).run, replace(facts, data=data_facts))
+    keep_counts(key, CountedData(problems=(reported,), rows="all", on="20260101"))
     assert "data-truncated" in ids(*there)
     bucket.objects["a.jsonl"] = ROW * 481
     assert "data-truncated" not in ids(*there), "another content"

@@ -8,7 +8,7 @@ from xsft.data.refusals import data_refused
 
 
 @pytest.mark.parametrize(
-    ("said", "id", "words"),
+    ("message", "id", "words"),
     [
         ("StopIteration: ", "data-empty", "no rows"),
         (
@@ -30,8 +30,8 @@ from xsft.data.refusals import data_refused
         ("FileNotFoundError: Unable to find 'a'", "data-unreadable", "Unable to find"),
     ],
 )
-def test_errors_of_maxtexts_pipeline_become_problems_with_a_fix(said: str, id: str, words: str) -> None:
-    problem = data_refused(said)
+def test_errors_of_maxtexts_pipeline_become_problems_with_a_fix(message: str, id: str, words: str) -> None:
+    problem = data_refused(message)
     assert problem.id == id
     assert words in problem.message
     assert problem.fix

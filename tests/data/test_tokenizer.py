@@ -14,27 +14,36 @@ from xsft.machine.paths import hub_cache
 NOWHERE = Path("/nowhere")
 
 
-def read(folder: Path, *wanted: str) -> TokenizerFacts:
-    found = read_tokenizer(str(folder), hub_cache=NOWHERE, wanted=wanted)
-    assert found is not None
-    return found
+def read(folder: Path, *expected: str) -> TokenizerFacts:
+    tokenizer_facts = read_tokenizer(str(folder), hub_cache=NOWHERE, wanted=expected)
+    assert tokenizer_facts is not None
+    return tokenizer_facts
 
 
 def test_the_shipped_tokenizer_is_read() -> None:
-    found = read_tokenizer("xsft://tiny/tokenizer", hub_cache=NOWHERE)
-    assert found is not None
-    assert (found.bos, found.eos, found.pad, found.unk) == ("<|system|>", "<|end|>", "<|pad|>", "")
-    assert found.special == ("<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|pad|>")
-    assert found.template is not None
-    assert "<|end|>" in found.template
+    tokenizer_facts = read_tokenizer("xsft://tiny/tokenizer", hub_cache=NOWHERE)
+    assert tokenizer_facts is not None
+    assert (tokenizer_facts.bos, tokenizer_facts.eos, tokenizer_facts.pad, tokenizer_facts.unk) == (
+        "<|system|>",
+        "<|end|>",
+        "<|pad|>",
+        "",
+    )
+    assert tokenizer_facts.special == ("<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|pad|>")
+    assert tokenizer_facts.template is not None
+    assert "<|end|>" in tokenizer_facts.template
 
 
 def test_tokens_are_read_from_objects_and_null(tmp_path: Path) -> None:
-    found = read(like_deepseek(tmp_path / "t"), "<｜▁pad▁｜>", "Ġthe", "<none>")
-    assert (found.eos, found.pad, found.unk) == ("<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "")
-    assert found.template == DEEPSEEK_TEMPLATE
-    assert "<none>" in found.missing
-    assert "<｜▁pad▁｜>" not in found.missing
+    tokenizer_facts = read(like_deepseek(tmp_path / "t"), "<｜▁pad▁｜>", "Ġthe", "<none>")
+    assert (tokenizer_facts.eos, tokenizer_facts.pad, tokenizer_facts.unk) == (
+        "<｜end▁of▁sentence｜>",
+        "<｜end▁of▁sentence｜>",
+        "",
+    )
+    assert tokenizer_facts.template == DEEPSEEK_TEMPLATE
+    assert "<none>" in tokenizer_facts.missing
+    assert "<｜▁pad▁｜>" not in tokenizer_facts.missing
 
 
 def test_a_token_that_its_class_decides_is_unknown(tmp_path: Path) -> None:
@@ -92,15 +101,15 @@ def test_a_tokenizer_in_the_hub_cache_is_found_by_its_ref(tmp_path: Path) -> Non
     assert read_tokenizer("org/name", hub_cache=tmp_path) is None
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("abc\n")
-    found = read_tokenizer("org/name", hub_cache=tmp_path)
-    assert found is not None
-    assert found.pad == "<|end|>"
+    tokenizer_facts = read_tokenizer("org/name", hub_cache=tmp_path)
+    assert tokenizer_facts is not None
+    assert tokenizer_facts.pad == "<|end|>"
     tiny(repository / "snapshots" / COMMIT, pad_token="<|pad|>")
     (repository / "refs" / "v1").write_text(COMMIT)
     for revision in ("v1", COMMIT):
-        found = read_tokenizer("org/name", hub_cache=tmp_path, revision=revision)
-        assert found is not None
-        assert found.pad == "<|pad|>"
+        tokenizer_facts = read_tokenizer("org/name", hub_cache=tmp_path, revision=revision)
+        assert tokenizer_facts is not None
+        assert tokenizer_facts.pad == "<|pad|>"
 
 
 @pytest.mark.parametrize(
@@ -112,22 +121,22 @@ def test_a_broken_tokenizer_config_is_unknown(text: str, tmp_path: Path) -> None
 
 
 def test_tokenizer_problem_accepts_what_transformers_can_load(tmp_path: Path) -> None:
-    whole = tiny(tmp_path / "whole")
-    assert tokenizer_problem(str(whole)) is None
-    (whole / "tokenizer_config.json").unlink()
-    assert tokenizer_problem(str(whole)) is None
-    assert read(whole).template is None
-    own = {"tokenizer_class": "LlamaTokenizer", "auto_map": {"AutoTokenizer": ["kimi.KimiTokenizer", None]}}
-    (whole / "tokenizer_config.json").write_text(json.dumps(own))
-    assert tokenizer_problem(str(whole)) is None, "transformers has the class too"
+    complete = tiny(tmp_path / "whole")
+    assert tokenizer_problem(str(complete)) is None
+    (complete / "tokenizer_config.json").unlink()
+    assert tokenizer_problem(str(complete)) is None
+    assert read(complete).template is None
+    own_class = {"tokenizer_class": "LlamaTokenizer", "auto_map": {"AutoTokenizer": ["kimi.KimiTokenizer", None]}}
+    (complete / "tokenizer_config.json").write_text(json.dumps(own_class))
+    assert tokenizer_problem(str(complete)) is None, "transformers has the class too"
     assert tokenizer_problem("org/name") is None, "a repository on the hub"
     empty, broken = tmp_path / "empty", tiny(tmp_path / "broken")
     empty.mkdir()
     (broken / "tokenizer.json").write_text("{")
     for folder, words in ((empty, "has no vocabulary"), (broken, "is not JSON"), (tmp_path / "none", "not a folder")):
-        found = tokenizer_problem(str(folder))
-        assert found is not None
-        assert words in found.message
+        problem = tokenizer_problem(str(folder))
+        assert problem is not None
+        assert words in problem.message
 
 
 def test_hub_cache_follows_the_environment_variables() -> None:

@@ -75,10 +75,10 @@ class BadProxy:
 
     def fault_for(self, line: str) -> Fault | None:
         with self._lock:
-            found = next((fault for fault in self.faults if fault.times > 0 and re.search(fault.on, line)), None)
-            if found:
-                found.times -= 1
-            return found
+            next_fault = next((fault for fault in self.faults if fault.times > 0 and re.search(fault.on, line)), None)
+            if next_fault:
+                next_fault.times -= 1
+            return next_fault
 
     def sent(self, pattern: str = "") -> int:
         """Bytes of all request bodies whose "METHOD /path?query" matches."""

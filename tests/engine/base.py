@@ -80,11 +80,11 @@ def rootfs(cache: Path) -> Path:
     sources = _debian_sources()
     asked = {"recipe": RECIPE, "packages": PACKAGES, "suites": sorted({source["codename"] for source in sources})}
     key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
-    made = cache / f"rootfs-{key}.tar"
+    file = cache / f"rootfs-{key}.tar"
     with exclusive(cache / f"rootfs-{key}.lock", waiting=lambda: None):
-        if not made.exists():
-            _make_rootfs(made, sources)
-    return made
+        if not file.exists():
+            _make_rootfs(file, sources)
+    return file
 
 
 def pip_conf(env: Mapping[str, str]) -> str:
@@ -96,13 +96,13 @@ def pip_conf(env: Mapping[str, str]) -> str:
         (which("python3") or "python3", "-m", "pip", "config", "list"), capture_output=True, text=True, check=False
     )
     pairs = (line.partition("=") for line in listed.stdout.splitlines())
-    known = {name.split(".", 1)[-1]: value.strip("'") for name, _, value in pairs}
-    asked = {name: env.get(f"PIP_{name.upper().replace('-', '_')}") or known.get(name) for name in _INDEX_OPTIONS}
-    given = {name: value for name, value in asked.items() if value}
-    if not given:
+    configured = {name.split(".", 1)[-1]: value.strip("'") for name, _, value in pairs}
+    wished = {name: env.get(f"PIP_{name.upper().replace('-', '_')}") or configured.get(name) for name in _INDEX_OPTIONS}
+    options = {name: value for name, value in wished.items() if value}
+    if not options:
         return ""
     parser = configparser.RawConfigParser()
-    parser["global"] = given
+    parser["global"] = options
     parser.write(text := io.StringIO())
     return text.getvalue()
 
@@ -114,26 +114,26 @@ def _debian_sources() -> list[dict[str, str]]:
     """Debian's own repositories as apt has them here. Raises NoBase where it has none."""
     fields = {"origin": "ORIGIN", "codename": "CODENAME", "component": "COMPONENT", "uri": "REPO_URI"}
     asked = ("indextargets", "--format", "\t".join(f"$({name})" for name in fields.values()), "Created-By: Packages")
-    said = subprocess.run((which("apt-get") or "apt-get", *asked), capture_output=True, text=True, check=False).stdout
-    rows = (dict(zip(fields, line.split("\t"), strict=True)) for line in said.splitlines())
-    if found := [row for row in rows if row["origin"] == "Debian"]:
-        return found
+    stdout = subprocess.run((which("apt-get") or "apt-get", *asked), capture_output=True, text=True, check=False).stdout
+    rows = (dict(zip(fields, line.split("\t"), strict=True)) for line in stdout.splitlines())
+    if debian_rows := [row for row in rows if row["origin"] == "Debian"]:
+        return debian_rows
     raise NoBase("apt has no list of Debian's packages here: `apt-get update` once, on Debian")
 
 
-def _make_rootfs(made: Path, sources: list[dict[str, str]]) -> None:
+def _make_rootfs(file: Path, sources: list[dict[str, str]]) -> None:
     if not which("mmdebstrap"):
         raise NoBase("the base image needs mmdebstrap (Debian package of that name)")
     suite = min((source["codename"] for source in sources), key=len)
     lines = [f"deb {source['uri']} {source['codename']} {source['component']}" for source in sources]
-    unfinished = made.with_suffix(".unfinished.tar")
+    unfinished = file.with_suffix(".unfinished.tar")
     forget = "rm -f $1/etc/apt/sources.list $1/etc/resolv.conf $1/etc/hostname"
     argv = ("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", f"--customize-hook={forget}")
     done = subprocess.run((*argv, suite, str(unfinished), *lines), capture_output=True, text=True, check=False)
     if done.returncode:
         unfinished.unlink(missing_ok=True)
         raise NoBase(f"mmdebstrap failed: {done.stderr[-600:]}")
-    unfinished.replace(made)
+    unfinished.replace(file)
 
 
 def _files(python: Path) -> bytes:

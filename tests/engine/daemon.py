@@ -56,9 +56,11 @@ class Engine:
             timeout=COMMAND_WITHIN_S,
             check=False,
         )
-        said = subprocess.CompletedProcess(done.args, done.returncode, _text(done.stdout), _text(done.stderr))
-        assert not check or said.returncode == 0, f"{said.args}: {said.returncode}\n{said.stdout}{said.stderr}"
-        return said
+        completed = subprocess.CompletedProcess(done.args, done.returncode, _text(done.stdout), _text(done.stderr))
+        assert not check or completed.returncode == 0, (
+            f"{completed.args}: {completed.returncode}\n{completed.stdout}{completed.stderr}"
+        )
+        return completed
 
 
 @contextmanager

@@ -34,8 +34,8 @@ def engine_slot() -> Iterator[Slot]:
     """Reserve a folder on a disk for this session."""
     if why := why_no_engine(has=which, uid=os.geteuid()):
         pytest.skip(why)
-    with slot(disk_folder((own_cache() / "tests-engine", Path("/var/tmp/xsft-tests-engine")))) as held:
-        yield held
+    with slot(disk_folder((own_cache() / "tests-engine", Path("/var/tmp/xsft-tests-engine")))) as slots:
+        yield slots
 
 
 @pytest.fixture(scope="session")

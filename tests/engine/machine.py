@@ -49,8 +49,8 @@ def search_path() -> str:
 
 def disk_folder(candidates: Iterable[Path]) -> Path:
     """The first of `candidates` that is on a disk, made: layers of gigabytes in a tmpfs would be memory."""
-    made = [_made(folder) for folder in candidates]
-    return next((folder for folder in made if filesystem_of(folder) not in NOT_A_DISK), made[-1])
+    paths = [_made(folder) for folder in candidates]
+    return next((folder for folder in paths if filesystem_of(folder) not in NOT_A_DISK), paths[-1])
 
 
 def filesystem_of(folder: Path) -> str:

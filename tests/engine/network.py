@@ -52,24 +52,24 @@ class Bridge:
 def bridge(slot: int) -> Iterator[Bridge]:
     """The bridge of `slot`, whose lock the caller holds: what a killed session left under any free name is removed."""
     _sweep()
-    made = Bridge(name=_name(slot), subnet=_free_subnet(slot), mtu=_mtu())
-    _remove(made.name)
+    new_bridge = Bridge(name=_name(slot), subnet=_free_subnet(slot), mtu=_mtu())
+    _remove(new_bridge.name)
     try:
-        _ip("link", "add", made.name, "type", "bridge")
-        _ip("addr", "add", f"{made.gateway}/{made.subnet.prefixlen}", "dev", made.name)
-        _ip("link", "set", made.name, "mtu", str(made.mtu), "up")
-        for table, chain, *rule in made.rules():
+        _ip("link", "add", new_bridge.name, "type", "bridge")
+        _ip("addr", "add", f"{new_bridge.gateway}/{new_bridge.subnet.prefixlen}", "dev", new_bridge.name)
+        _ip("link", "set", new_bridge.name, "mtu", str(new_bridge.mtu), "up")
+        for table, chain, *rule in new_bridge.rules():
             _iptables("-t", table, "-I", chain, *rule)
-        yield made
+        yield new_bridge
     finally:
-        _remove(made.name)
+        _remove(new_bridge.name)
 
 
 def _sweep() -> None:
     """Remove the bridges of killed sessions, whatever number they had."""
-    there = {link["ifname"] for link in json.loads(_ip("-j", "link", "show", "type", "bridge"))}
+    ifnames = {link["ifname"] for link in json.loads(_ip("-j", "link", "show", "type", "bridge"))}
     for number in unheld():
-        if _name(number) in there:
+        if _name(number) in ifnames:
             _remove(_name(number))
 
 
@@ -85,8 +85,8 @@ def _mtu() -> int:
 def _free_subnet(slot: int) -> ipaddress.IPv4Network:
     """A network that no route of this machine touches; slots do not share one."""
     routes = json.loads(_ip("-4", "-j", "route", "show", "table", "main"))
-    taken = [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
-    return next(network for network in POOL[slot::SLOTS] if not any(network.overlaps(other) for other in taken))
+    ipv4_networks = [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
+    return next(network for network in POOL[slot::SLOTS] if not any(network.overlaps(other) for other in ipv4_networks))
 
 
 def _remove(name: str) -> None:

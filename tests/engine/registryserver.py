@@ -37,21 +37,21 @@ class Registry:
 
     def digest(self, tag: str) -> str | None:
         """Digest of the manifest that `tag` names, or None."""
-        found = self._get(f"/v2/{self.repository}/manifests/{tag}")
-        return found.headers["Docker-Content-Digest"] if found else None
+        response = self._get(f"/v2/{self.repository}/manifests/{tag}")
+        return response.headers["Docker-Content-Digest"] if response else None
 
     def manifest(self, tag: str) -> dict[str, Any]:
-        found = self._get(f"/v2/{self.repository}/manifests/{tag}")
-        assert found, f"{self.reference(tag)} is not there"
-        return dict(json.load(found))
+        response = self._get(f"/v2/{self.repository}/manifests/{tag}")
+        assert response, f"{self.reference(tag)} is not there"
+        return dict(json.load(response))
 
     def layers(self, tag: str) -> dict[str, int]:
         """Digest to stored bytes of each layer, the base's first."""
         return {layer["digest"]: layer["size"] for layer in self.manifest(tag)["layers"]}
 
     def tags(self) -> list[str]:
-        found = self._get(f"/v2/{self.repository}/tags/list")
-        return sorted(json.load(found)["tags"] or ()) if found else []
+        response = self._get(f"/v2/{self.repository}/tags/list")
+        return sorted(json.load(response)["tags"] or ()) if response else []
 
     def is_up(self) -> bool:
         try:

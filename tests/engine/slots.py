@@ -30,12 +30,12 @@ class AllTaken(Exception):
 def slot(base: Path) -> Iterator[Slot]:
     """The first free slot under `base`. The kernel frees it when its holder dies; what that one left is removed."""
     number, handle = _take()
-    held = Slot(number=number, folder=base / str(number))
+    free_slot = Slot(number=number, folder=base / str(number))
     try:
-        _remove(held.folder)
-        held.folder.mkdir(mode=0o700)
-        yield held
-        _remove(held.folder)
+        _remove(free_slot.folder)
+        free_slot.folder.mkdir(mode=0o700)
+        yield free_slot
+        _remove(free_slot.folder)
     finally:
         os.close(handle)
 

@@ -55,34 +55,36 @@ def slow(host: str) -> Iterator[Slow]:
 
 
 @pytest.fixture
-def asked(engine: Engine) -> Iterator[Slow]:
+def slow_server(engine: Engine) -> Iterator[Slow]:
     with slow(engine.gateway) as running:
         yield running
 
 
 @pytest.fixture
-def small(engine: Engine, tmp_path: Path, asked: Slow, request: pytest.FixtureRequest) -> Project:
-    made = project(tmp_path, engine, salt=request.node.name)
-    (tmp_path / "images" / "small" / "Dockerfile").write_text(DOCKERFILE.replace("WHERE", asked.url), encoding="utf-8")
-    return made
+def small(engine: Engine, tmp_path: Path, slow_server: Slow, request: pytest.FixtureRequest) -> Project:
+    new_project = project(tmp_path, engine, salt=request.node.name)
+    (tmp_path / "images" / "small" / "Dockerfile").write_text(
+        DOCKERFILE.replace("WHERE", slow_server.url), encoding="utf-8"
+    )
+    return new_project
 
 
 @pytest.mark.parametrize("action", ["build", "push"])
 def test_two_concurrent_builds_of_one_image_do_the_slow_part_once_and_agree(
-    small: Project, base_image: BaseImage, registry: Registry, asked: Slow, action: str
+    small: Project, base_image: BaseImage, registry: Registry, slow_server: Slow, action: str
 ) -> None:
     where = f"--registry={registry.address}/{registry.repository}"
     arguments = ("image", action, "--image=small", f"--base={base_image.reference}", where, "--json")
     both = [small.start(*arguments) for _ in range(2)]
-    said = [running.communicate(timeout=WITHIN_S) for running in both]
-    assert [running.returncode for running in both] == [0, 0], said
-    documents = [json.loads(out) for out, _ in said]
-    assert len(asked.asked) == 1
-    assert len({(one["deps"]["tag"], one["code"]["tag"]) for one in documents}) == 1
+    outputs = [running.communicate(timeout=WITHIN_S) for running in both]
+    assert [running.returncode for running in both] == [0, 0], outputs
+    documents = [json.loads(out) for out, _ in outputs]
+    assert len(slow_server.asked) == 1
+    assert len({(document["deps"]["tag"], document["code"]["tag"]) for document in documents}) == 1
     if action == "build":
         assert not small.lock.exists()
         return
     (locked,) = small.locked().values()
-    there = Registry(registry.address, f"{registry.repository}/small")
-    assert {one["lock"]["digest"] for one in documents} == {locked["digest"]}
-    assert there.digest(documents[0]["code"]["tag"]) == locked["digest"]
+    images_there = Registry(registry.address, f"{registry.repository}/small")
+    assert {document["lock"]["digest"] for document in documents} == {locked["digest"]}
+    assert images_there.digest(documents[0]["code"]["tag"]) == locked["digest"]

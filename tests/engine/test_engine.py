@@ -49,10 +49,10 @@ def test_an_image_is_built_pushed_pulled_by_digest_and_run(
     engine.docker("push", reference)
     engine.docker("rmi", reference)
     pinned = f"{registry.address}/{registry.repository}@{registry.digest('first')}"
-    said = engine.docker(
+    output = engine.docker(
         "run", "--rm", pinned, "python3", "-c", "import sys; print(sys.version_info[:2], open('/said').read())"
     )
-    assert said.stdout == "(3, 12) hello\n\n"
+    assert output.stdout == "(3, 12) hello\n\n"
     assert registry.tags() == ["first"]
 
 
@@ -61,15 +61,15 @@ def test_concurrent_sessions_have_separate_engines_and_a_killed_one_ends_its_own
     base = engine.folder / "others"
     base.mkdir()
     with session(base) as first, session(base) as second:
-        said = [line(child).split() for child in (first, second)]
-        assert len({number for number, _, _ in said}) == 2
-        assert len({gateway for _, gateway, _ in said} | {engine.gateway}) == 3
+        word_lists = [line(child).split() for child in (first, second)]
+        assert len({number for number, _, _ in word_lists}) == 2
+        assert len({gateway for _, gateway, _ in word_lists} | {engine.gateway}) == 3
         first.kill()
         first.wait()
-        assert second.communicate(b"\n", timeout=300)[0].decode().split() == [said[1][2]]
+        assert second.communicate(b"\n", timeout=300)[0].decode().split() == [word_lists[1][2]]
         assert second.returncode == 0
-    assert not (base / said[1][0]).exists()
-    until(lambda: refuses(base / said[0][0] / "docker.sock"), what="its engine to end")
+    assert not (base / word_lists[1][0]).exists()
+    until(lambda: refuses(base / word_lists[0][0] / "docker.sock"), what="its engine to end")
     for number in range(SLOTS):  # the killed one's is there anyway, and anybody may take its number first
         (base / str(number)).mkdir(exist_ok=True)
         (base / str(number) / "left").touch()

@@ -73,9 +73,9 @@ def clone(tmp_path: Path, tiny_index: Index) -> Path:
 def make(clone: Path, engine: Engine, base_image: BaseImage, tiny_index: Index, registry: Registry) -> MakeImagePush:
     conf = clone.parent / "pip.conf"
     conf.write_text(tiny_index.pip_conf(), encoding="utf-8")
-    own = {name: str(clone.parent / name) for name in ("XSFT_CACHE_DIR", "XSFT_STATE_DIR", "CLOUDSDK_CONFIG")}
+    folders = {name: str(clone.parent / name) for name in ("XSFT_CACHE_DIR", "XSFT_STATE_DIR", "CLOUDSDK_CONFIG")}
     where = {name: engine.env[name] for name in ("DOCKER_HOST", "DOCKER_CONFIG")}
-    env = {**os.environ, **where, **own, "NO_GCE_CHECK": "true"}
+    env = {**os.environ, **where, **folders, "NO_GCE_CHECK": "true"}
     for inherited in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VIRTUAL_ENV", "PYTHONPATH"):
         env.pop(inherited, None)
     arguments = (
@@ -88,13 +88,13 @@ def make(clone: Path, engine: Engine, base_image: BaseImage, tiny_index: Index, 
 def test_make_image_push_locks_an_image_that_runs_and_a_second_call_does_nothing(
     make: MakeImagePush, clone: Path, engine: Engine, registry: Registry
 ) -> None:
-    said = make()
-    assert "pushed" in said
+    make_image_push = make()
+    assert "pushed" in make_image_push
     repository = f"{registry.address}/{registry.repository}/post-training"
     locked = json.loads((clone / LOCK).read_text(encoding="utf-8"))["images"][repository]
-    there = Registry(registry.address, f"{registry.repository}/post-training")
-    assert locked["digest"] == there.digest(locked["code"])
-    assert sorted(there.tags()) == sorted([locked["code"], locked["deps"]])
+    images_there = Registry(registry.address, f"{registry.repository}/post-training")
+    assert locked["digest"] == images_there.digest(locked["code"])
+    assert sorted(images_there.tags()) == sorted([locked["code"], locked["deps"]])
     assert locked["commit"] == git(clone, "rev-parse", "HEAD")
     assert git(clone, "status", "--porcelain") == f"?? {LOCK}"
 
@@ -105,8 +105,8 @@ def test_make_image_push_locks_an_image_that_runs_and_a_second_call_does_nothing
     engine.docker("pull", ref)
     ran = engine.docker("run", "--rm", ref, "python3", "-c", "import maxtext.train as t; print(t.LOSS)")
     assert ran.stdout == "2\n"
-    held = engine.docker("run", "--rm", ref, "sha256sum", f"{FOLDER_IN_IMAGE}/{ARCHIVE}").stdout.split()[0]
-    assert held == locked["evaluate"] == programs_digest()
+    first_word = engine.docker("run", "--rm", ref, "sha256sum", f"{FOLDER_IN_IMAGE}/{ARCHIVE}").stdout.split()[0]
+    assert first_word == locked["evaluate"] == programs_digest()
 
     before = (clone / LOCK).read_bytes()
     assert "nothing to push" in make()

@@ -31,7 +31,7 @@ ENTRYPOINT ["/bin/false"]
 
 def fake_trainer_image(engine: Engine, folder: Path, *, base: str, maxtext: str = "0.2.5") -> str:
     """Build the image, and return its name in the engine."""
-    made = step(
+    trainer_step = step(
         folder,
         {f"code/{MODULE}": AS_SCRIPT},
         dockerfile=DOCKERFILE,
@@ -39,17 +39,17 @@ def fake_trainer_image(engine: Engine, folder: Path, *, base: str, maxtext: str 
         args={"BASE": base},
         labels={"dev.xsft.maxtext.version": maxtext},
     )
-    built(made, engine)
-    return made.name
+    built(trainer_step, engine)
+    return trainer_step.name
 
 
 def plan_in_image(folder: Path, image: str, *, does: Mapping[str, Any] | None = None, **changes: Any) -> Plan:
     """Six steps, saved every second; `does` as FakeTrainer's. The trainer notes what it sees in the run's folder."""
     output = folder / "out"
-    seen = output / "tiny-local" / "seen.json"
-    (folder / "does.json").write_text(json.dumps({"seen": str(seen), **(does or {})}))
-    given = {"train__steps": 6, "train__checkpoint_period": 2, "image__ref": image, **changes}
-    return local_plan(output, **{"env": {"DOES": str(folder / "does.json")}, **given})
+    path = output / "tiny-local" / "seen.json"
+    (folder / "does.json").write_text(json.dumps({"seen": str(path), **(does or {})}))
+    settings = {"train__steps": 6, "train__checkpoint_period": 2, "image__ref": image, **changes}
+    return local_plan(output, **{"env": {"DOES": str(folder / "does.json")}, **settings})
 
 
 def seen_in(folder: Path) -> dict[str, Any]:

@@ -71,8 +71,8 @@ def builders(root: Path, shop: Shop, *, count: int, prefix: tuple[str, ...] = ()
 
 def test_a_built_environment_works_and_is_found_again(shop: Shop, place: BuildPlace) -> None:
     built, lines = build(shop.spec(), place)
-    said = subprocess.run((built.script("tinything"),), capture_output=True, text=True, check=True).stdout
-    assert (said, built.version, built.digest) == ("tiny 1.0\n", "1.0", shop.spec().digest)
+    stdout = subprocess.run((built.script("tinything"),), capture_output=True, text=True, check=True).stdout
+    assert (stdout, built.version, built.digest) == ("tiny 1.0\n", "1.0", shop.spec().digest)
     assert built == find_in(place.cache, shop.spec())
     assert "1 packages" in lines[0]
     assert build(shop.spec(), place) == (built, [])
@@ -86,9 +86,9 @@ def test_another_lock_gives_another_environment(shop: Shop, place: BuildPlace) -
 
 
 def test_two_concurrent_builders_build_once(shop: Shop, tmp_path: Path) -> None:
-    said = builders(tmp_path, shop, count=2)
-    assert [text.count("once per machine") for text in said] in ([0, 1], [1, 0])
-    assert len({line for text in said for line in text.splitlines() if line.startswith("AT ")}) == 1
+    outputs = builders(tmp_path, shop, count=2)
+    assert [text.count("once per machine") for text in outputs] in ([0, 1], [1, 0])
+    assert len({line for text in outputs for line in text.splitlines() if line.startswith("AT ")}) == 1
 
 
 def _without_marker(built: BuiltEnvironment) -> None:
@@ -202,10 +202,10 @@ def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
         or subprocess.run((*prefix, "true"), capture_output=True, check=False).returncode
     ):
         pytest.skip("needs the right to mount a small disk (unshare --mount)")
-    (said,) = builders(tmp_path, shop, count=1, prefix=prefix)
-    assert "could not be built" in said
-    assert "no space left" in said
-    assert "LEFT []" in said
+    (output,) = builders(tmp_path, shop, count=1, prefix=prefix)
+    assert "could not be built" in output
+    assert "no space left" in output
+    assert "LEFT []" in output
 
 
 def test_a_cache_that_cannot_be_written_is_reported(shop: Shop, place: BuildPlace) -> None:
@@ -223,11 +223,11 @@ def test_a_missing_python_is_reported_with_the_fix(shop: Shop, place: BuildPlace
     assert "UV_PYTHON_INSTALL_MIRROR" in caught.value.fix
 
 
-@pytest.mark.parametrize("left", ["lib/python3.12/site-packages/tinything.py", "pyvenv.cfg"])
-def test_what_an_interrupted_build_left_is_replaced(shop: Shop, place: BuildPlace, left: str) -> None:
+@pytest.mark.parametrize("leftover", ["lib/python3.12/site-packages/tinything.py", "pyvenv.cfg"])
+def test_what_an_interrupted_build_left_is_replaced(shop: Shop, place: BuildPlace, leftover: str) -> None:
     folder = folder_for(place.cache, shop.spec(), shop.spec().pythons[0])
-    (folder / left).parent.mkdir(parents=True)
-    (folder / left).touch()
+    (folder / leftover).parent.mkdir(parents=True)
+    (folder / leftover).touch()
     built, _ = build(shop.spec(), place)
     assert envbuild.faults(built, shop.spec(), place) == ()
     assert not (folder / "lib/python3.12/site-packages/tinything.py").exists()

@@ -33,9 +33,9 @@ def test_a_lock_has_a_hash_for_every_pin_and_no_index_address(name: str) -> None
 
 
 def test_the_maxtext_lock_contains_exactly_the_tested_packages() -> None:
-    wanted = re.findall(r"^([a-z0-9._-]+)==(\S+)", (LOCKS / "maxtext.in").read_text(), re.MULTILINE)
-    assert len(wanted) == 103
-    assert pins("maxtext") == dict(wanted)
+    matches = re.findall(r"^([a-z0-9._-]+)==(\S+)", (LOCKS / "maxtext.in").read_text(), re.MULTILINE)
+    assert len(matches) == 103
+    assert pins("maxtext") == dict(matches)
 
 
 def test_the_compiler_lock_is_the_maxtext_lock_plus_libtpu_of_the_image() -> None:

@@ -130,9 +130,11 @@ def test_a_damaged_cache_entry_is_rendered_again(interpreter: Interpreter, tmp_p
         _render(_line("a"), python=python, cache=Path(folder))
         (entry,) = (Path(folder) / "renders").iterdir()
         good = entry.read_bytes()
-        at = data.draw(st.integers(0, len(good) - 1))
+        position = data.draw(st.integers(0, len(good) - 1))
         damaged = data.draw(
-            st.sampled_from([good[:at], good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :], good + b"x"])
+            st.sampled_from(
+                [good[:position], good[:position] + bytes([good[position] ^ 1]) + good[position + 1 :], good + b"x"]
+            )
         )
         entry.write_bytes(damaged)
         assert _render(_line("a"), python=python, cache=Path(folder)) == (_manifest(_line("a")),)
@@ -175,11 +177,11 @@ def test_xpk_runs_in_a_private_environment_and_folder(
         monkeypatch.setenv(name, value)
     lean = "json.dump([1] * len(jobs), open(args[2], 'w'))"
     _render(_line("a"), python=interpreter(lean=lean), cache=tmp_path / "cache")
-    for seen in _log(tmp_path):
-        scratch = seen["cwd"]
-        assert seen["flags"] == ["-X", "utf8", "-I"]
-        assert seen["mode"] == 0o700
-        assert seen["stdin"] == ""
+    for call in _log(tmp_path):
+        scratch = call["cwd"]
+        assert call["flags"] == ["-X", "utf8", "-I"]
+        assert call["mode"] == 0o700
+        assert call["stdin"] == ""
         expected = {
             "HOME": scratch,
             "TMPDIR": scratch,
@@ -188,11 +190,11 @@ def test_xpk_runs_in_a_private_environment_and_folder(
             "DEPENDENCY_AUTO_DOWNLOAD": "false",
             "XPK_TESTER": "false",
         }
-        assert expected.items() <= seen["env"].items()
+        assert expected.items() <= call["env"].items()
         # LC_CTYPE: Python's own, when it starts in the C locale; the loader's path is passed on where one is set.
-        assert set(seen["env"]) <= {*expected, "PATH", "LANG", "LC_CTYPE", "LD_LIBRARY_PATH", "__CF_USER_TEXT_ENCODING"}
+        assert set(call["env"]) <= {*expected, "PATH", "LANG", "LC_CTYPE", "LD_LIBRARY_PATH", "__CF_USER_TEXT_ENCODING"}
         assert not Path(scratch).exists()
-    assert [seen["kind"] for seen in _log(tmp_path)] == ["lean", "plain"]
+    assert [call["kind"] for call in _log(tmp_path)] == ["lean", "plain"]
 
 
 @pytest.mark.parametrize(
@@ -211,14 +213,14 @@ def test_xpk_runs_in_a_private_environment_and_folder(
 def test_a_failed_worker_falls_back_to_the_command_line(interpreter: Interpreter, tmp_path: Path, lean: str) -> None:
     lines = (_line("a"), _line("b"))
     assert _render(*lines, python=interpreter(lean=lean), cache=tmp_path / "cache") == tuple(map(_manifest, lines))
-    assert [seen["kind"] for seen in _log(tmp_path)] == ["lean", "plain", "plain"]
+    assert [call["kind"] for call in _log(tmp_path)] == ["lean", "plain", "plain"]
 
 
 def test_manifests_that_the_worker_rendered_are_kept_if_others_fail(interpreter: Interpreter, tmp_path: Path) -> None:
     lean = LEAN.replace("[0] * len(jobs)", "[0, None, 0]")
     lines = (_line("a"), _line("b"), _line("c"))
     assert _render(*lines, python=interpreter(lean=lean), cache=tmp_path / "cache") == tuple(map(_manifest, lines))
-    assert [seen["kind"] for seen in _log(tmp_path)] == ["lean", "plain"]
+    assert [call["kind"] for call in _log(tmp_path)] == ["lean", "plain"]
 
 
 REFUSE = "json.dump([2] * len(jobs), open(args[2], 'w'))"

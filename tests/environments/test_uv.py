@@ -6,16 +6,18 @@ from xsft.environments.uv import PATIENCE, python_path, uv_environment
 
 
 def test_a_pip_mirror_is_passed_to_uv_unless_uv_has_its_own() -> None:
-    told = uv_environment({"PIP_INDEX_URL": "https://mirror.example/simple"})
-    own = uv_environment({"PIP_INDEX_URL": "https://mirror.example/simple", "UV_DEFAULT_INDEX": "https://own.example"})
-    assert told["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
-    assert own["UV_DEFAULT_INDEX"] == "https://own.example"
+    environment = uv_environment({"PIP_INDEX_URL": "https://mirror.example/simple"})
+    with_own_index = uv_environment(
+        {"PIP_INDEX_URL": "https://mirror.example/simple", "UV_DEFAULT_INDEX": "https://own.example"}
+    )
+    assert environment["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
+    assert with_own_index["UV_DEFAULT_INDEX"] == "https://own.example"
 
 
 def test_uv_environment_drops_other_environments_and_keeps_the_rest() -> None:
-    given = {"VIRTUAL_ENV": "x", "PYTHONPATH": "y", "CONDA_PREFIX": "z", "HTTPS_PROXY": "http://proxy.example"}
-    proxy = {"HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1", "PATH": python_path(given)}
-    assert uv_environment(given, bundles=()) == {**PATIENCE, **proxy}
+    environment = {"VIRTUAL_ENV": "x", "PYTHONPATH": "y", "CONDA_PREFIX": "z", "HTTPS_PROXY": "http://proxy.example"}
+    proxy = {"HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1", "PATH": python_path(environment)}
+    assert uv_environment(environment, bundles=()) == {**PATIENCE, **proxy}
 
 
 def test_a_pyenv_python_is_found_behind_its_shim(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_evaluation_without_a_split_reads_no_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "more", "said"),
+    ("stage", "more", "message"),
     [
         ({}, {}, "evaluate-nothing"),
         ({"prompts": ["a"], "max_eval_loss": 1.0}, {}, "evaluate-split"),
@@ -97,9 +97,9 @@ def test_evaluation_without_a_split_reads_no_rows() -> None:
         ({"prompts": ["a"]}, {"image": {"maxtext": "0.1.0"}}, "evaluate-legacy"),
     ],
 )
-def test_impossible_evaluation_is_refused(stage: dict[str, Any], more: dict[str, Any], said: str) -> None:
+def test_impossible_evaluation_is_refused(stage: dict[str, Any], more: dict[str, Any], message: str) -> None:
     (problem,) = check_evaluation_job(a_run(stages={"evaluate": stage}, **more))
-    assert problem.id == said
+    assert problem.id == message
     assert problem.fix
 
 
@@ -116,7 +116,7 @@ def test_prompts_without_requirements_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "maxtext", "said"),
+    ("mode", "maxtext", "expected"),
     [
         ("mcjax", "0.2.5", []),
         ("pathways", "0.2.5", ["evaluate-pathways"]),
@@ -124,15 +124,15 @@ def test_prompts_without_requirements_are_a_warning() -> None:
         ("mcjax", "0.1.0", ["evaluate-legacy"]),
     ],
 )
-def test_cluster_evaluation_needs_mcjax_and_the_tested_release(mode: str, maxtext: str, said: list[str]) -> None:
+def test_cluster_evaluation_needs_mcjax_and_the_tested_release(mode: str, maxtext: str, expected: list[str]) -> None:
     image = {**CLUSTER["image"], "maxtext": maxtext}
     document = {**CLUSTER, "image": image, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
     run, _ = resolve(WorkloadSpec.model_validate(document), Facts())
-    assert [problem.id for problem in check_evaluation_job(run)] == said
+    assert [problem.id for problem in check_evaluation_job(run)] == expected
 
 
-@pytest.mark.parametrize(("content", "held"), [(programs_archive() + b" ", "has sha256 "), (b"", "is missing")])
-def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, content: bytes, held: str) -> None:
+@pytest.mark.parametrize(("content", "complaint"), [(programs_archive() + b" ", "has sha256 "), (b"", "is missing")])
+def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, content: bytes, complaint: str) -> None:
     archive = tmp_path / ARCHIVE
     if content:
         archive.write_bytes(content)
@@ -140,7 +140,7 @@ def test_pod_refuses_a_program_other_than_the_planned_one(tmp_path: Path, conten
     argv = [word.replace(FOLDER_IN_IMAGE, str(tmp_path)) for word in named]
     done = subprocess.run((sys.executable, "-I", *argv), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert held in done.stderr
+    assert complaint in done.stderr
     assert f"the plan expects sha256 {programs_digest()}" in done.stderr
 
 
@@ -150,5 +150,5 @@ def test_each_field_changes_the_digest(field: str) -> None:
 
 
 def test_folder_name_contains_the_digest() -> None:
-    found = directory_of(INPUTS, output="/out/", run_name="tiny-evaluate")
-    assert found == f"/out/tiny-evaluate/{INPUTS.digest[:12]}"
+    directory = directory_of(INPUTS, output="/out/", run_name="tiny-evaluate")
+    assert directory == f"/out/tiny-evaluate/{INPUTS.digest[:12]}"

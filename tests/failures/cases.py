@@ -92,16 +92,16 @@ def workload(base: Mapping[str, Any] = GOOD, /, *, facts: Facts | None = None, *
     return lambda _folder: said_of(spec(base, **changes), facts)
 
 
-def keys(base: Mapping[str, Any] = GOOD, /, **given: Any) -> Case:
-    return workload(base, overrides={"maxtext": given})
+def keys(base: Mapping[str, Any] = GOOD, /, **maxtext_keys: Any) -> Case:
+    return workload(base, overrides={"maxtext": maxtext_keys})
 
 
-def rows(*found: object, file: str = "rows.jsonl", **changes: Any) -> Case:
+def rows(*row_list: object, file: str = "rows.jsonl", **changes: Any) -> Case:
     """Return the case of rows in a file that MaxText's pipeline does not take, or that train nothing."""
 
     def raised(folder: Path) -> Raised:
         path = folder / file
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in found))
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in row_list))
         read = read_rows(str(path), of="json", where="data.hf_train_files")
         return said_of(spec(data=FILES, **changes), Facts(data=read))
 
@@ -111,8 +111,8 @@ def rows(*found: object, file: str = "rows.jsonl", **changes: Any) -> Case:
 def answered(*messages: GivenMessage, error: str = "", trained: bool = True) -> Case:
     """Return the case of rows whose messages, or whose error, MaxText's own pipeline answers."""
     sequence = TokenSequence(inputs=(1, 2), trained=(trained, False), segments=(1, 1), padding=2)
-    given = GivenRow(fault="", texts=("<u>?", "!"), messages=messages, length=2)
-    read = PassRead(rows=(sequence,), given=(given,), ended=True, error=error)
+    given_row = GivenRow(fault="", texts=("<u>?", "!"), messages=messages, length=2)
+    read = PassRead(rows=(sequence,), given=(given_row,), ended=True, error=error)
     reading = reading_of(resolve(spec(), Facts())[0])
     inspection = InspectionResult(sample=read, packed=None, other=None)
     summary = summarize(inspection, reading=reading, vocabulary=Vocabulary())
@@ -123,8 +123,8 @@ def stored(files: Mapping[str, bytes], path: str, base: Mapping[str, Any] = GOOD
     """Return the case of an initial checkpoint with these files."""
 
     def raised(_folder: Path) -> Raised:
-        found = read_checkpoint(f"gs://my-bucket/{path}", storage=Memory(files))
-        return said_of(spec(base, model={"checkpoint": found.path}), Facts(checkpoint=found))
+        checkpoint_facts = read_checkpoint(f"gs://my-bucket/{path}", storage=Memory(files))
+        return said_of(spec(base, model={"checkpoint": checkpoint_facts.path}), Facts(checkpoint=checkpoint_facts))
 
     return raised
 
@@ -159,8 +159,8 @@ def an_ocdbt_checkpoint(_folder: Path) -> Raised:
 
 
 def a_refused_checkpoint(_folder: Path) -> Raised:
-    found = read_checkpoint("gs://my-bucket/0/items", storage=Memory(CONVERTED, refuse="_METADATA"))
-    return said_of(spec(), Facts(checkpoint=found))
+    checkpoint_facts = read_checkpoint("gs://my-bucket/0/items", storage=Memory(CONVERTED, refuse="_METADATA"))
+    return said_of(spec(), Facts(checkpoint=checkpoint_facts))
 
 
 def an_image_of_another_release(_folder: Path) -> Raised:
@@ -225,8 +225,8 @@ def a_folder_of_files(folder: Path) -> Raised:
     return said_of(spec(data=FILES), Facts(data=read))
 
 
-def a_queue(**given: Any) -> Case:
-    queue = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": {}, "resourceGroups": [], **given}}
+def a_queue(**queue_spec: Any) -> Case:
+    queue = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": {}, "resourceGroups": [], **queue_spec}}
     return lambda _folder: printed(said(cluster_facts(cluster_queue=queue)))
 
 
@@ -271,9 +271,9 @@ def a_jobset_without_a_queue(folder: Path) -> Raised:
 def a_start_longer_than_kueue_waits(folder: Path) -> Raised:
     with standing_in(folder) as api:
         limit_start(api)
-        wanted = plan_for(api)
-        facts, found = examine(api.connect(), wanted)
-        return printed(start_notes(wanted, good_image("i"), facts, found=found))
+        plan = plan_for(api)
+        facts, problems_read = examine(api.connect(), plan)
+        return printed(start_notes(plan, good_image("i"), facts, found=problems_read))
 
 
 def a_queue_without_chips(_folder: Path) -> Raised:
@@ -283,13 +283,16 @@ def a_queue_without_chips(_folder: Path) -> Raised:
 
 
 def without_cpu(_folder: Path) -> Raised:
-    given = queue()
+    cluster_queue = queue()
     covered = [
-        part for group in given["spec"]["resourceGroups"] for flavor in group["flavors"] for part in flavor["resources"]
+        part
+        for group in cluster_queue["spec"]["resourceGroups"]
+        for flavor in group["flavors"]
+        for part in flavor["resources"]
     ]
     for part in covered:
         part["nominalQuota"] = 0 if part["name"] == "cpu" else part["nominalQuota"]
-    return printed(said(cluster_facts(cluster_queue=given)))
+    return printed(said(cluster_facts(cluster_queue=cluster_queue)))
 
 
 def an_old_jobset(_folder: Path) -> Raised:
@@ -309,16 +312,16 @@ def an_unmanaged_jobset(_folder: Path) -> Raised:
     return printed(tuple(check_managed({"metadata": QUEUED, "spec": {"suspend": False}}, context="c")))
 
 
-def image(**told: Any) -> Case:
-    return lambda _folder: printed(tuple(image_said(**told)))
+def image(**labels: Any) -> Case:
+    return lambda _folder: printed(tuple(image_said(**labels)))
 
 
 def a_tokenizer_with_its_own_program(folder: Path) -> Raised:
     names = {"tokenizer_class": "KimiTokenizer", "auto_map": {"AutoTokenizer": ["kimi.KimiTokenizer", None]}}
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     (folder / "tokenizer.json").write_text("{}")
-    told = tokenizer_problem(str(folder))
-    return printed((told,) if told else ())
+    reported = tokenizer_problem(str(folder))
+    return printed((reported,) if reported else ())
 
 
 def a_strict_queue(_folder: Path) -> Raised:
@@ -328,9 +331,9 @@ def a_strict_queue(_folder: Path) -> Raised:
 
 def hosts_with_fewer_chips(_folder: Path) -> Raised:
     few = {"allocatable": {"google.com/tpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]}
-    found = pools(2)
-    chips = [node for node in found if "google.com/tpu" in node["status"]["allocatable"]]
-    return printed(tuple(nodes_said(tuple({**node, "status": few} if node in chips else node for node in found))))
+    all_nodes = pools(2)
+    chips = [node for node in all_nodes if "google.com/tpu" in node["status"]["allocatable"]]
+    return printed(tuple(nodes_said(tuple({**node, "status": few} if node in chips else node for node in all_nodes))))
 
 
 OLD_IMAGE = {"maxtext": "0.2.3"}

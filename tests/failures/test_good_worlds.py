@@ -65,8 +65,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoodWorld]:
-    with good_world(tmp_path_factory.mktemp("world"), tuple(MODELS)) as made:
-        yield made
+    with good_world(tmp_path_factory.mktemp("world"), tuple(MODELS)) as good_worlds:
+        yield good_worlds
 
 
 def workload(way: dict[str, Any], model: str, mode: dict[str, Any]) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def test_sixty_good_workloads_pass_without_a_warning(
         for way in WAYS
     ]
     assert len(files) >= 60
-    said = world.said(files)
-    assert {name: found for name, found in said.items() if found} == {}
+    reported = world.said(files)
+    assert {name: lines_of_file for name, lines_of_file in reported.items() if lines_of_file} == {}
 
 
 EXTRA = {**CHAT, "id": 3, "source": None, "score": 0.5}
@@ -142,9 +142,9 @@ def test_good_but_unusual_workloads_pass_without_a_warning(
     world.web.answers["/api/datasets/me/marked"] = (200, {}, json.dumps(marked).encode())
     files = {name: world.write(tmp_path, name, workload(way, "qwen3-0.6b", {})) for name, way in UNUSUAL.items()}
     with world.slow(0.25):
-        said = world.said([files.pop(name) for name in SLOW])
-    said |= world.said(list(files.values()))
-    assert {name: found for name, found in said.items() if found} == {}
+        reported = world.said([files.pop(name) for name in SLOW])
+    reported |= world.said(list(files.values()))
+    assert {name: lines_of_file for name, lines_of_file in reported.items() if lines_of_file} == {}
 
 
 SHIPPED = tuple(file for file in STORIES if "target: local" not in file.read_text(encoding="utf-8"))
@@ -177,23 +177,27 @@ def test_shipped_workloads_and_imported_tutorials_meet_no_false_alarm(
     world: GoodWorld, tmp_path: Path, xpk_environment: BuiltEnvironment
 ) -> None:
     trees = {file.stem.replace("_", "-"): shipped(file) for file in SHIPPED}
-    tutorials = {name.lower().replace(" ", "-"): imported(one) for name, one in TRAINERS.items()}
+    tutorials = {name.lower().replace(" ", "-"): imported(trainer_argv) for name, trainer_argv in TRAINERS.items()}
     del tutorials["lora"]["lora"]["restore_path"]  # adapters in a bucket: tests/checks/test_lora_adapters.py
     (tmp_path / "math_qa.json").write_bytes((ROOT / "workloads" / "math_qa.json").read_bytes())
     files = [world.write(tmp_path, name, tree) for name, tree in (trees | tutorials).items()]
-    for made in api.intend([api.load(file) for file in files]):
-        run, folder = made.run, str(made.run.checkpoint).removeprefix("gs://my-bucket/").removesuffix("/items")
-        held = small_files(run.spec.model.name, axis=int(run.spec.overrides.maxtext.get("param_scan_axis", 1)))
-        world.bucket.objects |= {f"{folder}/items/{name}": content for name, content in held.items()}
+    for intent in api.intend([api.load(file) for file in files]):
+        run, folder = intent.run, str(intent.run.checkpoint).removeprefix("gs://my-bucket/").removesuffix("/items")
+        converted_files = small_files(
+            run.spec.model.name, axis=int(run.spec.overrides.maxtext.get("param_scan_axis", 1))
+        )
+        world.bucket.objects |= {f"{folder}/items/{name}": content for name, content in converted_files.items()}
         world.bucket.objects[f"{folder}/_CHECKPOINT_METADATA"] = STEP
     rows = (ROOT / "tests" / "fakes" / "rows.parquet").read_bytes()
     world.bucket.objects |= {f"ultrachat_200k/train_sft-{n}.parquet": rows for n in range(128)}
     objects = world.cluster.standin.objects
     objects.add("/secrets", "hf-token", namespace="default", data={"token": "aA=="})
     spot_pool(objects, "2x4", hosts=2)
-    said = {name: {line.partition(":")[0] for line in found} for name, found in world.said(files).items()}
-    assert {name: ids for name, ids in said.items() if ids and name in trees} == {}
-    false = {name: said[name] - (FAULTY_LORA if name == "lora" else FAULTY) for name in tutorials}
+    reported = {
+        name: {line.partition(":")[0] for line in lines_of_file} for name, lines_of_file in world.said(files).items()
+    }
+    assert {name: ids for name, ids in reported.items() if ids and name in trees} == {}
+    false = {name: reported[name] - (FAULTY_LORA if name == "lora" else FAULTY) for name in tutorials}
     assert {name: ids for name, ids in false.items() if ids} == {}
 
 
@@ -238,10 +242,10 @@ def tolerated_by_flavors(objects: Objects) -> None:
 
 def lent_by_cohort(objects: Objects, *, key: str = "cohort", limit: int | None = None) -> None:
     """Remove the queue's own quota, so that it borrows from its cohort."""
-    own = queue(objects)
-    own[key] = "all"
-    lender = copy.deepcopy(own)
-    for quota in quotas(own):
+    queue_object = queue(objects)
+    queue_object[key] = "all"
+    lender = copy.deepcopy(queue_object)
+    for quota in quotas(queue_object):
         quota |= {"nominalQuota": 0, **({"borrowingLimit": limit} if limit else {})}
     for quota in quotas(lender):
         quota["nominalQuota"] = 256
@@ -307,12 +311,12 @@ def test_good_clusters_of_other_administrators_pass_without_a_warning(
     trees = {"mcjax": workload({}, "qwen3-0.6b", {}), "pathways": workload({}, "qwen3-0.6b", PATHWAYS)}
     trees["spot"] = workload(spot, "qwen3-0.6b", {})
     plans = api.plan([api.load(world.write(tmp_path, name, tree)) for name, tree in trees.items()])
-    said: dict[str, list[str]] = {}
+    reported: dict[str, list[str]] = {}
     for name, change in CLUSTERS.items():
         with standing_in(tmp_path) as cluster:
             furnish_slices(cluster)
             change(cluster.standin.objects)
-            wanted = [made for made in plans if (made.run_name == "spot") == (name == "spot pool")]
-            found = [one for made in wanted for one in examine(cluster.connect(), made)[1]]
-        said[name] = [f"{one.id}: {one.message}" for one in found if one.severity != "note"]
-    assert {name: found for name, found in said.items() if found} == {}
+            asked_plans = [plan for plan in plans if (plan.run_name == "spot") == (name == "spot pool")]
+            problems_read = [problem for plan in asked_plans for problem in examine(cluster.connect(), plan)[1]]
+        reported[name] = [f"{problem.id}: {problem.message}" for problem in problems_read if problem.severity != "note"]
+    assert {name: problems_read for name, problems_read in reported.items() if problems_read} == {}

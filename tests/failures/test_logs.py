@@ -35,25 +35,29 @@ def test_a_kept_log_has_one_direct_cause(file: Path) -> None:
         lines=LINES[file],
         said=diagnose(LINES[file]),
     )
-    seen = failing("FailJobSetFailurePolicyAction", pods=pods((failed,)))
-    found = explain_state(Evidence(seen=seen, status=classify(seen), logs=(log,)))
-    causes = (found.cause, *found.others)
+    failing_jobset = failing("FailJobSetFailurePolicyAction", pods=pods((failed,)))
+    explanation = explain_state(Evidence(seen=failing_jobset, status=classify(failing_jobset), logs=(log,)))
+    causes = (explanation.cause, *explanation.others)
     assert [cause.id for cause in causes if cause.basis == "direct"] == [file.parent.name]
 
 
 @of_each_log
 def test_no_rule_alone_sees_its_cause_in_another_ones_log(file: Path) -> None:
-    alone = {rule.id for rule in log_rules() if (said := diagnose(LINES[file], rules=(rule,))) and not said.earlier}
+    alone = {
+        rule.id for rule in log_rules() if (diagnosis := diagnose(LINES[file], rules=(rule,))) and not diagnosis.earlier
+    }
     assert file.parent.name in alone
     assert alone - GENERAL <= {file.parent.name}
 
 
 @of_each_log
 def test_what_a_process_survived_is_never_its_cause(file: Path) -> None:
-    for survived in (one for one in FILES if one.parent.name != "told-to-stop"):  # no process survives SIGKILL
-        said = diagnose((*LINES[survived], WENT_ON, *LINES[file]))
-        assert said is not None
-        assert (said.kind, said.earlier) == (file.parent.name, False), survived
+    for survived in (
+        kept_file for kept_file in FILES if kept_file.parent.name != "told-to-stop"
+    ):  # no process survives SIGKILL
+        diagnosis = diagnose((*LINES[survived], WENT_ON, *LINES[file]))
+        assert diagnosis is not None
+        assert (diagnosis.kind, diagnosis.earlier) == (file.parent.name, False), survived
 
 
 SEEMING = (
@@ -77,13 +81,13 @@ def test_a_line_that_only_looks_like_a_cause_is_not_told_as_it(cause: str, line:
         '  File "/site-packages/huggingface_hub/x.py", line 1, in f',
         "    x",
     )
-    said = diagnose((*frames, line))
-    assert said is None or said.kind != cause
+    diagnosis = diagnose((*frames, line))
+    assert diagnosis is None or diagnosis.kind != cause
 
 
 def test_each_case_of_the_tool_has_its_kept_log() -> None:
-    made = {f"{cause}/{case.name}" for case in CASES for cause in (case.cause, case.others) if cause}
-    assert made == {f"{file.parent.name}/{file.stem}" for file in FILES}
+    case_names = {f"{cause}/{case.name}" for case in CASES for cause in (case.cause, case.others) if cause}
+    assert case_names == {f"{file.parent.name}/{file.stem}" for file in FILES}
 
 
 def test_kept_logs_name_no_machine() -> None:

@@ -81,8 +81,14 @@ class GoodWorld:
         """Return what `check` and `submit` would print of each file, with its errors and warnings."""
         plans = api.plan([api.load(file) for file in files])
         cluster = self.cluster.connect()
-        told = {made.run_name: (*for_submission(made.problems), *self._submission(made, cluster)) for made in plans}
-        return {name: [f"{p.id}: {p.message}" for p in found if p.severity != "note"] for name, found in told.items()}
+        lines_by_file = {
+            run_plan.run_name: (*for_submission(run_plan.problems), *self._submission(run_plan, cluster))
+            for run_plan in plans
+        }
+        return {
+            name: [f"{p.id}: {p.message}" for p in problems_of_file if p.severity != "note"]
+            for name, problems_of_file in lines_by_file.items()
+        }
 
     def _submission(self, plan: Plan, cluster: Cluster) -> tuple[Problem, ...]:
         facts, problems = examine(cluster, plan)
@@ -104,11 +110,11 @@ def good_world(folder: Path, models: Sequence[str]) -> Iterator[GoodWorld]:
 
 
 def _objects(models: Sequence[str]) -> dict[str, bytes]:
-    held = {f"rows/{n}.jsonl": ROWS for n in range(64)}
+    bucket_objects = {f"rows/{n}.jsonl": ROWS for n in range(64)}
     for model in models:
-        held[f"{model}/0/_CHECKPOINT_METADATA"] = STEP
-        held |= {f"{model}/0/items/{name}": content for name, content in small_files(model).items()}
-    return held
+        bucket_objects[f"{model}/0/_CHECKPOINT_METADATA"] = STEP
+        bucket_objects |= {f"{model}/0/items/{name}": content for name, content in small_files(model).items()}
+    return bucket_objects
 
 
 def _answers() -> Iterator[tuple[str, tuple[int, dict[str, str], bytes]]]:

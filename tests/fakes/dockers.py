@@ -90,9 +90,9 @@ class FakeRepository:
 
     def add_blob(self, content: bytes) -> int:
         digest = digest_of(content)
-        sent = 0 if digest in self.blobs else len(content)
+        byte_count = 0 if digest in self.blobs else len(content)
         self.blobs[digest] = content
-        return sent
+        return byte_count
 
     def put_manifest(self, image: ImageDocuments, *, tag: str) -> None:
         if not self.forgets:

@@ -163,8 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif found[3] is None:
             self._json({"kind": "storage#bucket", "name": self.bucket.name, **self.bucket.settings})
         elif found[3] != "/o":
-            held = [name for name in query.get("permissions", []) if name in self.bucket.permissions]
-            self._json({"kind": "storage#testIamPermissionsResponse", **({"permissions": held} if held else {})})
+            names = [name for name in query.get("permissions", []) if name in self.bucket.permissions]
+            self._json({"kind": "storage#testIamPermissionsResponse", **({"permissions": names} if names else {})})
         elif found[4] is None:
             self._json(self._listing(query))
         else:
@@ -180,8 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
         flat = "delimiter" not in query
         folders = {prefix + name.partition("/")[0] + "/" for name in below if "/" in name and not flat}
         every = sorted({*folders, *(prefix + name for name in below if flat or "/" not in name)})
-        first, most = int(query.get("pageToken", ["0"])[0]), int(query.get("maxResults", ["1000"])[0])
-        page, times = every[first : first + min(most, PAGE)], self.bucket.updated
+        first, page_size = int(query.get("pageToken", ["0"])[0]), int(query.get("maxResults", ["1000"])[0])
+        page, times = every[first : first + min(page_size, PAGE)], self.bucket.updated
         files = [
             {
                 "name": name,
@@ -211,8 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
         if first >= len(content):
             return self._answer(416, b"")
         part = content[first : last + 1]
-        held = f"bytes {first}-{first + len(part) - 1}/{len(content)}"
-        return self._answer(206, part, {"Content-Range": held, **generation})
+        text = f"bytes {first}-{first + len(part) - 1}/{len(content)}"
+        return self._answer(206, part, {"Content-Range": text, **generation})
 
     def _post(self) -> None:
         url = urlsplit(self.path)
@@ -256,8 +256,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _metadata(self, name: str, content: bytes) -> dict[str, object]:
         crc = base64.b64encode(struct.pack(">I", google_crc32c.value(content))).decode()
-        known = {"name": name, "bucket": self.bucket.name, "size": str(len(content)), "crc32c": crc}
-        return {"kind": "storage#object", "generation": str(self.bucket.generations.get(name, 1)), **known}
+        object_row = {"name": name, "bucket": self.bucket.name, "size": str(len(content)), "crc32c": crc}
+        return {"kind": "storage#object", "generation": str(self.bucket.generations.get(name, 1)), **object_row}
 
     def _json(self, document: dict[str, object]) -> None:
         self._answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})

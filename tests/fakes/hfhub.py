@@ -81,9 +81,11 @@ class _Handler(BaseHTTPRequestHandler):
             hub.large[path.removeprefix("/lfs/")] = body
             self._answer({})
         elif path == f"/{hub.repo}.git/info/lfs/objects/batch":
-            self._answer({"transfer": "basic", "objects": [self._upload(one) for one in json.loads(body)["objects"]]})
+            self._answer(
+                {"transfer": "basic", "objects": [self._upload(pointer) for pointer in json.loads(body)["objects"]]}
+            )
         elif path == f"{model}/preupload/main":
-            files = [self._mode(one["path"]) for one in json.loads(body)["files"]]
+            files = [self._mode(pointer["path"]) for pointer in json.loads(body)["files"]]
             self._answer({"files": files})
         elif path == f"{model}/commit/main":
             self._commit([json.loads(line) for line in body.splitlines() if line])
@@ -95,17 +97,20 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer({"error": f"no such page: {path}"}, status=404)
 
-    def _create(self, asked: dict[str, Any]) -> None:
+    def _create(self, repository: dict[str, Any]) -> None:
         if self.hub.made:
             url = f"{self.hub.url}/{self.hub.repo}"
             self._answer({"error": "You already created this model repo", "url": url}, status=409)
             return
-        self.hub.made, self.hub.private = True, asked.get("private") is True or asked.get("visibility") == "private"
+        self.hub.made, self.hub.private = (
+            True,
+            repository.get("private") is True or repository.get("visibility") == "private",
+        )
         self.hub.commits.append(("initial commit", {".gitattributes": b"*.safetensors filter=lfs"}))
         self._answer({"url": f"{self.hub.url}/{self.hub.repo}"})
 
-    def _upload(self, one: dict[str, Any]) -> dict[str, Any]:
-        return {**one, "actions": {"upload": {"href": f"{self.hub.url}/lfs/{one['oid']}"}}}
+    def _upload(self, pointer: dict[str, Any]) -> dict[str, Any]:
+        return {**pointer, "actions": {"upload": {"href": f"{self.hub.url}/lfs/{pointer['oid']}"}}}
 
     def _mode(self, name: str) -> dict[str, Any]:
         return {

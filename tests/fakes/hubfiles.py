@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         if what == "tree":
             return listed
         if what == "paths-info":
-            return [one for one in listed if str(one["path"]) in body.decode()]
+            return [listed_file for listed_file in listed if str(listed_file["path"]) in body.decode()]
         siblings = [{"rfilename": name, "size": len(content)} for name, content in self.hub.files.items()]
         more = {"tags": [], "private": False, "downloads": 0, "likes": 0, "gated": "auto" if self.hub.token else False}
         return {"id": self.hub.repo, "sha": COMMIT, "siblings": siblings, **more}
@@ -112,13 +112,13 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _range(self, size: int) -> tuple[int, int]:
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
-        return (int(asked[1]), int(asked[2]) + 1 if asked[2] else size) if asked else (0, size)
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        return (int(match[1]), int(match[2]) + 1 if match[2] else size) if match else (0, size)
 
     def _send(self, content: bytes, *, cut: int | None) -> None:
         piece = 1 << 16
-        for at in range(0, len(content) if cut is None else cut, piece):
-            self.wfile.write(content[at : at + piece])
+        for index in range(0, len(content) if cut is None else cut, piece):
+            self.wfile.write(content[index : index + piece])
             time.sleep(piece / self.hub.rate)
         if cut is not None:
             self.close_connection = True

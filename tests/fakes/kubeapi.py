@@ -57,16 +57,18 @@ class KubeApi:
     def fail(self, on: str, **how: Any) -> None:
         self.front.fail(on, **how)
 
-    def answer(self, one: Seen) -> Answer:
-        if one.headers.get("authorization") != f"Bearer {self.token}":
+    def answer(self, request: Seen) -> Answer:
+        if request.headers.get("authorization") != f"Bearer {self.token}":
             return status(401, "Unauthorized", "Unauthorized")
-        if one.path.endswith("/log") and ("get", "pods/log") not in self.denied:
-            return self.logs.answer(one.path, one.query, stopping=self.front.stopping)
+        if request.path.endswith("/log") and ("get", "pods/log") not in self.denied:
+            return self.logs.answer(request.path, request.query, stopping=self.front.stopping)
         with self.lock:
             self.objects.user, self.objects.denied = self.user, self.denied
-            accept = one.headers.get("accept", "")
-            answer = self.objects.answer(one.method, one.path, query=one.query, body=one.body, accept=accept)
-        return _packed(answer) if "gzip" in one.headers.get("accept-encoding", "") else answer
+            accept = request.headers.get("accept", "")
+            answer = self.objects.answer(
+                request.method, request.path, query=request.query, body=request.body, accept=accept
+            )
+        return _packed(answer) if "gzip" in request.headers.get("accept-encoding", "") else answer
 
     def kubeconfig(self, file: Path, *, ca: Path | None = None) -> Path:
         """Write one that reaches this server as its user."""

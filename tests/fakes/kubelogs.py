@@ -39,8 +39,8 @@ class PodLogs:
         """One line per text, a nanosecond apart, `second` seconds after 10:00:00."""
         with self.changed:
             log = self.logs.setdefault((pod, previous), Log())
-            at = f"2026-11-21T10:{second // 60:02}:{second % 60:02}"
-            log.lines += [(f"{at}.{len(log.lines) + i:09}Z", text) for i, text in enumerate(texts)]
+            words = f"2026-11-21T10:{second // 60:02}:{second % 60:02}"
+            log.lines += [(f"{words}.{len(log.lines) + i:09}Z", text) for i, text in enumerate(texts)]
             log.ended = log.ended or end
             self.changed.notify_all()
 
@@ -89,28 +89,28 @@ class PodLogs:
     def _skipped(self, log: Log, query: dict[str, str]) -> int:
         """The kubelet knows whole seconds only, and counts the lines that are left."""
         since = query.get("sinceTime", "")[:19]
-        skip = sum(1 for at, _ in log.lines if at[:19] < since)
+        skip = sum(1 for moment, _ in log.lines if moment[:19] < since)
         return max(skip, len(log.lines) - int(query["tailLines"])) if "tailLines" in query else skip
 
-    def _followed(self, log: Log, given: int, *, stamped: bool, stopping: threading.Event) -> Iterator[bytes]:
+    def _followed(self, log: Log, passed_count: int, *, stamped: bool, stopping: threading.Event) -> Iterator[bytes]:
         with self.changed:
             cuts = log.cuts
             log.followed += 1
         while not stopping.is_set():
             with self.changed:
-                if given >= len(log.lines) and not log.ended and log.cuts == cuts:
+                if passed_count >= len(log.lines) and not log.ended and log.cuts == cuts:
                     self.changed.wait(0.05)
-                new, given = log.lines[given:], len(log.lines)
+                new, passed_count = log.lines[passed_count:], len(log.lines)
             yield from (_line(*line, stamped=stamped) for line in new)
             if log.cuts != cuts:
                 yield b"2026-11-21T10:"
                 raise Unanswered
-            if log.ended and given >= len(log.lines):
+            if log.ended and passed_count >= len(log.lines):
                 return
 
 
-def _line(at: str, text: str, *, stamped: bool) -> bytes:
-    return (f"{at} {text}\n" if stamped else f"{text}\n").encode()
+def _line(moment: str, text: str, *, stamped: bool) -> bytes:
+    return (f"{moment} {text}\n" if stamped else f"{text}\n").encode()
 
 
 def printer(jobset: RunObject) -> ProcessRole:

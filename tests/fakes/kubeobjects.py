@@ -94,17 +94,17 @@ class Objects:
             return self._review(path, body) if path in REVIEWS else self._group(path.removeprefix("/apis/"))
         return self._object(method, _taken_apart(path), query=query, body=body, accept=accept)
 
-    def _object(self, method: str, asked: Asked | None, *, query: dict[str, str], body: Any, accept: str) -> Answer:
-        if asked is None or asked.version not in self.kinds.get(asked.key, ((),))[0]:
+    def _object(self, method: str, target: Asked | None, *, query: dict[str, str], body: Any, accept: str) -> Answer:
+        if target is None or target.version not in self.kinds.get(target.key, ((),))[0]:
             return NOT_SERVED
-        verb = {"GET": "get" if asked.name else "list", "POST": "create"}.get(method, method.lower())
-        if (verb, asked.plural) in self.denied:
-            return self._forbidden(verb, asked)
+        verb = {"GET": "get" if target.name else "list", "POST": "create"}.get(method, method.lower())
+        if (verb, target.plural) in self.denied:
+            return self._forbidden(verb, target)
         served: dict[str, Callable[[], Answer]] = {
-            "get": lambda: self._get(asked, accept),
-            "list": lambda: self._list(asked, query, accept),
-            "create": lambda: self._create(asked, body, query),
-            "delete": lambda: self._delete(asked, body or {}),
+            "get": lambda: self._get(target, accept),
+            "list": lambda: self._list(target, query, accept),
+            "create": lambda: self._create(target, body, query),
+            "delete": lambda: self._delete(target, body or {}),
         }
         refused = status(405, "MethodNotAllowed", f"the stand-in does not {method}")
         return served[verb]() if verb in served else refused
@@ -119,86 +119,86 @@ class Objects:
     def _review(self, path: str, body: Json) -> Answer:
         if path.endswith("selfsubjectreviews"):
             return Answer(201, {**body, "status": {"userInfo": {"username": self.user}}})
-        asked = body["spec"]["resourceAttributes"]
-        return Answer(201, {**body, "status": {"allowed": (asked["verb"], asked["resource"]) not in self.denied}})
+        review = body["spec"]["resourceAttributes"]
+        return Answer(201, {**body, "status": {"allowed": (review["verb"], review["resource"]) not in self.denied}})
 
-    def _forbidden(self, verb: str, asked: Asked) -> Answer:
-        name = f' "{asked.name}"' if asked.name else ""
-        scope = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
+    def _forbidden(self, verb: str, target: Asked) -> Answer:
+        name = f' "{target.name}"' if target.name else ""
+        scope = f' in the namespace "{target.namespace}"' if target.namespace else " at the cluster scope"
         message = (
-            f'{asked.full}{name} is forbidden: User "{self.user}" cannot {verb} resource "{asked.plural}" in API group'
-            f' "{asked.group}"{scope}'
+            f'{target.full}{name} is forbidden: User "{self.user}" cannot {verb} resource "{target.plural}" in API'
+            f' group "{target.group}"{scope}'
         )
-        return status(403, "Forbidden", message, details={"name": asked.name, "kind": asked.plural})
+        return status(403, "Forbidden", message, details={"name": target.name, "kind": target.plural})
 
-    def _get(self, asked: Asked, accept: str) -> Answer:
-        found = self.of(asked.key).get((asked.namespace, asked.name))
-        if found is None:
-            details = {"name": asked.name, "group": asked.group, "kind": asked.plural}
-            return status(404, "NotFound", f'{asked.full} "{asked.name}" not found', details=details)
-        self._version(found)
+    def _get(self, target: Asked, accept: str) -> Answer:
+        kube_object = self.of(target.key).get((target.namespace, target.name))
+        if kube_object is None:
+            details = {"name": target.name, "group": target.group, "kind": target.plural}
+            return status(404, "NotFound", f'{target.full} "{target.name}" not found', details=details)
+        self._version(kube_object)
         if "as=PartialObjectMetadata" in accept:
-            return Answer(200, _metadata_of(found))
-        return Answer(200, found)
+            return Answer(200, _metadata_of(kube_object))
+        return Answer(200, kube_object)
 
-    def _list(self, asked: Asked, query: dict[str, str], accept: str) -> Answer:
-        every = self.of(asked.key).items()
-        inside = [o for (namespace, _), o in every if asked.namespace in ("", namespace)]
-        found = [o for o in inside if kuberules.selected(o, query.get("labelSelector", ""))]
-        found = [o for o in found if kuberules.has_fields(o, query.get("fieldSelector", ""))]
-        for one in found:
-            self._version(one)
+    def _list(self, target: Asked, query: dict[str, str], accept: str) -> Answer:
+        every = self.of(target.key).items()
+        inside = [o for (namespace, _), o in every if target.namespace in ("", namespace)]
+        chosen = [o for o in inside if kuberules.selected(o, query.get("labelSelector", ""))]
+        chosen = [o for o in chosen if kuberules.has_fields(o, query.get("fieldSelector", ""))]
+        for kube_object in chosen:
+            self._version(kube_object)
         metadata = {"resourceVersion": str(self.version)}
         if "as=PartialObjectMetadataList" in accept:
-            items = [_metadata_of(one) for one in found]
+            items = [_metadata_of(kube_object) for kube_object in chosen]
             return Answer(200, {"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items})
-        return Answer(200, {"kind": "List", "metadata": metadata, "items": found})
+        return Answer(200, {"kind": "List", "metadata": metadata, "items": chosen})
 
-    def _version(self, one: Json) -> None:
+    def _version(self, document: Json) -> None:
         """Give an object another resourceVersion if a test changed it since it was last sent."""
-        metadata = one["metadata"]
-        content = json.dumps({**one, "metadata": {**metadata, "resourceVersion": ""}}, sort_keys=True)
+        metadata = document["metadata"]
+        content = json.dumps({**document, "metadata": {**metadata, "resourceVersion": ""}}, sort_keys=True)
         uid = metadata.get("uid", "")
         if self.sent.setdefault(uid, content) != content:
             self.version += 1
             metadata["resourceVersion"] = str(self.version)
             self.sent[uid] = content
 
-    def _create(self, asked: Asked, body: Json, query: dict[str, str]) -> Answer:
-        if asked.namespace and ("", asked.namespace) not in self.of("/namespaces"):
-            details = {"name": asked.namespace, "kind": "namespaces"}
-            return status(404, "NotFound", f'namespaces "{asked.namespace}" not found', details=details)
-        kind = self.kinds[asked.key][1]
+    def _create(self, target: Asked, body: Json, query: dict[str, str]) -> Answer:
+        if target.namespace and ("", target.namespace) not in self.of("/namespaces"):
+            details = {"name": target.namespace, "kind": "namespaces"}
+            return status(404, "NotFound", f'namespaces "{target.namespace}" not found', details=details)
+        kind = self.kinds[target.key][1]
         new = kuberules.defaulted(kind, copy.deepcopy(body))
         name = new["metadata"].get("name", "")
         refused = kuberules.refusal(kind, new, strict=query.get("fieldValidation") == "Strict")
         if refused:
             causes = [{"field": f, "message": m} for f, m in refused.causes]
-            told = {"name": name, "kind": kind, "causes": causes}
-            return status(refused.code, refused.reason, refused.message, details=told)
-        if (asked.namespace, name) in self.of(asked.key):
-            details = {"name": name, "group": asked.group, "kind": asked.plural}
-            return status(409, "AlreadyExists", f'{asked.full} "{name}" already exists', details=details)
-        new["metadata"]["namespace"] = asked.namespace
+            manifest = {"name": name, "kind": kind, "causes": causes}
+            return status(refused.code, refused.reason, refused.message, details=manifest)
+        if (target.namespace, name) in self.of(target.key):
+            details = {"name": name, "group": target.group, "kind": target.plural}
+            return status(409, "AlreadyExists", f'{target.full} "{name}" already exists', details=details)
+        new["metadata"]["namespace"] = target.namespace
         manager = query.get("fieldManager", "unknown")
         if query.get("dryRun") == "All":
             return Answer(201, self._stamped(new, manager))
-        return Answer(201, self._store(asked.key, new, manager=manager))
+        return Answer(201, self._store(target.key, new, manager=manager))
 
-    def _delete(self, asked: Asked, options: Json) -> Answer:
-        found = self.of(asked.key).get((asked.namespace, asked.name))
-        details = {"name": asked.name, "group": asked.group, "kind": asked.plural}
-        if found is None:
-            return status(404, "NotFound", f'{asked.full} "{asked.name}" not found', details=details)
-        wanted = (options.get("preconditions") or {}).get("uid")
-        if wanted and wanted != found["metadata"]["uid"]:
+    def _delete(self, target: Asked, options: Json) -> Answer:
+        kube_object = self.of(target.key).get((target.namespace, target.name))
+        details = {"name": target.name, "group": target.group, "kind": target.plural}
+        if kube_object is None:
+            return status(404, "NotFound", f'{target.full} "{target.name}" not found', details=details)
+        expected = (options.get("preconditions") or {}).get("uid")
+        if expected and expected != kube_object["metadata"]["uid"]:
             message = (
-                f'Operation cannot be fulfilled on {asked.full} "{asked.name}": the UID in the precondition ({wanted})'
-                f" does not match the UID in record ({found['metadata']['uid']})."
+                f'Operation cannot be fulfilled on {target.full} "{target.name}": the UID in the precondition'
+                f" ({expected}) does not match the UID in record ({kube_object['metadata']['uid']})."
                 " The object might have been deleted and then recreated"
             )
             return status(409, "Conflict", message, details=details)
-        del self.of(asked.key)[asked.namespace, asked.name]
+        del self.of(target.key)[target.namespace, target.name]
         return Answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details})
 
     def _store(self, key: str, new: Json, *, manager: str) -> Json:
@@ -222,20 +222,20 @@ class Objects:
         return {**new, "metadata": metadata}
 
 
-def _metadata_of(one: Json) -> Json:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": one["metadata"]}
+def _metadata_of(document: Json) -> Json:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": document["metadata"]}
 
 
 def _taken_apart(path: str) -> Asked | None:
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
-        group, rest = "", parts[1:]
+        group, below_group = "", parts[1:]
     elif parts[0] == "apis" and len(parts) > 3:
-        group, rest = parts[1], parts[2:]
+        group, below_group = parts[1], parts[2:]
     else:
         return None
-    version, *rest = rest
+    version, *below_group = below_group
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    return Asked(group, version, rest[0], namespace, rest[1] if len(rest) > 1 else "")
+    if below_group[0] == "namespaces" and len(below_group) > 2:
+        namespace, below_group = below_group[1], below_group[2:]
+    return Asked(group, version, below_group[0], namespace, below_group[1] if len(below_group) > 1 else "")

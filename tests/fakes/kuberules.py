@@ -82,10 +82,10 @@ def has_fields(item: Json, selector: str) -> bool:
     """Field selectors: `a.b=c`, joined by commas."""
     for term in filter(None, selector.split(",")):
         path, _, value = term.replace("==", "=").partition("=")
-        found: Any = item
+        field_value: Any = item
         for key in path.split("."):
-            found = (found or {}).get(key)
-        if found != value:
+            field_value = (field_value or {}).get(key)
+        if field_value != value:
             return False
     return True
 
@@ -93,9 +93,9 @@ def has_fields(item: Json, selector: str) -> bool:
 def _jobset(new: Json, *, strict: bool) -> Refusal | None:
     unknown = [name for name in new.get("spec", {}) if name not in JOBSET_FIELDS]
     if unknown and strict:
-        said = f'strict decoding error: unknown field "spec.{unknown[0]}"'
+        words = f'strict decoding error: unknown field "spec.{unknown[0]}"'
         head = 'JobSet in version "v1alpha2" cannot be handled as a JobSet: '
-        return Refusal(400, "BadRequest", head + said, [])
+        return Refusal(400, "BadRequest", head + words, [])
     metadata = new["metadata"]
     if not SUBDOMAIN.fullmatch(metadata.get("name", "")):
         why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
@@ -114,7 +114,7 @@ def _jobset(new: Json, *, strict: bool) -> Refusal | None:
 
 def _webhook(new: Json) -> Iterator[str]:
     name, spec = new["metadata"]["name"], new["spec"]
-    known = {replicated["name"] for replicated in spec["replicatedJobs"]}
+    names = {replicated["name"] for replicated in spec["replicatedJobs"]}
     for i, replicated in enumerate(spec["replicatedJobs"]):
         job = f"{name}-{replicated['name']}-{replicated['replicas'] - 1}"
         parallelism = replicated["template"]["spec"].get("parallelism", 1)
@@ -125,10 +125,10 @@ def _webhook(new: Json) -> Iterator[str]:
             rule = "JobSet name is too long, pod names generated for this JobSet will exceed 63 characters"
             yield f'spec.replicatedJobs[{i}].name: Invalid value: "{job}": {rule}'
     coordinator = (spec.get("coordinator") or {}).get("replicatedJob")
-    if coordinator and coordinator not in known:
+    if coordinator and coordinator not in names:
         yield f"coordinator replicatedJob {coordinator} does not exist"
     for target in (spec.get("successPolicy") or {}).get("targetReplicatedJobs") or ():
-        if target not in known:
+        if target not in names:
             yield f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"
 
 
@@ -144,59 +144,59 @@ def _job(new: Json) -> Iterator[Cause]:
     yield from _exit_codes(new["spec"], {c["name"] for c in containers})
 
 
-def _container(at: str, container: Json, volumes: set[str]) -> Iterator[Cause]:
+def _container(where: str, container: Json, volumes: set[str]) -> Iterator[Cause]:
     if not container.get("image"):
-        yield f"{at}.image", "Required value"
+        yield f"{where}.image", "Required value"
     if not CONTAINER.fullmatch(container["name"]):
-        yield f"{at}.name", f'Invalid value: "{container["name"]}": a lowercase RFC 1123 label must consist of …'
+        yield f"{where}.name", f'Invalid value: "{container["name"]}": a lowercase RFC 1123 label must consist of …'
     for i, mount in enumerate(container.get("volumeMounts") or ()):
         if mount["name"] not in volumes:
-            yield f"{at}.volumeMounts[{i}].name", f'Not found: "{mount["name"]}"'
+            yield f"{where}.volumeMounts[{i}].name", f'Not found: "{mount["name"]}"'
     for i, env in enumerate(container.get("env") or ()):
         if not re.fullmatch(r"[\x21-\x3c\x3e-\x7e]+", env["name"]):
             rule = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-            yield f"{at}.env[{i}].name", f'Invalid value: "{env["name"]}": {rule}'
+            yield f"{where}.env[{i}].name", f'Invalid value: "{env["name"]}": {rule}'
         if env.get("value") and env.get("valueFrom"):
-            yield f"{at}.env[{i}].valueFrom", 'Invalid value: "": may not be specified when `value` is not empty'
+            yield f"{where}.env[{i}].valueFrom", 'Invalid value: "": may not be specified when `value` is not empty'
     tpu = str(((container.get("resources") or {}).get("limits") or {}).get("google.com/tpu", "0"))
     if not tpu.isdigit():
-        yield f"{at}.resources.limits[google.com/tpu]", f'Invalid value: "{tpu}": must be an integer'
+        yield f"{where}.resources.limits[google.com/tpu]", f'Invalid value: "{tpu}": must be an integer'
 
 
 def _restart(spec: Json, pod: Json) -> Iterator[Cause]:
-    at, policy = "spec.template.spec.restartPolicy", pod.get("restartPolicy", "Always")
+    where, policy = "spec.template.spec.restartPolicy", pod.get("restartPolicy", "Always")
     if policy not in ("OnFailure", "Never"):
-        yield at, 'Required value: valid values: "OnFailure", "Never"'
+        yield where, 'Required value: valid values: "OnFailure", "Never"'
     elif policy != "Never" and spec.get("podFailurePolicy"):
-        yield at, f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
+        yield where, f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
 
 
 def _exit_codes(spec: Json, containers: set[str]) -> Iterator[Cause]:
     for i, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
         codes = rule.get("onExitCodes") or {}
-        at = f"spec.podFailurePolicy.rules[{i}].onExitCodes"
+        words = f"spec.podFailurePolicy.rules[{i}].onExitCodes"
         values = codes.get("values") or []
         if codes.get("operator") == "In" and 0 in values:
-            yield f"{at}.values[{values.index(0)}]", "Invalid value: 0: must not be 0 for the In operator"
+            yield f"{words}.values[{values.index(0)}]", "Invalid value: 0: must not be 0 for the In operator"
         if values != sorted(values):
-            yield f"{at}.values", f"Invalid value: {values}: must be ordered"
+            yield f"{words}.values", f"Invalid value: {values}: must be ordered"
         name = codes.get("containerName")
         if name and name not in containers:
             rule_text = "must be one of the container or initContainer names in the pod template"
-            yield f"{at}.containerName", f'Invalid value: "{name}": {rule_text}'
+            yield f"{words}.containerName", f'Invalid value: "{name}": {rule_text}'
 
 
-def _labels(at: str, metadata: Json) -> Iterator[Cause]:
+def _labels(where: str, metadata: Json) -> Iterator[Cause]:
     for value in (metadata.get("labels") or {}).values():
         if len(value) > 63:
-            yield at, f'Invalid value: "{value}": must be no more than 63 bytes'
+            yield where, f'Invalid value: "{value}": must be no more than 63 bytes'
         elif not LABEL_VALUE.fullmatch(value):
-            yield at, f'Invalid value: "{value}": a valid label must be an empty string or consist of …'
+            yield where, f'Invalid value: "{value}": a valid label must be an empty string or consist of …'
 
 
 def _invalid(kind: str, new: Json, causes: list[Cause]) -> Refusal | None:
     if not causes:
         return None
-    said = ", ".join(f"{field}: {message}" for field, message in causes)
-    text = f"[{said}]" if len(causes) > 1 else said
+    words = ", ".join(f"{field}: {message}" for field, message in causes)
+    text = f"[{words}]" if len(causes) > 1 else words
     return Refusal(422, "Invalid", f'{kind} "{new["metadata"]["name"]}" is invalid: {text}', causes)

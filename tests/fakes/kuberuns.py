@@ -49,35 +49,35 @@ class Runs:
 
     def jobset(self, name: str, *, run: str | None = None, mode: str = "mcjax", status: Json | None = None) -> Json:
         """One that xsft made, with its Workload admitted unless it is queued."""
-        made = copy.deepcopy(golden(mode))
-        metadata = made["metadata"]
+        copied = copy.deepcopy(golden(mode))
+        metadata = copied["metadata"]
         metadata["labels"] |= {"xsft.dev/run": run or name, "xsft.dev/jobset": name, "xpk.google.com/workload": name}
-        there = RUNNING if status is None else status
-        made["spec"]["suspend"] = there == QUEUED
+        run_state = RUNNING if status is None else status
+        copied["spec"]["suspend"] = run_state == QUEUED
         metadata = {k: v for k, v in metadata.items() if k not in ("name", "namespace")}
-        content = {"spec": made["spec"], "status": there}
+        content = {"spec": copied["spec"], "status": run_state}
         return self.objects.add("jobset.x-k8s.io/jobsets", name, namespace=NAMESPACE, metadata=metadata, **content)
 
     def plain(self, name: str) -> Json:
         """One that xpk alone made."""
-        made = self.jobset(name)
-        marks = [key for key in made["metadata"]["labels"] if key.startswith(("xsft.dev/", "app."))]
+        json = self.jobset(name)
+        marks = [key for key in json["metadata"]["labels"] if key.startswith(("xsft.dev/", "app."))]
         for key in marks:
-            del made["metadata"]["labels"][key]
-        del made["metadata"]["annotations"]
-        return made
+            del json["metadata"]["labels"][key]
+        del json["metadata"]["annotations"]
+        return json
 
     def workload(self, jobset: Json, *, conditions: dict[str, tuple[str, str]], queue: str = QUEUE) -> Json:
         name = jobset["metadata"]["name"]
         owner = {"kind": "JobSet", "name": name, "uid": jobset["metadata"]["uid"], "controller": True}
-        said = [{"type": kind, "status": status, "reason": why} for kind, (status, why) in conditions.items()]
+        condition_list = [{"type": kind, "status": status, "reason": why} for kind, (status, why) in conditions.items()]
         return self.objects.add(
             "kueue.x-k8s.io/workloads",
             f"jobset-{name}-1a2b3",
             namespace=NAMESPACE,
             metadata={"ownerReferences": [owner], "labels": {"kueue.x-k8s.io/job-uid": owner["uid"]}},
             spec={"queueName": queue, "priority": 500, "active": True},
-            status={"conditions": said},
+            status={"conditions": condition_list},
         )
 
     def admitted(self, name: str, **how: Any) -> Json:
@@ -94,7 +94,7 @@ class Runs:
 
     def position(self, workload: Json, position: int, *, queue: str = QUEUE) -> None:
         key = "visibility.kueue.x-k8s.io/localqueues"
-        there = self.objects.of(key).get((NAMESPACE, queue)) or self.objects.add(
+        queue_object = self.objects.of(key).get((NAMESPACE, queue)) or self.objects.add(
             key, queue, namespace=NAMESPACE, items=[]
         )
         metadata = workload["metadata"]
@@ -105,7 +105,7 @@ class Runs:
             "positionInLocalQueue": position,
             "positionInClusterQueue": position,
         }
-        there["items"].append(item)
+        queue_object["items"].append(item)
 
     def pod(
         self,

@@ -35,8 +35,8 @@ class Served:
 
     def answer(self, path: str, *answers: Answer) -> None:
         """Give these answers one after the other; the last one is repeated."""
-        left = list(answers)
-        self.answers[path] = lambda _: left.pop(0) if len(left) > 1 else left[0]
+        later_answers = list(answers)
+        self.answers[path] = lambda _: later_answers.pop(0) if len(later_answers) > 1 else later_answers[0]
 
 
 @contextmanager

@@ -42,9 +42,9 @@ class StandinWorld:
         self.jobsets()[jobset]["metadata"]["labels"] |= labels
 
     def unqueue(self, jobset: str) -> None:
-        held = self.jobsets()[jobset]
-        del held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
-        held["spec"]["suspend"] = True
+        jobset_object = self.jobsets()[jobset]
+        del jobset_object["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+        jobset_object["spec"]["suspend"] = True
 
     def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
         stored = self.api.objects.add("/secrets", name, namespace=self.namespace, data=data)
@@ -62,7 +62,7 @@ class StandinWorld:
 
     def _named(self, key: str) -> dict[str, Json]:
         every = self.api.objects.of(key).items()
-        return {name: held for (namespace, name), held in every if namespace == self.namespace}
+        return {name: jobset_object for (namespace, name), jobset_object in every if namespace == self.namespace}
 
 
 def cluster_queue(chips: int) -> Json:

@@ -47,6 +47,10 @@ def marked(module: ast.Module) -> Iterator[str]:
 
 
 def reasons(node: ast.expr) -> list[str]:
-    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-    names = [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "standin_only"]
-    return [str(ast.literal_eval(one.args[0])) for one in names]
+    calls = [node_inside for node_inside in ast.walk(node) if isinstance(node_inside, ast.Call)]
+    names = [
+        node_inside
+        for node_inside in calls
+        if isinstance(node_inside.func, ast.Attribute) and node_inside.func.attr == "standin_only"
+    ]
+    return [str(ast.literal_eval(node_inside.args[0])) for node_inside in names]

@@ -11,8 +11,8 @@ from tests.fakes.gcs import PAGE, Bucket, serving
 
 def listed(bucket: Bucket, query: str = "") -> dict[str, list[object]]:
     with urlopen(f"{bucket.url}/storage/v1/b/my-bucket/o?prefix=a/&delimiter=/{query}") as answer:
-        found: dict[str, list[object]] = json.load(answer)
-    return found
+        listing: dict[str, list[object]] = json.load(answer)
+    return listing
 
 
 class Watched(dict[str, bytes]):
@@ -38,6 +38,6 @@ def test_a_list_reads_all_names_of_objects_before_any_store() -> None:
 def test_a_list_of_many_folders_is_answered_in_pages() -> None:
     with serving(Bucket({f"a/{n}/x": b"" for n in range(PAGE + 5)})) as bucket:
         first = listed(bucket)
-        rest = listed(bucket, f"&pageToken={first['nextPageToken']}")
-    assert (len(first["prefixes"]), len(rest["prefixes"])) == (PAGE, 5)
-    assert "nextPageToken" not in rest
+        second_page = listed(bucket, f"&pageToken={first['nextPageToken']}")
+    assert (len(first["prefixes"]), len(second_page["prefixes"])) == (PAGE, 5)
+    assert "nextPageToken" not in second_page

@@ -123,8 +123,8 @@ class Tools:
 
     def tell(self, *, fails: tuple[dict[str, str], ...] = (), workloads: tuple[str, ...] = ()) -> None:
         site = str(Path(yaml.__file__).parents[1])
-        told = {"fails": fails, "workloads": workloads, "site": site, "kubectl": self.kubectl}
-        (self.folder / "told.json").write_text(json.dumps(told))
+        behaviour = {"fails": fails, "workloads": workloads, "site": site, "kubectl": self.kubectl}
+        (self.folder / "told.json").write_text(json.dumps(behaviour))
 
 
 def furnish(folder: Path, server: Server, *, context: str) -> Tools:

@@ -37,9 +37,9 @@ class Answer:
 
     def halved(self, *, packed: bool) -> Answer:
         """The first half of it, as if that were all; of its gzip stream if `packed`."""
-        whole = gzip.compress(self.plain()) if packed else self.plain()
+        complete = gzip.compress(self.plain()) if packed else self.plain()
         others = {key: value for key, value in self.headers.items() if key != ENCODING}
-        return Answer(self.code, whole[: len(whole) // 2], {**others, **({ENCODING: "gzip"} if packed else {})})
+        return Answer(self.code, complete[: len(complete) // 2], {**others, **({ENCODING: "gzip"} if packed else {})})
 
 
 def status(

@@ -76,10 +76,10 @@ class Faults:
     left: list[Fault] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, one: Seen) -> Fault | None:
+    def take(self, request: Seen) -> Fault | None:
         with self.lock:
             for fault in self.left:
-                if fault.times > 0 and re.search(fault.on, one.line):
+                if fault.times > 0 and re.search(fault.on, request.line):
                     if fault.skip > 0:
                         fault.skip -= 1
                         continue

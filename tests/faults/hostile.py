@@ -27,14 +27,14 @@ def body(content: Any, *headers: bytes) -> list[bytes]:
     return [OK, *(header + b"\r\n" for header in headers), b"Content-Length: %d\r\n\r\n" % len(text), text]
 
 
-def items(*found: Any) -> list[bytes]:
-    return body({"items": found})
+def items(*entries: Any) -> list[bytes]:
+    return body({"items": entries})
 
 
 def named(**parts: Any) -> list[bytes]:
     """A list with one object, and this in the place of its parts; the same as an object."""
-    whole = {"metadata": {"name": "odd", "uid": "u", "labels": {"xsft.dev/run": "odd"}}, **parts}
-    return body({**whole, "items": [whole]})
+    odd_object = {"metadata": {"name": "odd", "uid": "u", "labels": {"xsft.dev/run": "odd"}}, **parts}
+    return body({**odd_object, "items": [odd_object]})
 
 
 def status(line: str, content: Any = None, *headers: str) -> list[bytes]:
@@ -160,8 +160,8 @@ def hostile(names: dict[str, Callable[[], Any]]) -> Iterator[dict[str, str]]:
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
             stack.callback(listener.shutdown, socket.SHUT_RDWR)  # ends `accept`, as closing it does not
             addresses[name] = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            made = answer()  # once, if it is not endless
-            again: Callable[[], Any] = partial(list, made) if isinstance(made, list) else answer
+            first_answer = answer()  # once, if it is not endless
+            again: Callable[[], Any] = partial(list, first_answer) if isinstance(first_answer, list) else answer
             threading.Thread(target=_accept, args=(listener, again, ended), daemon=True).start()
         yield addresses
 

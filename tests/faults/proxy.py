@@ -38,15 +38,15 @@ class Upstream:
     def __post_init__(self) -> None:
         self.pool = urllib3.PoolManager(ca_certs=str(self.ca), maxsize=8, retries=False)
 
-    def answer(self, one: Seen) -> Answer:
+    def answer(self, request: Seen) -> Answer:
         """Raises Unanswered. A stream is passed on as it comes."""
-        streams = any(one.query.get(name, "").lower() in ("true", "1") for name in ("watch", "follow"))
+        streams = any(request.query.get(name, "").lower() in ("true", "1") for name in ("watch", "follow"))
         try:
             reply = self.pool.request(
-                one.method,
-                self.server + one.target,
-                body=one.raw or None,
-                headers=self._headers(one),
+                request.method,
+                self.server + request.target,
+                body=request.raw or None,
+                headers=self._headers(request),
                 timeout=None if streams else PATIENCE_S,
                 preload_content=not streams,
                 decode_content=False,
@@ -56,8 +56,8 @@ class Upstream:
         headers = {key: value for key, value in reply.headers.items() if key.lower() not in HOP_BY_HOP | RESENT}
         return Answer(reply.status, None if streams else reply.data, headers, _parts(reply) if streams else None)
 
-    def _headers(self, one: Seen) -> dict[str, str]:
-        passed = {key: value for key, value in one.headers.items() if key not in HOP_BY_HOP | RESENT}
+    def _headers(self, request: Seen) -> dict[str, str]:
+        passed = {key: value for key, value in request.headers.items() if key not in HOP_BY_HOP | RESENT}
         return {**passed, **({"Impersonate-User": self.impersonate} if self.impersonate else {})}
 
 

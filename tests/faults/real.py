@@ -46,14 +46,14 @@ class RealWorld:
         return self.upstream.impersonate or "admin"
 
     def jobsets(self) -> dict[str, Json]:
-        found = self.cluster.api("GET", self._jobsets)["items"]
-        by_age = sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))
+        jobset_list = self.cluster.api("GET", self._jobsets)["items"]
+        by_age = sorted(jobset_list, key=lambda one: int(one["metadata"]["resourceVersion"]))
         by_age.sort(key=lambda one: one["metadata"]["creationTimestamp"])
         return {one["metadata"]["name"]: one for one in by_age}
 
     def secrets(self) -> dict[str, Json]:
-        found = self.cluster.api("GET", f"/api/v1/namespaces/{self.namespace}/secrets")["items"]
-        return {one["metadata"]["name"]: one for one in found}
+        secret_list = self.cluster.api("GET", f"/api/v1/namespaces/{self.namespace}/secrets")["items"]
+        return {condition_of_place["metadata"]["name"]: condition_of_place for condition_of_place in secret_list}
 
     def end(self, jobset: str, how: str) -> None:
         """End it as JobSet's controller writes it; that leaves an ended JobSet alone."""
@@ -211,7 +211,7 @@ def _gate(cluster: Cluster) -> None:
     cluster.api("PATCH", f"{path}/{GATE}/status", {"status": {"conditions": [ready]}}, content=MERGE)
     queue = cluster_queue(GATE, {FLAVOR: PLENTY})
     heads = queue["spec"]["resourceGroups"][1]["flavors"][0]["resources"]
-    heads[:] = [{"name": one["name"], "nominalQuota": "1P"} for one in heads]
+    heads[:] = [{"name": head["name"], "nominalQuota": "1P"} for head in heads]
     queue["spec"]["admissionChecks"] = [GATE]
     create_once(cluster, f"{KUEUE}/clusterqueues", queue)
 
@@ -241,7 +241,7 @@ def create_once(cluster: Cluster, path: str, body: Json) -> bool:
 
 def _active(queue: Json) -> bool:
     conditions = queue.get("status", {}).get("conditions", ())
-    return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)
+    return any(request["type"] == "Active" and request["status"] == "True" for request in conditions)
 
 
 def decoded(secret: Json) -> dict[str, bytes]:

@@ -52,10 +52,10 @@ class Front:
 
     def asked(self, on: str) -> list[Seen]:
         """Requests whose "METHOD /path?query" matches."""
-        return [one for one in self.seen if re.search(on, one.line)]
+        return [request for request in self.seen if re.search(on, request.line)]
 
-    def take(self, one: Seen) -> Fault | None:
-        return self._faults.take(one)
+    def take(self, request: Seen) -> Fault | None:
+        return self._faults.take(request)
 
 
 class Server(ThreadingHTTPServer):
@@ -105,19 +105,19 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def _serve(self) -> None:
-        one = self._read()
-        self.server.front.seen.append(one)
+        request = self._read()
+        self.server.front.seen.append(request)
         self.server.front.stopping.wait(self.server.front.delay_s)
-        fault = self.server.front.take(one)
+        fault = self.server.front.take(request)
         with suppress(Unanswered, BrokenPipeError, ConnectionResetError):
             if fault is None:
-                self._send(self.server.front.behind(one))
+                self._send(self.server.front.behind(request))
             else:
-                self._fail(fault, one)
+                self._fail(fault, request)
             return
         self._cut()
 
-    def _fail(self, fault: Fault, one: Seen) -> None:
+    def _fail(self, fault: Fault, request: Seen) -> None:
         self.server.front.stopping.wait(fault.delay_s)
         if fault.do:
             fault.do()
@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         elif fault.action.endswith("-before"):
             self._silence(fault)
         else:
-            answer = self.server.front.behind(one)
+            answer = self.server.front.behind(request)
             if fault.then:
                 fault.then()
             self._spoil(fault, answer)

@@ -81,8 +81,8 @@ def intent_of(story: str, changes: Mapping[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def api(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
-    with reaching(real_cluster, tmp_path_factory.mktemp("accepted")) as made:
-        yield made
+    with reaching(real_cluster, tmp_path_factory.mktemp("accepted")) as cluster_apis:
+        yield cluster_apis
 
 
 @pytest.mark.parametrize("case", [f"{case}{mode}" for case in ENDS for mode in ("", ", mcjax")])
@@ -92,9 +92,9 @@ def test_the_server_accepts_a_jobset_and_its_jobs_at_the_limits_of_each_field(
     plan = plans[case]
     assert errors_in(plan.problems) == ()
     assert plan.manifest is not None
-    sent = {**plan.manifest, "metadata": {**plan.manifest["metadata"], "namespace": api.namespace}}
-    held = api.connect().dry_run_jobset(sent)
-    assert api.connect().dry_run_jobs(sent) == api.connect().dry_run_jobs(held) == ()
+    sent_manifest = {**plan.manifest, "metadata": {**plan.manifest["metadata"], "namespace": api.namespace}}
+    printed = api.connect().dry_run_jobset(sent_manifest)
+    assert api.connect().dry_run_jobs(sent_manifest) == api.connect().dry_run_jobs(printed) == ()
 
 
 def test_the_server_stores_a_manifest_of_the_largest_size(
@@ -111,5 +111,5 @@ def test_the_server_stores_a_manifest_of_the_largest_size(
     metadata = {**plan.manifest["metadata"], "namespace": api.namespace, "name": name}
     assert isinstance(api.connect().create_jobset({**plan.manifest, "metadata": metadata}), CreatedObject)
     jobs = f"/apis/batch/v1/namespaces/{api.namespace}/jobs?labelSelector=jobset.sigs.k8s.io/jobset-name%3D{name}"
-    count = sum(one["replicas"] for one in plan.manifest["spec"]["replicatedJobs"])
+    count = sum(replicated_job["replicas"] for replicated_job in plan.manifest["spec"]["replicatedJobs"])
     real_cluster.wait(lambda: len(real_cluster.api("GET", jobs)["items"]) == count, what=f"{count} Jobs")

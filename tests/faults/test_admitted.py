@@ -35,26 +35,26 @@ FOUR: dict[str, Any] = {
 
 @pytest.fixture
 def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
-    with reaching(real_cluster, tmp_path, gated=False) as made:
-        yield made
+    with reaching(real_cluster, tmp_path, gated=False) as cluster_apis:
+        yield cluster_apis
 
 
 @pytest.fixture
 def here(tmp_path: Path, xpk_environment: BuiltEnvironment, api: ClusterApi) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as equipment:
         for spec in CONVERTED:
             path = (resolve(spec, facts_for(spec))[0].checkpoint or "").removeprefix("gs://my-bucket/")
             files = small_files(spec.model.name)
-            made.bucket.objects |= {f"{path}/{name}": files[name] for name in files}
-        yield made
+            equipment.bucket.objects |= {f"{path}/{name}": files[name] for name in files}
+        yield equipment
 
 
 @pytest.fixture(scope="session")
 def spot_nodes(real_cluster: Cluster) -> None:
     """The small slices are spot machines as well; their label asks for nothing of who does not."""
-    found = real_cluster.api("GET", "/api/v1/nodes?labelSelector=cloud.google.com/gke-tpu-topology%3D2x4")["items"]
+    node_list = real_cluster.api("GET", "/api/v1/nodes?labelSelector=cloud.google.com/gke-tpu-topology%3D2x4")["items"]
     spot = {"metadata": {"labels": {"cloud.google.com/gke-spot": "true"}}}
-    names = [node["metadata"]["name"] for node in found]
+    names = [node["metadata"]["name"] for node in node_list]
     each(lambda name: real_cluster.api("PATCH", f"/api/v1/nodes/{name}", spot, content=MERGE), names)
 
 
@@ -82,9 +82,9 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
     (jobset,) = here.jobsets
     cluster.wait(lambda: admitted(cluster, namespace), what="Kueue to admit it")
     replicated = jobset["spec"]["replicatedJobs"]
-    jobs = sum(one["replicas"] for one in replicated)
+    jobs = sum(job["replicas"] for job in replicated)
     cluster.wait(lambda: len(jobs_of(cluster, namespace)) == jobs, what=f"{jobs} Jobs")
-    pods = sum(one["replicas"] * one["template"]["spec"]["parallelism"] for one in replicated)
+    pods = sum(job["replicas"] * job["template"]["spec"]["parallelism"] for job in replicated)
     running = cluster.wait_pods(namespace, "", count=pods)
     assert len({pod["spec"]["nodeName"] for pod in running}) == pods
     pools = {(job_of(pod), pod["spec"]["nodeName"].rpartition("-")[0]) for pod in running}
@@ -102,9 +102,11 @@ def with_secrets(here: Machine, cluster: Cluster) -> None:
 
 
 def admitted(cluster: Cluster, namespace: str) -> bool:
-    found = cluster.api("GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads")["items"]
-    conditions = [one for workload in found for one in workload.get("status", {}).get("conditions", ())]
-    return any(one["type"] == "Admitted" and one["status"] == "True" for one in conditions)
+    workload_list = cluster.api("GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads")["items"]
+    conditions = [
+        condition for workload in workload_list for condition in workload.get("status", {}).get("conditions", ())
+    ]
+    return any(condition["type"] == "Admitted" and condition["status"] == "True" for condition in conditions)
 
 
 def job_of(pod: dict[str, Any]) -> str:

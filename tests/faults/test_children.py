@@ -25,8 +25,8 @@ LATER = re.compile(
 
 @pytest.fixture
 def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
-    with reaching(real_cluster, tmp_path) as made:
-        yield made
+    with reaching(real_cluster, tmp_path) as cluster_apis:
+        yield cluster_apis
 
 
 @pytest.mark.parametrize("story", MODES)
@@ -34,7 +34,7 @@ def test_child_jobs_equal_the_jobs_that_jobset_makes(api: ClusterApi, real_clust
     manifest, path = sent_to(api, story), f"/apis/batch/v1/namespaces/{api.namespace}/jobs"
     ours = [real_cluster.api("POST", f"{path}?dryRun=All", job) for job in child_jobs(stored(api, manifest))]
     api.connect().create_jobset(manifest)
-    count = sum(one["replicas"] for one in manifest["spec"]["replicatedJobs"])
+    count = sum(replicated_job["replicas"] for replicated_job in manifest["spec"]["replicatedJobs"])
     real_cluster.wait(lambda: len(real_cluster.api("GET", path)["items"]) == count, what=f"{count} Jobs")
     theirs = {job["metadata"]["name"]: job for job in real_cluster.api("GET", path)["items"]}
     assert [differences(job, theirs[job["metadata"]["name"]]) for job in ours] == [[]] * len(ours)

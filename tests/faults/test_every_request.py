@@ -75,12 +75,18 @@ class Scene:
             self.api.read_timeout_s = usual_s
 
     def foreign(self) -> dict[str, Any]:
-        held = self.api.world.jobsets()["somebody-elses"]
-        return {"uid": held["metadata"]["uid"], "labels": held["metadata"].get("labels"), "spec": held["spec"]}
+        somebody_elses = self.api.world.jobsets()["somebody-elses"]
+        return {
+            "uid": somebody_elses["metadata"]["uid"],
+            "labels": somebody_elses["metadata"].get("labels"),
+            "spec": somebody_elses["spec"],
+        }
 
     @property
     def ours(self) -> list[str]:
-        return [one["metadata"]["uid"] for name, one in self.api.world.jobsets().items() if name != "somebody-elses"]
+        return [
+            jobset["metadata"]["uid"] for name, jobset in self.api.world.jobsets().items() if name != "somebody-elses"
+        ]
 
     def clean(self) -> None:
         """Restore the state before the first call."""
@@ -102,53 +108,53 @@ def requests_of(scene: Scene) -> tuple[int, int]:
     """Return how many requests a submission sends, and which of them creates."""
     scene.submit()
     (create,) = scene.api.server.asked(CREATE)
-    found = len(scene.api.server.seen), scene.api.server.seen.index(create)
+    request_count = len(scene.api.server.seen), scene.api.server.seen.index(create)
     scene.clean()
-    return found
+    return request_count
 
 
-def holds(scene: Scene, at: int, fault: dict[str, Any]) -> None:
+def holds(scene: Scene, position: int, fault: dict[str, Any]) -> None:
     """The law, for one request and one fault."""
     before = scene.foreign()
-    scene.api.server.fail(".", skip=at, **fault)
+    scene.api.server.fail(".", skip=position, **fault)
     first = scene.tried(silent=str(fault.get("action")).startswith("hang"))
-    there = scene.ours
-    assert len(there) <= 1
-    assert there == [first.uid] if isinstance(first, Submission) else first.exit_status in EXIT_STATUSES, first
+    ours = scene.ours
+    assert len(ours) <= 1
+    assert ours == [first.uid] if isinstance(first, Submission) else first.exit_status in EXIT_STATUSES, first
     scene.api.server.faults.clear()
     again = scene.submit(by="b")
-    assert (again.action, again.jobset) == ("adopted" if there else "created", NAME)
-    assert [again.uid] == scene.ours == (there or scene.ours)
+    assert (again.action, again.jobset) == ("adopted" if ours else "created", NAME)
+    assert [again.uid] == scene.ours == (ours or scene.ours)
     assert scene.foreign() == before
-    assert {one.method for one in scene.api.server.seen} <= {"GET", "POST"}
+    assert {request.method for request in scene.api.server.seen} <= {"GET", "POST"}
     scene.clean()
 
 
 def test_a_fault_after_any_request_was_served_leaves_at_most_one_run(scene: Scene) -> None:
     count, create = requests_of(scene)
-    for at, fault in product(range(create, count), AFTER.values()):
-        holds(scene, at, fault)
+    for position, fault in product(range(create, count), AFTER.values()):
+        holds(scene, position, fault)
 
 
 @pytest.mark.standin_only("before-server")
 def test_a_fault_before_any_request_is_served_leaves_at_most_one_run(scene: Scene) -> None:
     count, create = requests_of(scene)
-    for at, fault in product(range(create, count), BEFORE.values()):
-        holds(scene, at, fault)
+    for position, fault in product(range(create, count), BEFORE.values()):
+        holds(scene, position, fault)
 
 
 def test_a_fault_at_each_request_of_a_submission_leaves_at_most_one_run(scene: Scene) -> None:
     count, _ = requests_of(scene)
     quick = cycle(fault for name, fault in FAULTS.items() if not name.startswith("hang"))
     first = 0 if scene.api.kube_api else count
-    for at, fault in enumerate(islice(quick, first, first + count)):
-        holds(scene, at, fault)
+    for position, fault in enumerate(islice(quick, first, first + count)):
+        holds(scene, position, fault)
 
 
 def test_faults_at_all_requests_from_one_on_leave_at_most_one_run(scene: Scene) -> None:
     count, create = requests_of(scene)
-    for at, fault in product((0, create, count - 1), ("503", "reset after")):
-        holds(scene, at, {**FAULTS[fault], "times": 999})
+    for position, fault in product((0, create, count - 1), ("503", "reset after")):
+        holds(scene, position, {**FAULTS[fault], "times": 999})
 
 
 def test_a_server_clock_that_is_hours_off_changes_no_submission(scene: Scene) -> None:

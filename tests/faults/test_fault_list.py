@@ -64,10 +64,10 @@ PROMISED = {
 @pytest.mark.parametrize("fault", PROMISED)
 def test_every_promised_fault_is_tested_on_a_real_api_server(fault: str) -> None:
     for module, name in PROMISED[fault]:
-        there = importlib.import_module(module)
-        test = getattr(there, name)
+        test_module = importlib.import_module(module)
+        test = getattr(test_module, name)
         takes = inspect.signature(test).parameters
-        assert _always(there) or {"cluster_api", "scene"} & set(takes), name
+        assert _always(test_module) or {"cluster_api", "scene"} & set(takes), name
         marks = {mark.name for mark in getattr(test, "pytestmark", ())}
         assert "standin_only" not in marks, name
 

@@ -129,8 +129,8 @@ def test_all_hostile_clusters_at_once_hide_no_run_of_a_good_one(
     with hostile(SERVERS) as addresses:
         start = world(addresses, cluster_api)
         with ThreadPoolExecutor(2) as pool:  # `cancel` alone: the others are to find the run
-            asked = {name: pool.submit(lambda argv: read(start(*argv)), argv) for name, (argv, _) in VERBS.items()}
-            ends = {name: one.result() for name, one in asked.items()}
+            futures = {name: pool.submit(lambda argv: read(start(*argv)), argv) for name, (argv, _) in VERBS.items()}
+            ends = {name: future.result() for name, future in futures.items()}
         ends["cancel"] = read(start(*CANCEL))
     assert {name: end for name, end in ends.items() if end[0] not in VERBS.get(name, ((), {0, 5}))[1]} == {}
     says = re.compile(r"^(xsft: )?(asking|reading|waiting|looking|connecting|listing)\b.*$", re.MULTILINE)
@@ -178,8 +178,8 @@ class HostileApi(ClusterApi):
 
 
 def submit(api: ClusterApi, folder: Path, bucket_url: str) -> None:
-    made = submitter(api, bucket_url=bucket_url, state=folder)
-    replace(made, deadline=Deadline.after(LOOKS_S)).submit(planned())
+    new_submitter = submitter(api, bucket_url=bucket_url, state=folder)
+    replace(new_submitter, deadline=Deadline.after(LOOKS_S)).submit(planned())
 
 
 def serve(api: ClusterApi, folder: Path, _bucket_url: str) -> None:

@@ -42,8 +42,8 @@ Submits = Callable[..., Submission]
 
 @pytest.fixture
 def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
-    with reaching(real_cluster, tmp_path) as made:
-        yield made
+    with reaching(real_cluster, tmp_path) as cluster_apis:
+        yield cluster_apis
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def world(api: ClusterApi) -> RealWorld:
 @pytest.fixture
 def submit(api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Submits:
     def send(changes: dict[str, Any] | None = None, *, cluster: Client | None = None) -> Submission:
-        made = submitter(api, bucket_url=bucket.url, state=tmp_path / "state", changes=changes)
-        ready = replace(made, cluster=cluster) if cluster else made
+        new_submitter = submitter(api, bucket_url=bucket.url, state=tmp_path / "state", changes=changes)
+        ready = replace(new_submitter, cluster=cluster) if cluster else new_submitter
         return ready.submit(planned(changes, namespace=api.namespace))
 
     return send
@@ -70,7 +70,7 @@ def tried(submit: Callable[[], Submission]) -> Submission | XsftError:
 
 
 def uids(api: ClusterApi) -> list[str]:
-    return [one["metadata"]["uid"] for one in api.world.jobsets().values()]
+    return [jobset["metadata"]["uid"] for jobset in api.world.jobsets().values()]
 
 
 # ---- servers go and come
@@ -97,14 +97,14 @@ def test_a_submission_survives_a_restart_of_the_api_server(
         until(lambda: free(real_cluster.layout.ports["api"]))
         real_cluster.start("kube-apiserver")
         first = call.result()
-    there = real_cluster.patiently(lambda: uids(api))  # for some seconds its storage is being initialised (429)
+    uids_there = real_cluster.patiently(lambda: uids(api))  # for some seconds its storage is being initialised (429)
     if isinstance(first, Submission):
-        assert there == [first.uid]
+        assert uids_there == [first.uid]
     else:
         assert first.exit_status in {5, 8}
-        assert len(there) == (1 if when == "then" else 0)
+        assert len(uids_there) == (1 if when == "then" else 0)
     again = submit()
-    assert (again.action, [again.uid]) == ("adopted" if there else "created", uids(api))
+    assert (again.action, [again.uid]) == ("adopted" if uids_there else "created", uids(api))
 
 
 @pytest.mark.parametrize("controller", ["jobset", "kueue"])
@@ -149,8 +149,8 @@ def test_a_jobset_deleted_during_its_adoption_is_followed_by_a_new_attempt(api: 
 def test_submit_refuses_a_run_whose_jobset_is_being_deleted(api: ClusterApi, world: RealWorld, submit: Submits) -> None:
     submit()
     path = f"{JOBSETS.format(api.namespace)}/{NAME}"
-    held = {"metadata": {"finalizers": ["xsft.dev/a-test"]}}
-    world.cluster.api("PATCH", path, held, content=MERGE)
+    manifest = {"metadata": {"finalizers": ["xsft.dev/a-test"]}}
+    world.cluster.api("PATCH", path, manifest, content=MERGE)
     world.cluster.api("DELETE", path)
     with pytest.raises(Refused, match="is being deleted") as caught:
         submit()

@@ -44,26 +44,26 @@ class Row:
 
 
 def named(name: str) -> Callable[[Json], object]:
-    return lambda sent: sent["metadata"].update(name=name)
+    return lambda manifest_sent: manifest_sent["metadata"].update(name=name)
 
 
 def labelled(key: str, value: str) -> Callable[[Json], object]:
-    return lambda sent: sent["metadata"]["labels"].update({key: value})
+    return lambda manifest_sent: manifest_sent["metadata"]["labels"].update({key: value})
 
 
-def env(sent: Json, *entries: Json) -> None:
-    container(sent)["env"] = [*(container(sent).get("env") or ()), *entries]
+def env(manifest_sent: Json, *entries: Json) -> None:
+    container(manifest_sent)["env"] = [*(container(manifest_sent).get("env") or ()), *entries]
 
 
-def codes(sent: Json) -> Json:
+def codes(manifest_sent: Json) -> Json:
     """Return the exit codes of the rule that a wrong exit code meets."""
-    found: Json = trainer(sent)["podFailurePolicy"]["rules"][0]["onExitCodes"]
-    return found
+    exit_codes: Json = trainer(manifest_sent)["podFailurePolicy"]["rules"][0]["onExitCodes"]
+    return exit_codes
 
 
-def policy(sent: Json) -> Json:
-    found: Json = sent["spec"]["failurePolicy"]
-    return found
+def policy(manifest_sent: Json) -> Json:
+    failure_policy: Json = manifest_sent["spec"]["failurePolicy"]
+    return failure_policy
 
 
 REFUSED = {
@@ -232,8 +232,8 @@ TAKEN = {
 @pytest.fixture(scope="module")
 def api(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
     """One for all: what uses it leaves nothing there."""
-    with reaching(real_cluster, tmp_path_factory.mktemp("refused")) as made:
-        yield made
+    with reaching(real_cluster, tmp_path_factory.mktemp("refused")) as cluster_apis:
+        yield cluster_apis
 
 
 @pytest.mark.cluster
@@ -278,16 +278,18 @@ def test_a_run_whose_jobs_are_never_made_holds_quota_and_reports_no_failure(
         workloads = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{api.namespace}/workloads"
 
         def admitted() -> bool:
-            found = real_cluster.api("GET", workloads)["items"]
-            conditions = [one for held in found for one in held.get("status", {}).get("conditions", ())]
-            return any(one["type"] == "Admitted" and one["status"] == "True" for one in conditions)
+            jobset_list = real_cluster.api("GET", workloads)["items"]
+            conditions = [
+                condition for jobset in jobset_list for condition in jobset.get("status", {}).get("conditions", ())
+            ]
+            return any(condition["type"] == "Admitted" and condition["status"] == "True" for condition in conditions)
 
         real_cluster.wait(admitted, what="Kueue to admit it")
         real_cluster.wait(lambda: tried(real_cluster, api.namespace), what="JobSet to try")
         jobs = real_cluster.api("GET", f"/apis/batch/v1/namespaces/{api.namespace}/jobs")["items"]
-        (held,) = api.world.jobsets().values()
+        (jobset,) = api.world.jobsets().values()
         assert jobs == []
-        assert not any(one["status"] == "True" for one in held.get("status", {}).get("conditions", ()))
+        assert not any(condition["status"] == "True" for condition in jobset.get("status", {}).get("conditions", ()))
         assert real_cluster.pods(api.namespace) == []
 
 
@@ -321,11 +323,11 @@ def test_the_longest_name_passes_the_dry_run_and_a_longer_one_fails_it(
 @pytest.mark.parametrize("case", [*REFUSED, *NEVER_STARTED, *TAKEN])
 def test_checks_find_the_mistake_of_a_workload_without_a_cluster(case: str) -> None:
     rows = {**REFUSED, **NEVER_STARTED}
-    found = rows[case].found if case in rows else TAKEN[case]
-    if isinstance(found, str):
-        assert found  # the reason why no workload comes to it
+    expected_ids = rows[case].found if case in rows else TAKEN[case]
+    if isinstance(expected_ids, str):
+        assert expected_ids  # the reason why no workload comes to it
         return
-    changes, problem = found
+    changes, problem = expected_ids
     assert problem in ids_of(changes, rows[case].story if case in rows else MCJAX)
 
 
@@ -340,14 +342,14 @@ def ids_of(changes: Mapping[str, Any], story: str) -> set[str]:
 
 @cache
 def document(story: str) -> dict[str, Any]:
-    found: dict[str, Any] = load_yaml((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
-    return found
+    workload_document: dict[str, Any] = load_yaml((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
+    return workload_document
 
 
 def test_a_spoiled_manifest_differs_from_the_planned_one() -> None:
     """Else a row would say nothing."""
-    whole = {story: planned(story) for story in (MCJAX, PATHWAYS)}
+    planned_manifests = {story: planned(story) for story in (MCJAX, PATHWAYS)}
     for case, row in {**REFUSED, **NEVER_STARTED}.items():
-        manifest = deepcopy(whole[row.story])
+        manifest = deepcopy(planned_manifests[row.story])
         row.spoil(manifest)
-        assert manifest != whole[row.story], case
+        assert manifest != planned_manifests[row.story], case

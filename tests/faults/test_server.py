@@ -33,11 +33,11 @@ class Behind:
         self.done = 0
         self.next_line = threading.Semaphore(0)
 
-    def __call__(self, one: Seen) -> Answer:
+    def __call__(self, request: Seen) -> Answer:
         self.done += 1
-        if "gone" in one.path:
+        if "gone" in request.path:
             raise Unanswered
-        return Answer(200, None, stream=self.lines()) if "watch" in one.query else Answer(200, BODY)
+        return Answer(200, None, stream=self.lines()) if "watch" in request.query else Answer(200, BODY)
 
     def lines(self) -> Iterator[bytes]:
         for line in LINES:
@@ -52,8 +52,8 @@ def behind() -> Behind:
 
 @pytest.fixture
 def front(behind: Behind) -> Iterator[Front]:
-    with served(Front(behind=behind)) as made:
-        yield made
+    with served(Front(behind=behind)) as new_front:
+        yield new_front
 
 
 def ask(front: Front, path: str = "/x", *, timeout_s: float = 60.0, **settings: Any) -> urllib3.BaseHTTPResponse:
@@ -64,8 +64,8 @@ def ask(front: Front, path: str = "/x", *, timeout_s: float = 60.0, **settings: 
 def test_the_front_passes_a_request_and_its_answer_through(front: Front, behind: Behind) -> None:
     answer = ask(front, "/a?b=c")
     assert (answer.status, answer.json(), behind.done) == (200, BODY, 1)
-    (one,) = front.asked("^GET /a.*b=c")
-    assert (one.target, one.query) == ("/a?b=c", {"b": "c"})
+    (request,) = front.asked("^GET /a.*b=c")
+    assert (request.target, request.query) == ("/a?b=c", {"b": "c"})
 
 
 @pytest.mark.loopback
@@ -165,8 +165,8 @@ def test_a_stream_breaks_after_the_chosen_lines_or_bytes(
     parts.extend(streamed(front))
     content = b"".join(parts)
     assert content[: len(got)] == got
-    rest = content[len(got) :]
-    assert rest == b"" if action == "stream-end" else json.loads(rest)["object"]["code"] == 410
+    remainder = content[len(got) :]
+    assert remainder == b"" if action == "stream-end" else json.loads(remainder)["object"]["code"] == 410
 
 
 @pytest.mark.cluster

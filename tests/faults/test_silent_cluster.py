@@ -41,8 +41,8 @@ def places(cluster_api: ClusterApi, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     first = yaml.safe_load(cluster_api.kubeconfig.read_text())
 
     def at(**servers: str) -> None:
-        there = {"main": cluster_api.context, **{name: name for name in servers}}
-        placed = {name: {"context": context, **namespace} for name, context in there.items()}
+        contexts = {"main": cluster_api.context, **{name: name for name in servers}}
+        placed = {name: {"context": context, **namespace} for name, context in contexts.items()}
         (tmp_path / "places.yaml").write_text(yaml.safe_dump(placed))
         config = {key: list(value) if isinstance(value, list) else value for key, value in first.items()}
         for name, server in servers.items():
@@ -61,8 +61,8 @@ def look(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
         began = time.monotonic()
         status = main(("status", "--json", *arguments))
         passed = time.monotonic() - began
-        found = json.loads(capsys.readouterr().out)
-        return status, {row["cluster"]: row for row in found.get("runs", ())}, found["problems"], passed
+        document = json.loads(capsys.readouterr().out)
+        return status, {row["cluster"]: row for row in document.get("runs", ())}, document["problems"], passed
 
     return looked
 
@@ -90,8 +90,12 @@ def test_status_answers_soon_and_shows_the_last_state_of_silent_clusters(
     assert rows[cluster_api.context]["unread"] == []
     for name in SILENT:
         assert (rows[name]["state"], rows[name]["observed_at"]) == (before[name]["state"], before[name]["observed_at"])
-    assert [(one["id"], one["severity"]) for one in problems] == [("unreachable", "warning")] * len(SILENT)
-    for name, problem in zip(sorted(SILENT), sorted(problems, key=lambda one: str(one["message"])), strict=True):
+    assert [(reported["id"], reported["severity"]) for reported in problems] == [("unreachable", "warning")] * len(
+        SILENT
+    )
+    for name, problem in zip(
+        sorted(SILENT), sorted(problems, key=lambda reported: str(reported["message"])), strict=True
+    ):
         assert re.fullmatch(rf"{name}: no answer within 10 s; the state of its runs is unknown\.", problem["message"])
         assert "--place or --context" in problem["fix"]
 

@@ -29,7 +29,7 @@ def staged(real_cluster: Cluster, cluster_namespace: str) -> Staged:
 
 
 @pytest.fixture
-def asked(
+def printed_by(
     staged: Staged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., dict[str, Any]]:
     real = staged.real
@@ -48,7 +48,7 @@ def asked(
 
 
 def test_a_skewed_clock_makes_no_run_stalled_old_or_gone(
-    staged: Staged, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    staged: Staged, printed_by: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     for name in ("over", "going"):
         staged.submit(name)
@@ -65,18 +65,18 @@ def test_a_skewed_clock_makes_no_run_stalled_old_or_gone(
         monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / f"state{days}"))
         monkeypatch.setattr(clock, "utc", lambda days=days: datetime.now(UTC) + timedelta(days=days))
 
-        rows = {row["run_name"]: row for row in asked("status")["runs"]}
+        rows = {row["run_name"]: row for row in printed_by("status")["runs"]}
         assert {name: row["state"] for name, row in rows.items()} == {"going": "training", "over": "failed"}
         for row in rows.values():
             assert 0 <= row["age_s"] < LONG_S
             assert 0 <= row["evidence_age_s"] < LONG_S
-        assert asked("why", "going")["state"] == "training"
+        assert printed_by("why", "going")["state"] == "training"
         main(("logs", "going", "--since", "15m", "--context", staged.real.context, "--namespace", staged.namespace))
         assert STEP.format(n=3) in capsys.readouterr().out
 
         config = yaml.safe_load(kubeconfig.read_text())
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_port()}"
         kubeconfig.write_text(yaml.safe_dump(config))
-        silent = {row["run_name"]: row for row in asked("status")["runs"]}
+        silent = {row["run_name"]: row for row in printed_by("status")["runs"]}
         assert {name: row["state"] for name, row in silent.items()} == {"going": "training", "over": "failed"}
         assert all(0 <= row["evidence_age_s"] < LONG_S for row in silent.values())

@@ -115,8 +115,8 @@ def ask(
         else:
             where = ("--context", cluster_api.context, "--namespace", cluster_api.namespace)
             status = main((verb, *VERBS[verb], *where))
-        told = capsys.readouterr()
-        return Said(status=status, out=told.out, err=told.err)
+        captured = capsys.readouterr()
+        return Said(status=status, out=captured.out, err=captured.err)
 
     return asked
 
@@ -157,13 +157,13 @@ def says_it(transport: str, cluster_api: ClusterApi, ask: Ask, tmp_path: Path, m
             monkeypatch.setenv(name, value)
         for verb in ("status", TURNS[transport], "submit"):
             began = time.monotonic()
-            said = ask(verb)
+            answer = ask(verb)
             assert time.monotonic() - began < BOUND_S, verb
-            assert (said.status, said.out) == (expected, ""), (verb, said)
-            assert TOLD[transport] in said.err, (verb, said.err)
-            assert not LIBRARY.findall(said.err), (verb, said.err)
-            assert re.search(r"^  fix: .{10}", said.err, re.MULTILINE), (verb, said.err)
-            assert cluster_api.context in said.err, (verb, said.err)
+            assert (answer.status, answer.out) == (expected, ""), (verb, answer)
+            assert TOLD[transport] in answer.err, (verb, answer.err)
+            assert not LIBRARY.findall(answer.err), (verb, answer.err)
+            assert re.search(r"^  fix: .{10}", answer.err, re.MULTILINE), (verb, answer.err)
+            assert cluster_api.context in answer.err, (verb, answer.err)
 
 
 def test_every_transport_has_its_expected_message() -> None:

@@ -26,13 +26,13 @@ LONG_S = 300.0
 
 @pytest.fixture
 def api(real_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
-    with reaching(real_cluster, tmp_path) as made:
-        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig))
+    with reaching(real_cluster, tmp_path) as cluster_apis:
+        monkeypatch.setenv("KUBECONFIG", str(cluster_apis.kubeconfig))
         monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
         monkeypatch.chdir(tmp_path)
-        made.connect().create_jobset(sent_to(made))
-        made.server.seen.clear()
-        yield made
+        cluster_apis.connect().create_jobset(sent_to(cluster_apis))
+        cluster_apis.server.seen.clear()
+        yield cluster_apis
 
 
 @pytest.mark.parametrize(("how", "status", "outcome"), [("ends", 6, "ended"), ("is deleted", 8, "lost")])
@@ -49,7 +49,7 @@ def test_wait_reads_its_run_alone_until_its_end(
     assert main(("wait", RUN, "--json", "--poll", "1s", "--timeout", f"{LONG_S:g}s", *where)) == status
     thread.join()
     assert json.loads(capsys.readouterr().out)["outcome"] == outcome
-    selectors = {asked.query["labelSelector"] for asked in api.server.asked(LISTS)}
+    selectors = {list_request.query["labelSelector"] for list_request in api.server.asked(LISTS)}
     assert all(f"in ({RUN})" in selector or "job-uid in" in selector for selector in selectors)
 
 

@@ -141,26 +141,26 @@ def plugged(scene: Scene, body: str | None) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def listening(*, first: bytes, closes: bool) -> Iterator[int]:
-    taken: list[socket.socket] = []
+    sockets: list[socket.socket] = []
 
     def serve() -> None:
         with suppress(OSError):
             while True:
-                one = server.accept()[0]
-                taken.append(one)
+                connection = server.accept()[0]
+                sockets.append(connection)
                 if first or closes:  # unread bytes would turn the close into a reset
-                    one.recv(65536)
-                one.sendall(first)
+                    connection.recv(65536)
+                connection.sendall(first)
                 if closes:
-                    one.close()
+                    connection.close()
 
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
-        for one in taken:
-            one.close()
+        for connection in sockets:
+            connection.close()
     thread.join(5)
 
 
@@ -170,7 +170,7 @@ def write_certificate(folder: Path, *, host: str, days: int) -> tuple[Path, Path
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "xsft-tests")])
     subject = x509.DNSName(host) if host else x509.IPAddress(IPv4Address("127.0.0.1"))
     now = datetime.now(UTC)
-    made = x509.CertificateBuilder(
+    certificate_builder = x509.CertificateBuilder(
         subject_name=name,
         issuer_name=name,
         public_key=key.public_key(),
@@ -178,11 +178,15 @@ def write_certificate(folder: Path, *, host: str, days: int) -> tuple[Path, Path
         not_valid_before=now - timedelta(days=60),
         not_valid_after=now + timedelta(days=days),
     )
-    made = made.add_extension(x509.SubjectAlternativeName([subject]), critical=False)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    certificate_builder = certificate_builder.add_extension(x509.SubjectAlternativeName([subject]), critical=False)
+    certificate_builder = certificate_builder.add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    )
+    certificate_builder = certificate_builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+    )
     files = folder / "tls.crt", folder / "tls.key"
-    files[0].write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    files[0].write_bytes(certificate_builder.sign(key, SHA256()).public_bytes(Encoding.PEM))
     files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return files
 

@@ -26,11 +26,11 @@ def test_each_field_but_the_tokens_changes_the_family_of_a_step(field: str) -> N
 def test_a_verdict_is_found_again(tmp_path: Path) -> None:
     cache = FitCache(folder=tmp_path)
     assert cache.known(STEP) is None
-    kept = cache.keep(STEP, ENTRY)
-    found = cache.known(STEP)
-    assert found is not None
-    assert (found.entry, found.derived) == (ENTRY, False)
-    assert versions_digest()[:16] in kept.parts, "another MaxText or libtpu finds nothing"
+    path = cache.keep(STEP, ENTRY)
+    cached = cache.known(STEP)
+    assert cached is not None
+    assert (cached.entry, cached.derived) == (ENTRY, False)
+    assert versions_digest()[:16] in path.parts, "another MaxText or libtpu finds nothing"
 
 
 def test_verdicts_of_other_versions_are_not_read(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_verdicts_of_other_versions_are_not_read(tmp_path: Path) -> None:
 
 def test_a_torn_file_is_not_read(tmp_path: Path) -> None:
     cache = FitCache(folder=tmp_path)
-    kept = cache.keep(STEP, ENTRY)
-    kept.write_bytes(kept.read_bytes()[:100])
+    path = cache.keep(STEP, ENTRY)
+    path.write_bytes(path.read_bytes()[:100])
     assert cache.known(STEP) is None
 
 

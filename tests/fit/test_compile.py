@@ -46,16 +46,16 @@ def shop(folder: Path, script: str) -> CompileShop:
 def test_the_compilers_answer_becomes_a_cached_verdict(tmp_path: Path) -> None:
     sizes = {"needed": 40 * 2**30, "limit": 33543704576}
     answer = json.dumps({**sizes, "seconds": {"compiling": 9.5}, "cpu_s": 11.0, "rss_kib": 1048576})
-    own = shop(tmp_path, f"echo 'xsft fit: compiling'\nprintf '%s' '{answer}' > $5")
-    said: list[str] = []
-    found = compile_step(STEP, needed_gib=4.0, shop=replace(own, say=said.append))
-    assert found.verdict == DoesNotFit(needed_gib=40.0, limit_gib=31.24, told_by="compiler")
-    assert (found.cpu_s, found.rss_gib, found.seconds) == (11.0, 1.0, {"compiling": 9.5})
-    assert said == ["compiling (0 s)"]
-    known = own.cache.known(STEP)
-    assert known is not None
-    assert known.entry == found
-    assert list((own.cache.folder / "scratch").iterdir()) == []
+    compile_shop = shop(tmp_path, f"echo 'xsft fit: compiling'\nprintf '%s' '{answer}' > $5")
+    lines: list[str] = []
+    compiled_step = compile_step(STEP, needed_gib=4.0, shop=replace(compile_shop, say=lines.append))
+    assert compiled_step.verdict == DoesNotFit(needed_gib=40.0, limit_gib=31.24, told_by="compiler")
+    assert (compiled_step.cpu_s, compiled_step.rss_gib, compiled_step.seconds) == (11.0, 1.0, {"compiling": 9.5})
+    assert lines == ["compiling (0 s)"]
+    cached = compile_shop.cache.known(STEP)
+    assert cached is not None
+    assert cached.entry == compiled_step
+    assert list((compile_shop.cache.folder / "scratch").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -67,31 +67,31 @@ def test_the_compilers_answer_becomes_a_cached_verdict(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_failed_compiler_gives_no_verdict(tmp_path: Path, script: str, words: str) -> None:
-    own = shop(tmp_path, script)
-    with pytest.raises(RunFailed, match=words) as told:
-        compile_step(STEP, needed_gib=4.0, shop=own)
-    assert told.value.problem_id == "fit-compiler"
-    assert own.cache.known(STEP) is None
+    compile_shop = shop(tmp_path, script)
+    with pytest.raises(RunFailed, match=words) as caught:
+        compile_step(STEP, needed_gib=4.0, shop=compile_shop)
+    assert caught.value.problem_id == "fit-compiler"
+    assert compile_shop.cache.known(STEP) is None
 
 
 def test_the_timeout_stops_the_compiler(tmp_path: Path) -> None:
-    own = shop(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
+    compile_shop = shop(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
     with pytest.raises(TimedOut, match=r"timed out after 0\.5 s and was stopped"):
-        compile_step(STEP, needed_gib=4.0, shop=replace(own, timeout_s=0.5))
+        compile_step(STEP, needed_gib=4.0, shop=replace(compile_shop, timeout_s=0.5))
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
-    assert own.cache.known(STEP) is None
+    assert compile_shop.cache.known(STEP) is None
 
 
 def test_ctrl_c_stops_the_compiler(tmp_path: Path) -> None:
-    own = shop(tmp_path, f"echo $$ > {tmp_path}/pid; echo 'xsft fit: compiling'; exec sleep 60")
+    compile_shop = shop(tmp_path, f"echo $$ > {tmp_path}/pid; echo 'xsft fit: compiling'; exec sleep 60")
 
     def interrupted(_line: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compile_step(STEP, needed_gib=4.0, shop=replace(own, say=interrupted))
+        compile_step(STEP, needed_gib=4.0, shop=replace(compile_shop, say=interrupted))
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
-    assert own.cache.known(STEP) is None
+    assert compile_shop.cache.known(STEP) is None
 
 
 CONNECT = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), timeout=5)"
@@ -109,9 +109,9 @@ def test_the_compiler_has_no_network_not_even_loopback() -> None:
 
 
 def test_the_compiler_does_not_start_without_enough_memory(tmp_path: Path) -> None:
-    own = shop(tmp_path, f"touch {tmp_path}/started")
+    compile_shop = shop(tmp_path, f"touch {tmp_path}/started")
     with pytest.raises(EnvironmentMissing, match=r"2\.0 GiB of memory free, 4 needed"):
-        compile_step(STEP, needed_gib=4.0, shop=replace(own, free_gib=lambda: 2.0))
+        compile_step(STEP, needed_gib=4.0, shop=replace(compile_shop, free_gib=lambda: 2.0))
     assert not (tmp_path / "started").exists()
 
 

@@ -17,26 +17,26 @@ def test_memory_for_a_compilation_depends_on_the_model() -> None:
 
 
 def test_a_second_compilation_starts_where_both_fit(tmp_path: Path) -> None:
-    said: list[str] = []
-    both = reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 8.0)
-    with reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 8.0), both:
-        assert said == []
+    lines: list[str] = []
+    both = reserved_memory(tmp_path, needed=4.0, say=lines.append, free_gib=lambda: 8.0)
+    with reserved_memory(tmp_path, needed=4.0, say=lines.append, free_gib=lambda: 8.0), both:
+        assert lines == []
 
 
 def test_a_second_reservation_waits_for_the_first_and_reports_it_once(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     first = ExitStack()
-    first.enter_context(reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0))
+    first.enter_context(reserved_memory(tmp_path, needed=4.0, say=lines.append, free_gib=lambda: 6.0))
     pauses = iter((ExitStack(), first))
     with reserved_memory(
-        tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0, pause=lambda _s: next(pauses).close()
+        tmp_path, needed=4.0, say=lines.append, free_gib=lambda: 6.0, pause=lambda _s: next(pauses).close()
     ):
-        assert said == ["waiting: 6.0 GiB of memory free, 4 needed, and 1 other compilation may take 4 GiB"]
+        assert lines == ["waiting: 6.0 GiB of memory free, 4 needed, and 1 other compilation may take 4 GiB"]
     assert len(list(tmp_path.glob("[0-9]*"))) <= 1, "reservations that ended are removed by the next"
 
 
 def test_too_little_memory_is_reported_with_both_sizes(tmp_path: Path) -> None:
-    held = reserved_memory(tmp_path, needed=7.0, say=nothing, free_gib=lambda: 5.2)
-    with pytest.raises(EnvironmentMissing, match=r"5\.2 GiB of memory free, 7 needed") as told, held:
+    reservation = reserved_memory(tmp_path, needed=7.0, say=nothing, free_gib=lambda: 5.2)
+    with pytest.raises(EnvironmentMissing, match=r"5\.2 GiB of memory free, 7 needed") as caught, reservation:
         pytest.fail("nothing may start")
-    assert told.value.problem_id == "fit-memory"
+    assert caught.value.problem_id == "fit-memory"

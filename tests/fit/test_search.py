@@ -22,7 +22,9 @@ def verdict(share: float) -> Verdict:
 
 def of(*shares: float) -> FitSearch:
     pairs = zip(FOUND, shares, strict=False)
-    return FitSearch(candidates=tuple(FitCandidate(alternative=one, share=share) for one, share in pairs))
+    return FitSearch(
+        candidates=tuple(FitCandidate(alternative=alternative, share=share) for alternative, share in pairs)
+    )
 
 
 def ended(search: FitSearch, real: list[float]) -> FitSearch:
@@ -74,8 +76,12 @@ def test_marginal_or_unknown_alternative_is_never_the_best() -> None:
     assert measured_over_estimate(Invalid(because=InvalidStep(where="", message="", fix="")), 0.5) == ()
 
 
-def by_settings(**wanted: object) -> Alternative:
-    return next(one for one in FOUND if {k.rpartition(".")[2]: v for k, v in one.settings.items()} == wanted)
+def by_settings(**settings: object) -> Alternative:
+    return next(
+        alternative
+        for alternative in FOUND
+        if {k.rpartition(".")[2]: v for k, v in alternative.settings.items()} == settings
+    )
 
 
 def test_takes_no_less_compares_memory_by_settings() -> None:
@@ -96,12 +102,14 @@ REAL = st.lists(st.floats(0.2, 3.0), min_size=1, max_size=len(FOUND))
 @given(REAL, st.data())
 def test_search_ends_with_the_most_preferred_alternative_not_ruled_out(real: list[float], data: st.DataObject) -> None:
     shares = [share * data.draw(st.floats(0.8, 1.2)) for share in real]
-    found = ended(of(*shares), real)
-    assert len({one.place for one in found.tried}) == len(found.tried)
-    best = found.best
+    fit_search = ended(of(*shares), real)
+    assert len({candidate.place for candidate in fit_search.tried}) == len(fit_search.tried)
+    best = fit_search.best
     for place in range(best.place if best else len(real)):
-        why = dict(found.untried_candidates()).get(place)
+        why = dict(fit_search.untried_candidates()).get(place)
         assert real[place] > 1.0 or why in ("takes-no-less", "hopeless")
         assert why != "open"
-    assert not any(real[one.place] <= 1.0 for one in found.tried if best and one.place < best.place)
+    assert not any(
+        real[candidate.place] <= 1.0 for candidate in fit_search.tried if best and candidate.place < best.place
+    )
     assert HOPELESS > 1.0

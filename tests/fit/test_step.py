@@ -13,15 +13,15 @@ from xsft.fit.trainer_step import eval_step, step_to_compile
 
 
 def step(*arguments: dict[str, Any], **changes: Any) -> StepToCompile:
-    found = step_to_compile(run_of(spec(*arguments, **changes)))
-    assert found is not None
-    return found
+    step_found = step_to_compile(run_of(spec(*arguments, **changes)))
+    assert step_found is not None
+    return step_found
 
 
 def test_flagship_step_has_its_topology_and_arguments() -> None:
-    found = step(FLAGSHIP)
-    assert (found.topology, found.num_slices, found.tokens) == ("v6e-256", 2, 1024)
-    assert found.arguments == (
+    flagship_step = step(FLAGSHIP)
+    assert (flagship_step.topology, flagship_step.num_slices, flagship_step.tokens) == ("v6e-256", 2, 1024)
+    assert flagship_step.arguments == (
         "attention=flash",
         "dcn_data_parallelism=1",
         "dcn_fsdp_parallelism=2",
@@ -40,11 +40,11 @@ def test_the_step_of_an_evaluation_has_its_own_batch_and_family() -> None:
     evaluation = {"interval": 100, "per_device_batch_size": 4}
     run = run_of(spec(eval=evaluation))
     trained = step(eval=evaluation)
-    found = eval_step(run, trained)
-    assert found is not None
-    assert (found.kind, found.tokens) == ("eval", trained.tokens)
-    assert set(found.arguments) - set(trained.arguments) == {"eval_per_device_batch_size=4"}
-    assert found.family != trained.family == step().family
+    step_found = eval_step(run, trained)
+    assert step_found is not None
+    assert (step_found.kind, step_found.tokens) == ("eval", trained.tokens)
+    assert set(step_found.arguments) - set(trained.arguments) == {"eval_per_device_batch_size=4"}
+    assert step_found.family != trained.family == step().family
     assert eval_step(run_of(spec()), step()) is None
     assert eval_step(run_of(spec(overrides={"maxtext": {"eval_interval": -1}})), step()) is None
 

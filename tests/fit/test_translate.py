@@ -47,17 +47,17 @@ from xsft.fit.translate import invalid_because
     ],
 )
 def test_known_errors_name_the_workload_key_and_the_fix(error: str, where: str, words: str) -> None:
-    found = invalid_because(error, phase="tracing")
-    assert found is not None
-    assert found.where == where
-    assert words in f"{found.message} {found.fix}"
-    assert found.said.startswith(error[:20])
+    invalid_step = invalid_because(error, phase="tracing")
+    assert invalid_step is not None
+    assert invalid_step.where == where
+    assert words in f"{invalid_step.message} {invalid_step.fix}"
+    assert invalid_step.said.startswith(error[:20])
 
 
 def test_configuration_error_of_maxtext_is_quoted() -> None:
-    found = invalid_because("ValueError: opt_type must be one of adamw", phase="configuring")
-    assert found is not None
-    assert "opt_type must be one of adamw" in found.said
+    invalid_step = invalid_because("ValueError: opt_type must be one of adamw", phase="configuring")
+    assert invalid_step is not None
+    assert "opt_type must be one of adamw" in invalid_step.said
 
 
 @pytest.mark.parametrize(

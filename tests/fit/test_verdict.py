@@ -22,18 +22,24 @@ ACCEPTED: dict[str, Any] = {
 
 def test_accepted_step_fits_with_its_memory_by_use() -> None:
     buffer = ProgramBuffer(bytes=311164928, shape="bf16[151936,1024]", count=3, layer="jit(train_step)/jvp()")
-    found = verdict_of(ACCEPTED, devices_per_chip=1, buffers=(buffer,))
-    assert isinstance(found, Fits)
-    assert (round(found.peak_gib, 2), round(found.sum_gib, 2), found.limit_gib) == (2.02, 2.03, 31.24)
-    assert found.by is not None
-    parts = (found.by.weights, found.by.optimizer, found.by.gradients, found.by.batch, found.by.temporaries)
-    assert sum(parts) == pytest.approx(found.sum_gib, abs=0.001)
-    assert found.by.buffers[0].shape == "bf16[151936,1024]"
+    fit_verdict = verdict_of(ACCEPTED, devices_per_chip=1, buffers=(buffer,))
+    assert isinstance(fit_verdict, Fits)
+    assert (round(fit_verdict.peak_gib, 2), round(fit_verdict.sum_gib, 2), fit_verdict.limit_gib) == (2.02, 2.03, 31.24)
+    assert fit_verdict.by is not None
+    parts = (
+        fit_verdict.by.weights,
+        fit_verdict.by.optimizer,
+        fit_verdict.by.gradients,
+        fit_verdict.by.batch,
+        fit_verdict.by.temporaries,
+    )
+    assert sum(parts) == pytest.approx(fit_verdict.sum_gib, abs=0.001)
+    assert fit_verdict.by.buffers[0].shape == "bf16[151936,1024]"
 
 
 def test_an_accepted_sum_above_the_limit_is_marginal() -> None:
-    found = verdict_of({**ACCEPTED, "limit": 2 * GIB}, devices_per_chip=1)
-    assert isinstance(found, Marginal)
+    fit_verdict = verdict_of({**ACCEPTED, "limit": 2 * GIB}, devices_per_chip=1)
+    assert isinstance(fit_verdict, Marginal)
 
 
 def test_memory_offloaded_to_the_host_is_not_counted_on_the_chip() -> None:
@@ -42,10 +48,10 @@ def test_memory_offloaded_to_the_host_is_not_counted_on_the_chip() -> None:
         "peak": 6527780096, "arguments": 895049728, "output": 894890752, "alias": 596583936,
         "temporaries": 5381514560, "host_temporaries": 469762048,
     }  # fmt: skip
-    found = verdict_of({**ACCEPTED, "memory": memory}, devices_per_chip=1)
-    assert isinstance(found, Fits)
-    assert found.by is not None
-    assert (found.peak_gib, found.by.host, found.by.peak_known) == (6.0795, 0.4375, True)
+    fit_verdict = verdict_of({**ACCEPTED, "memory": memory}, devices_per_chip=1)
+    assert isinstance(fit_verdict, Fits)
+    assert fit_verdict.by is not None
+    assert (fit_verdict.peak_gib, fit_verdict.by.host, fit_verdict.by.peak_known) == (6.0795, 0.4375, True)
 
 
 def test_peak_that_includes_the_host_is_bounded_by_the_sum() -> None:
@@ -54,18 +60,18 @@ def test_peak_that_includes_the_host_is_bounded_by_the_sum() -> None:
         "peak": int(36.125 * GIB), "arguments": int(2.125 * GIB), "output": 2 * GIB, "alias": 0,
         "temporaries": int(2.125 * GIB), "host_temporaries": 32 * GIB,
     }  # fmt: skip
-    found = verdict_of({**ACCEPTED, "memory": memory, "resident": GIB}, devices_per_chip=1)
-    assert isinstance(found, Fits)
-    assert (found.peak_gib, found.sum_gib) == (7.25, 7.25)
-    assert found.by is not None
-    assert (found.by.host, found.by.peak_known) == (32.0, False)
+    fit_verdict = verdict_of({**ACCEPTED, "memory": memory, "resident": GIB}, devices_per_chip=1)
+    assert isinstance(fit_verdict, Fits)
+    assert (fit_verdict.peak_gib, fit_verdict.sum_gib) == (7.25, 7.25)
+    assert fit_verdict.by is not None
+    assert (fit_verdict.by.host, fit_verdict.by.peak_known) == (32.0, False)
 
 
 def test_two_devices_share_a_chip_of_tpu7x() -> None:
-    one, two = (verdict_of(ACCEPTED, devices_per_chip=count) for count in (1, 2))
-    assert isinstance(one, Fits)
+    verdict_of_one, two = (verdict_of(ACCEPTED, devices_per_chip=count) for count in (1, 2))
+    assert isinstance(verdict_of_one, Fits)
     assert isinstance(two, Fits)
-    assert (two.peak_gib, two.limit_gib) == (pytest.approx(2 * one.peak_gib, abs=0.001), 62.48)
+    assert (two.peak_gib, two.limit_gib) == (pytest.approx(2 * verdict_of_one.peak_gib, abs=0.001), 62.48)
 
 
 def test_evaluation_counts_the_resident_optimizer_state() -> None:
@@ -73,20 +79,20 @@ def test_evaluation_counts_the_resident_optimizer_state() -> None:
     optimizer = ACCEPTED["arguments"]["optimizer"]
     memory = {**ACCEPTED["memory"], "arguments": 298256076 + 1000, "output": 4, "alias": 0}
     answer = {**ACCEPTED, "memory": memory, "resident": optimizer}
-    found = verdict_of(answer, devices_per_chip=1)
-    assert isinstance(found, Fits)
-    assert found.peak_gib == pytest.approx((2165714688 + optimizer) / GIB, abs=0.001)
-    assert found.by is not None
-    assert (found.by.optimizer, found.by.batch) == (pytest.approx(optimizer / GIB, abs=0.001), 0.0)
+    fit_verdict = verdict_of(answer, devices_per_chip=1)
+    assert isinstance(fit_verdict, Fits)
+    assert fit_verdict.peak_gib == pytest.approx((2165714688 + optimizer) / GIB, abs=0.001)
+    assert fit_verdict.by is not None
+    assert (fit_verdict.by.optimizer, fit_verdict.by.batch) == (pytest.approx(optimizer / GIB, abs=0.001), 0.0)
     beside = verdict_of({**answer, "limit": int(2.1 * GIB)}, devices_per_chip=1)
-    assert beside == DoesNotFit(needed_gib=found.peak_gib, limit_gib=2.1, told_by="compiler")
+    assert beside == DoesNotFit(needed_gib=fit_verdict.peak_gib, limit_gib=2.1, told_by="compiler")
     refused = verdict_of({"needed": 2 * GIB, "limit": 2 * GIB, "resident": GIB}, devices_per_chip=1)
     assert refused == DoesNotFit(needed_gib=3.0, limit_gib=2.0, told_by="compiler")
 
 
 def test_a_refused_step_has_one_total_and_no_buffers() -> None:
-    found = verdict_of({"needed": int(33.5 * GIB), "limit": int(31.24 * GIB)}, devices_per_chip=1)
-    assert found == DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
+    fit_verdict = verdict_of({"needed": int(33.5 * GIB), "limit": int(31.24 * GIB)}, devices_per_chip=1)
+    assert fit_verdict == DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
 
 
 def test_unknown_error_gives_no_verdict() -> None:

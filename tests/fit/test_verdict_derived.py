@@ -16,19 +16,19 @@ def entry(verdict: Verdict, tokens: int) -> CompiledStep:
 
 @given(st.lists(st.tuples(st.sampled_from([YES, JUST, NO]), st.integers(1, 9000)), max_size=5), st.integers(1, 9000))
 def test_verdict_is_derived_only_from_sound_conclusions(compiled: list[tuple[Verdict, int]], tokens: int) -> None:
-    found = known_step([entry(verdict, at) for verdict, at in compiled], tokens=tokens)
-    if found is None:
+    step = known_step([entry(verdict, entry_tokens) for verdict, entry_tokens in compiled], tokens=tokens)
+    if step is None:
         return
-    assert found.derived == (found.entry.tokens != tokens)
-    if found.derived:
-        longer = found.entry.tokens > tokens
-        assert found.entry.verdict == (YES if longer else NO)
+    assert step.derived == (step.entry.tokens != tokens)
+    if step.derived:
+        longer = step.entry.tokens > tokens
+        assert step.entry.verdict == (YES if longer else NO)
 
 
 def test_verdict_comes_from_the_nearest_entry() -> None:
     entries = [entry(YES, 2048), entry(YES, 8192), entry(NO, 16384)]
-    told = {tokens: known_step(entries, tokens=tokens) for tokens in (1024, 2048, 4096, 9000, 16384, 20000)}
-    assert {tokens: one.entry.tokens if one else None for tokens, one in told.items()} == {
+    steps_by_tokens = {tokens: known_step(entries, tokens=tokens) for tokens in (1024, 2048, 4096, 9000, 16384, 20000)}
+    assert {tokens: one.entry.tokens if one else None for tokens, one in steps_by_tokens.items()} == {
         1024: 2048, 2048: 2048, 4096: 8192, 9000: None, 16384: 16384, 20000: 16384,
     }  # fmt: skip
     assert known_step([], tokens=1024) is None

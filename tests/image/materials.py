@@ -17,8 +17,8 @@ BASE = f"python:3.12-slim@{DIGEST}"
 
 
 def file(path: str, content: bytes = b"x", **changes: Any) -> ContextFile:
-    made = ContextFile(path=path, kind="file", size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    return replace(made, **changes)
+    context_file = ContextFile(path=path, kind="file", size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    return replace(context_file, **changes)
 
 
 CONTEXT = (file("Dockerfile"), file("requirements.txt", b"numpy==2.0"))

@@ -75,8 +75,8 @@ OLD, NEW, NEW_WITHOUT = (
 def test_find_client_returns_the_first_docker_that_can_build(
     tmp_path: Path, scripts: Mapping[str, str], chosen: str, buildx: bool
 ) -> None:
-    found = find_client(commands(tmp_path, **scripts), also=())
-    assert (found.path, found.buildx) == (str(tmp_path / chosen / "docker"), buildx)
+    build_client = find_client(commands(tmp_path, **scripts), also=())
+    assert (build_client.path, build_client.buildx) == (str(tmp_path / chosen / "docker"), buildx)
 
 
 def test_find_client_reports_a_docker_without_buildx(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_find_client_reports_missing_docker(tmp_path: Path) -> None:
     ],
 )
 def test_docker_arguments_name_the_file_of_a_secret(tmp_path: Path, path: str, written: str) -> None:
-    made = step(tmp_path, {}, name="i:1", args={"B": "2", "A": "1"}, labels={"l": "v w"}, pip_config=Path(path))
-    assert tuple(build_arguments(made)) == (
+    build_step = step(tmp_path, {}, name="i:1", args={"B": "2", "A": "1"}, labels={"l": "v w"}, pip_config=Path(path))
+    assert tuple(build_arguments(build_step)) == (
         "--progress=plain", "--platform", "linux/amd64", "--network", "default", "--tag", "i:1",
         "--build-arg", "A=1", "--build-arg", "B=2", "--label", "l=v w", "--secret", written,
     )  # fmt: skip
@@ -127,7 +127,7 @@ def test_a_build_passes_on_buildkits_lines_and_hides_its_secret(
     file = tmp_path / 'a, "b"' / "token"
     file.parent.mkdir()
     file.write_text(token)
-    made = step(
+    build_step = step(
         tmp_path / "context",
         {"data": "some"},
         dockerfile=SECRETIVE,
@@ -137,14 +137,14 @@ def test_a_build_passes_on_buildkits_lines_and_hides_its_secret(
         pip_config=file,
     )
     lines: list[str] = []
-    image = built(made, docker, on_line=lines.append)
+    image = built(build_step, docker, on_line=lines.append)
     assert image.labels.items() >= {"kind": "code", "odd": 'x="y" $z', "given": "a 'quoted' $value"}.items()
     assert any("[2/3] COPY data /data" in line for line in lines)
-    assert built(made, docker, on_line=lines.append).id == image.id
+    assert built(build_step, docker, on_line=lines.append).id == image.id
     assert sum(line.endswith("CACHED") for line in lines) >= 2
     assert token not in "".join(lines)
-    found = found_in_image(engine, "xsft-test/secret:a", [token, "odd"], folder=tmp_path)
-    assert found == ["odd"], "the search finds what is there"
+    places = found_in_image(engine, "xsft-test/secret:a", [token, "odd"], folder=tmp_path)
+    assert places == ["odd"], "the search finds what is there"
     assert token not in engine.docker("history", "--no-trunc", "xsft-test/secret:a").stdout
 
 
@@ -166,15 +166,17 @@ def test_a_failed_build_tells_its_cause_in_a_line_after_buildkits_own(
     docker: Engine, base_image: BaseImage, tmp_path: Path,
     dockerfile: str, id: str, kind: type[XsftError], says: str,
 ) -> None:  # fmt: skip
-    made = step(tmp_path, {}, dockerfile=f"FROM {base_image.reference}\n{dockerfile}\n", name=f"xsft-test/failed:{id}")
+    build_step = step(
+        tmp_path, {}, dockerfile=f"FROM {base_image.reference}\n{dockerfile}\n", name=f"xsft-test/failed:{id}"
+    )
     lines: list[str] = []
     with pytest.raises(kind) as failed:
-        built(made, docker, on_line=lines.append)
+        built(build_step, docker, on_line=lines.append)
     assert failed.value.problem_id == id
     assert says in failed.value.message
     assert "\n" not in failed.value.message
     assert lines
-    assert docker.image(made.name) is None
+    assert docker.image(build_step.name) is None
 
 
 @needs_engine
@@ -190,11 +192,11 @@ def test_a_private_base_is_pulled_with_the_users_login_before_the_build(
     (tmp_path / "images").mkdir()
     env = {**docker.env, "DOCKER_CONFIG": str(tmp_path)}
     base = f"{bad_proxy.address}/{registry.repository}@{registry.digest('base')}"
-    made = step(tmp_path / "deps", {"deps.json": '{"lock_sha256": ""}'}, dockerfile=(
+    build_step = step(tmp_path / "deps", {"deps.json": '{"lock_sha256": ""}'}, dockerfile=(
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY deps.json /usr/share/xsft/deps.json\n"
     ))  # fmt: skip
     done = build_image(
-        recipe(context=made.files, arguments={"BASE_IMAGE": None}, base=base, code=()),
+        recipe(context=build_step.files, arguments={"BASE_IMAGE": None}, base=base, code=()),
         ImageMaker(images=tmp_path / "images", env=env),
     )
     assert done.deps.outcome == "built"
@@ -203,12 +205,12 @@ def test_a_private_base_is_pulled_with_the_users_login_before_the_build(
 
 @needs_engine
 def test_a_context_that_changes_during_the_build_leaves_no_image(docker: Engine, tmp_path: Path) -> None:
-    made = step(tmp_path, {"data": "hashed"}, name="xsft-test/changed:1")
+    build_step = step(tmp_path, {"data": "hashed"}, name="xsft-test/changed:1")
     (tmp_path / "data").write_text("other!")
     with pytest.raises(Refused) as refused:
-        built(made, docker)
+        built(build_step, docker)
     assert refused.value.problem_id == "context-changed"
-    assert docker.image(made.name) is None
+    assert docker.image(build_step.name) is None
 
 
 INTERRUPTED = """
@@ -221,23 +223,23 @@ run_build(build, engine=connect_engine(env), on_line=lambda line: print(line, fl
 
 
 @needs_engine
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signals", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_ends_soon_and_leaves_no_image_name(
-    docker: Engine, engine: RunningEngine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
+    docker: Engine, engine: RunningEngine, base_image: BaseImage, tmp_path: Path, signals: signal.Signals
 ) -> None:
     import pickle
 
     dockerfile = f"FROM {base_image.reference}\nRUN echo begun; sleep 600\n"
-    name = f"xsft-test/interrupted:{sent.name.lower()}"
-    made = step(tmp_path / "context", {}, dockerfile=dockerfile, name=name)
-    (tmp_path / "asked").write_bytes(pickle.dumps((dict(engine.env), made)))
+    name = f"xsft-test/interrupted:{signals.name.lower()}"
+    build_step = step(tmp_path / "context", {}, dockerfile=dockerfile, name=name)
+    (tmp_path / "asked").write_bytes(pickle.dumps((dict(engine.env), build_step)))
     child = subprocess.Popen(
         (sys.executable, "-c", INTERRUPTED, str(tmp_path / "asked")),
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=dict(engine.env),
     )  # fmt: skip
     with child:
         assert any("0." in line and "begun" in line for line in child.stdout or ())
-        child.send_signal(sent)
+        child.send_signal(signals)
         child.communicate(timeout=200)
     assert child.returncode != 0
     assert docker.image(name) is None

@@ -87,8 +87,8 @@ def test_mounts_are_read_and_written_as_the_calling_user(
     assert lines[0] == "text"
     assert any("Read-only file system" in line or "Permission denied" in line for line in lines)
     assert lines[-3:] == ["read", "write", str(tmp_path)]
-    made = (tmp_path / "write" / "made").stat()
-    assert (made.st_uid, made.st_gid) == (1234, 2345)
+    written_file = (tmp_path / "write" / "made").stat()
+    assert (written_file.st_uid, written_file.st_gid) == (1234, 2345)
     assert (tmp_path / "read").read_text() == "text"
 
 
@@ -170,9 +170,9 @@ def in_a_child(docker: Engine, command: ContainerCommand, folder: Path, *, grace
     return child
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("signals", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_reaches_the_command_and_the_container_is_removed(
-    docker: Engine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
+    docker: Engine, base_image: BaseImage, tmp_path: Path, signals: signal.Signals
 ) -> None:
     command = ContainerCommand(
         image=base_image.reference, argv=("python3", "-c", POLITE), workdir=tmp_path,
@@ -180,7 +180,7 @@ def test_a_signal_reaches_the_command_and_the_container_is_removed(
         mounts=(Mount(path=tmp_path, writable=True),),
     )  # fmt: skip
     with in_a_child(docker, command, tmp_path, grace_s=120) as child:
-        child.send_signal(sent)
+        child.send_signal(signals)
         child.communicate(timeout=100)
     assert child.returncode != 0
     assert (tmp_path / "ended").read_text() == "in order"
@@ -207,9 +207,9 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signals", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_skips_the_grace_period_and_leaves_no_container(
-    docker: Engine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
+    docker: Engine, base_image: BaseImage, tmp_path: Path, signals: signal.Signals
 ) -> None:
     tmp_path.chmod(0o777)
     mounts = (Mount(path=tmp_path, writable=True),)
@@ -219,7 +219,7 @@ def test_a_second_signal_skips_the_grace_period_and_leaves_no_container(
     with in_a_child(docker, command, tmp_path, grace_s=120) as child:
         child.send_signal(signal.SIGTERM)
         until((tmp_path / "told").exists)
-        child.send_signal(sent)
+        child.send_signal(signals)
         child.communicate(timeout=100)
     assert left(docker) == []
 

@@ -36,21 +36,21 @@ def link(path: str, target: str) -> ContextFile:
 
 
 def test_each_broken_link_is_reported() -> None:
-    found = problems_of(link("code/a", "/etc/passwd"), link("code/b", "../../x"), file("ok"))
-    assert [p.id for p in found] == ["image-context-link"] * 2
-    assert "is absolute" in found[0].message
-    assert "code/b is a link to ../../x, which points outside the context" in found[1].message
+    problems = problems_of(link("code/a", "/etc/passwd"), link("code/b", "../../x"), file("ok"))
+    assert [p.id for p in problems] == ["image-context-link"] * 2
+    assert "is absolute" in problems[0].message
+    assert "code/b is a link to ../../x, which points outside the context" in problems[1].message
 
 
 def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() -> None:
     files = tuple(file(f"{n}.bin", size=n * 2**30) for n in range(1, 8))
-    (found,) = problems_of(*files)
-    assert found.id == "image-context-large"
-    assert "30.1 GB" in found.message
-    assert "7.bin (7.52 GB), 6.bin" in found.message
-    assert "1.bin" not in found.message
-    assert [p.severity for p in accept_problems((found,), ["image-context-large"])] == ["warning"]
-    assert accept_problems((found,), ["image-context-link"]) == (found,)
+    (problem,) = problems_of(*files)
+    assert problem.id == "image-context-large"
+    assert "30.1 GB" in problem.message
+    assert "7.bin (7.52 GB), 6.bin" in problem.message
+    assert "1.bin" not in problem.message
+    assert [p.severity for p in accept_problems((problem,), ["image-context-large"])] == ["warning"]
+    assert accept_problems((problem,), ["image-context-link"]) == (problem,)
     assert problems_of(files[0], limit=2**30) == ()
 
 
@@ -58,9 +58,9 @@ def test_large_context_is_an_error_with_its_largest_files_and_can_be_accepted() 
     "name", [".env", "code/.env.local", "maxtext/.netrc", "code/hf_token", "code/id_rsa", "kubeconfig"]
 )
 def test_files_named_like_secrets_are_refused_and_cannot_be_accepted(name: str) -> None:
-    found = problems_of(file(name))
-    assert [p.id for p in found] == ["image-context-secret"]
-    assert accept_problems(found, ["image-context-secret"]) == found
+    problems = problems_of(file(name))
+    assert [p.id for p in problems] == ["image-context-secret"]
+    assert accept_problems(problems, ["image-context-secret"]) == problems
 
 
 @pytest.mark.parametrize("name", [".env.example", "code/tokens.py", "tokenizer.json", "code/environment", "ca.pem"])
@@ -69,8 +69,8 @@ def test_names_similar_to_those_of_secrets_pass(name: str) -> None:
 
 
 def test_files_that_contain_secrets_are_reported_without_the_value() -> None:
-    (found,) = problems_of(file("code/a.json"), secrets={"code/a.json": "a service account's key"})
-    assert "a service account's key" in found.message
+    (problem,) = problems_of(file("code/a.json"), secrets={"code/a.json": "a service account's key"})
+    assert "a service account's key" in problem.message
 
 
 def test_largest_returns_the_largest_regular_files() -> None:
@@ -159,7 +159,9 @@ def test_real_build_sends_the_same_files(engine: Engine, tmp_path: Path) -> None
     (tmp_path / "context" / ".dockerignore").write_text(f"{rules}\nDockerfile\n.dockerignore\n")
     (tmp_path / "context" / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
     engine.docker("build", "--output", str(tmp_path / "out"), str(tmp_path / "context"))
-    taken = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert taken == [path for path in paths if not ignore_matcher(rules)(path)]
-    assert "data/x" in taken
-    assert "a/b/.cache/x" not in taken
+    sent_files = sorted(
+        str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()
+    )
+    assert sent_files == [path for path in paths if not ignore_matcher(rules)(path)]
+    assert "data/x" in sent_files
+    assert "a/b/.cache/x" not in sent_files

@@ -252,15 +252,15 @@ def test_a_push_logs_in_with_the_token_and_leaves_it_in_no_file(
     bad_proxy.login = f"{GOOGLE_USER}:{token}"
     built(step(tmp_path, {"data": "x"}, name="xsft-test/login:1"), docker)
     repository = f"{bad_proxy.address}/{registry.repository}"
-    own = Path(docker.env["DOCKER_CONFIG"])
-    before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    docker_folder = Path(docker.env["DOCKER_CONFIG"])
+    before = {path: path.read_bytes() for path in docker_folder.rglob("*") if path.is_file()}
     for login, problem in ((None, "registry-login-missing"), ("wrong", "registry-login-refused")):
         with pytest.raises(Unreachable) as failed:
             with_login(docker, login).push("xsft-test/login:1", repository=repository, tag="code-1", on_line=print)
         assert failed.value.problem_id == problem
     pushed = with_login(docker, token).push("xsft-test/login:1", repository=repository, tag="code-1", on_line=print)
     assert pushed == registry.digest("code-1")
-    assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
+    assert {path: path.read_bytes() for path in docker_folder.rglob("*") if path.is_file()} == before
 
 
 def with_login(docker: Engine, token: str | None) -> Engine:

@@ -107,10 +107,10 @@ def test_missing_package_is_explained(printed: str) -> None:
     assert failed_with("\n".join(f"#5 9.1 {line}" for line in said.splitlines())).problem_id == head.split()[0]
 
 
-def failed_with(said: str) -> XsftError:
+def failed_with(message: str) -> XsftError:
     """Return the error of the step that prints this, as BuildKit reports it."""
     end = "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"
-    return _build_failure(f"#5 [2/2] RUN install.py\n{said}\n{end}", BUILD)
+    return _build_failure(f"#5 [2/2] RUN install.py\n{message}\n{end}", BUILD)
 
 
 @pytest.mark.parametrize(

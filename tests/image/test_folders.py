@@ -121,9 +121,9 @@ def test_code_is_the_users_folders_the_packages_of_forks_and_xsfts_programs(tmp_
 
 
 def test_sources_that_do_not_fit_are_reported(tmp_path: Path) -> None:
-    one, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
+    first, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
     with pytest.raises(UsageError, match=r"code/hooks\.py is given twice"):
-        code(one, other)
+        code(first, other)
     with pytest.raises(UsageError, match="has no package maxtext"):
         code(maxtext=tree(tmp_path / "legacy", "MaxText/__init__.py"))
     with pytest.raises(UsageError, match="is not a folder"):
@@ -162,14 +162,14 @@ def test_an_unreadable_folder_is_reported(tmp_path: Path) -> None:
 def test_times_and_order_of_writing_do_not_matter(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], time: int
 ) -> None:
-    one, other = (tmp_path_factory.mktemp("tree") for _ in range(2))
+    first, other = (tmp_path_factory.mktemp("tree") for _ in range(2))
     for name, content in files.items():
-        (one / name).write_bytes(content)
+        (first / name).write_bytes(content)
     for name, content in reversed(files.items()):
         (other / name).write_bytes(content)
         os.utime(other / name, (time, time))
-    seen = [[(file.path, file.sha256, file.size) for file in read(root)] for root in (one, other)]
-    assert seen[0] == seen[1]
+    listings = [[(file.path, file.sha256, file.size) for file in read(root)] for root in (first, other)]
+    assert listings[0] == listings[1]
 
 
 def test_secrets_are_found_by_content_and_large_files_are_data(tmp_path: Path) -> None:
@@ -217,20 +217,20 @@ def tar(files: tuple[ContextFile, ...]) -> bytes:
 
 def test_the_archive_ignores_owner_time_mode_and_order_of_the_checkout(tmp_path: Path) -> None:
     wanted = {"z/y.py": "print()", "a": "1", "empty": ""}
-    one = context(tmp_path / "one", wanted)
+    first = context(tmp_path / "one", wanted)
     other = context(tmp_path / "other", dict(reversed(wanted.items())))
     os.utime(tmp_path / "other" / "a", (1, 1))
     (tmp_path / "other" / "a").chmod(0o600)
-    assert tar(one) == tar(other)
+    assert tar(first) == tar(other)
 
 
 def test_the_archive_contains_folders_files_and_links_with_fixed_metadata(tmp_path: Path) -> None:
     (script,) = context(tmp_path, {"bin/run": "x"})
     link = ContextFile(path="here", kind="link", target="bin/run")
     content = tar((link, replace(script, executable=True), ContextFile(path="bin/.wh.old", kind="file")))
-    with tarfile.open(fileobj=io.BytesIO(content)) as found:
-        rows = [(m.name, m.mode, m.uid, m.mtime, m.linkname) for m in found.getmembers()]
-        assert found.extractfile("bin/run").read() == b"x"  # type: ignore[union-attr]
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        rows = [(m.name, m.mode, m.uid, m.mtime, m.linkname) for m in archive.getmembers()]
+        assert archive.extractfile("bin/run").read() == b"x"  # type: ignore[union-attr]
     assert rows == [
         ("bin", 0o755, 0, MTIME_S, ""),
         ("bin/.wh.old", 0o644, 0, MTIME_S, ""),

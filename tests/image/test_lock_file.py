@@ -36,24 +36,24 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    made = tmp_path / "project" / "images"
-    (made / "mine").mkdir(parents=True)
-    (made / "mine" / "Dockerfile").write_text("FROM scratch\nCOPY deps.json /usr/share/xsft/deps.json\n")
+    file = tmp_path / "project" / "images"
+    (file / "mine").mkdir(parents=True)
+    (file / "mine" / "Dockerfile").write_text("FROM scratch\nCOPY deps.json /usr/share/xsft/deps.json\n")
     (tmp_path / "project" / "extra").mkdir()
     (tmp_path / "project" / "extra" / "hooks.py").write_text("1")
-    return made
+    return file
 
 
 def locked(images: Path, **changes: object) -> LockedImage:
-    held = replace(LOCKED, image="mine", repository=REPOSITORY, base="", options=OPTIONS)
-    return replace(held, code=current_tag(images, held), **changes)  # type: ignore[arg-type]
+    changed_locked = replace(LOCKED, image="mine", repository=REPOSITORY, base="", options=OPTIONS)
+    return replace(changed_locked, code=current_tag(images, changed_locked), **changes)  # type: ignore[arg-type]
 
 
 def test_keep_lock_writes_an_image_once_and_it_is_read_back(images: Path) -> None:
-    made = locked(images)
-    assert keep_lock(images, made) is True
-    assert keep_lock(images, replace(made, pushed_at="later")) is False
-    assert read_lock_file(images, "mine").images == {REPOSITORY: made}
+    locked_image = locked(images)
+    assert keep_lock(images, locked_image) is True
+    assert keep_lock(images, replace(locked_image, pushed_at="later")) is False
+    assert read_lock_file(images, "mine").images == {REPOSITORY: locked_image}
     assert sorted(path.name for path in images.iterdir()) == ["mine", "mine.lock.json"]
 
 
@@ -78,8 +78,12 @@ def test_image_facts_are_those_of_the_places_registry(images: Path) -> None:
     keep_lock(images, locked(images))
     here = image_facts("mine", start=images.parent, registry="us-docker.pkg.dev/p/r")
     assert (here.ref, here.maxtext, here.stale) == (f"{REPOSITORY}@{DIGEST}", "0.2.5", False)
-    there = image_facts("mine", start=images.parent, registry="europe-docker.pkg.dev/p/r")
-    assert (there.ref, there.repository, there.pushed_to) == (None, "europe-docker.pkg.dev/p/r/mine", (REPOSITORY,))
+    facts_there = image_facts("mine", start=images.parent, registry="europe-docker.pkg.dev/p/r")
+    assert (facts_there.ref, facts_there.repository, facts_there.pushed_to) == (
+        None,
+        "europe-docker.pkg.dev/p/r/mine",
+        (REPOSITORY,),
+    )
     assert image_facts("mine", start=images.parent, registry=None).ref == here.ref
     keep_lock(images, locked(images, repository="europe-docker.pkg.dev/p/r/mine"))
     assert image_facts("mine", start=images.parent, registry=None).ref is None
@@ -91,13 +95,13 @@ def test_image_facts_of_an_unknown_image_list_the_known_images(images: Path) -> 
 
 
 def test_is_stale_follows_the_content_of_the_sources(images: Path) -> None:
-    made = locked(images)
+    locked_image = locked(images)
     hooks = images.parent / "extra" / "hooks.py"
-    assert is_stale(images, made) is False
+    assert is_stale(images, locked_image) is False
     hooks.write_text("2")
-    assert is_stale(images, made) is True
+    assert is_stale(images, locked_image) is True
     hooks.write_text("1")
-    assert is_stale(images, made) is False
+    assert is_stale(images, locked_image) is False
 
 
 @pytest.mark.parametrize("folder", ["/etc", "../outside", "extra/../../outside"])

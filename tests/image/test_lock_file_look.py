@@ -40,14 +40,14 @@ def registry(labels: dict[str, str] | None, *, status: int = 200) -> Iterator[st
 
 @pytest.mark.loopback
 @pytest.mark.parametrize(
-    ("status", "found"),
+    ("status", "expected"),
     [(200, "there"), (404, "missing"), *((code, "unread") for code in (401, 403, 500, 301, 307))],
 )
-def test_look_at_image_maps_the_registrys_status(status: int, found: str) -> None:
+def test_look_at_image_maps_the_registrys_status(status: int, expected: str) -> None:
     with registry({}, status=status) as host:
         look = look_at_image(f"{host}/team/image:v1", env=NOWHERE)
-    assert look.status == found
-    assert (look.why != "") is (found == "unread")
+    assert look.status == expected
+    assert (look.why != "") is (expected == "unread")
     assert look.asked_with == "no login"
 
 
@@ -80,18 +80,18 @@ def test_look_at_image_ignores_netrc(
     engine: Engine, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry requires the user's Docker login; ~/.netrc has another login for every host."""
-    made = step(tmp_path / "image", {"data": registry.repository}, labels={"dev.xsft.maxtext.version": "0.2.5"})
+    build_step = step(tmp_path / "image", {"data": registry.repository}, labels={"dev.xsft.maxtext.version": "0.2.5"})
     docker, repository = connect_engine(engine.env), f"{bad_proxy.address}/{registry.repository}"
-    built(made, docker)
-    docker.push(made.name, repository=repository, tag="code-1", on_line=print)
-    own, netrc = f"me:{secrets.token_hex()}", secrets.token_hex()
+    built(build_step, docker)
+    docker.push(build_step.name, repository=repository, tag="code-1", on_line=print)
+    own_login, netrc = f"me:{secrets.token_hex()}", secrets.token_hex()
     (tmp_path / ".netrc").write_text(f"default login somebody password {netrc}\n")
     (tmp_path / ".netrc").chmod(0o600)
     (tmp_path / ".docker").mkdir()
-    auths = {bad_proxy.address: {"auth": base64.b64encode(own.encode()).decode()}}
+    auths = {bad_proxy.address: {"auth": base64.b64encode(own_login.encode()).decode()}}
     (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
     monkeypatch.setenv("HOME", str(tmp_path))
-    bad_proxy.login, bad_proxy.seen[:] = own, []
+    bad_proxy.login, bad_proxy.seen[:] = own_login, []
     env = {"HOME": str(tmp_path)}
     look = look_at_image(f"{repository}:code-1", env=env)
     assert look.configuration is not None
@@ -99,4 +99,4 @@ def test_look_at_image_ignores_netrc(
     assert look.configuration.size > 0
     assert contents_of(look.configuration, look.ref).packages == {"maxtext": "0.2.5"}
     assert look_at_image(f"{repository}:code-2", env=env).status == "missing"
-    assert {seen.login for seen in bad_proxy.seen} == {"", own}
+    assert {request.login for request in bad_proxy.seen} == {"", own_login}

@@ -36,10 +36,10 @@ def encoded(user: str, password: str) -> str:
 
 
 def test_only_google_registries_get_the_google_token(tmp_path: Path) -> None:
-    token, asked = secrets.token_hex(), []
+    token, logins = secrets.token_hex(), []
 
     def fetch(_env: object) -> str:
-        asked.append(1)
+        logins.append(1)
         return token
 
     login = login_for("us-docker.pkg.dev", env=env(tmp_path), token=fetch)
@@ -48,7 +48,7 @@ def test_only_google_registries_get_the_google_token(tmp_path: Path) -> None:
     assert token not in repr(login)
     for host in (HOST, "pkg.dev", "us-docker.pkg.dev.example.com", "xgcr.io", "localhost:5000"):
         assert login_for(host, env=env(tmp_path), token=fetch) is None
-    assert len(asked) == 1
+    assert len(logins) == 1
 
 
 def test_a_login_in_dockers_configuration_is_enough_for_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

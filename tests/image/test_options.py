@@ -67,9 +67,9 @@ def problems_of(image: str = "mine", registry: str | None = None, **options: Any
     ],
 )
 def test_wrong_options_are_reported(changes: dict[str, Any], id: str, says: str) -> None:
-    (found,) = problems_of(**changes)
-    assert found.id == id
-    assert says in f"{found.message} {found.fix}"
+    (problem,) = problems_of(**changes)
+    assert problem.id == id
+    assert says in f"{problem.message} {problem.fix}"
 
 
 def test_valid_options_have_no_problems() -> None:
@@ -87,10 +87,10 @@ def test_valid_options_have_no_problems() -> None:
 
 
 def test_unknown_build_argument_is_reported_with_the_known_ones() -> None:
-    found = tuple(argument_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), DECLARED))
-    assert [p.id for p in found] == ["image-argument"] * 2
-    assert "VLLM_REQUIREMENT" in found[0].message
-    assert "Did you mean BASE_IMAGE?" in found[1].message
+    problems = tuple(argument_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), DECLARED))
+    assert [p.id for p in problems] == ["image-argument"] * 2
+    assert "VLLM_REQUIREMENT" in problems[0].message
+    assert "Did you mean BASE_IMAGE?" in problems[1].message
     assert not [*argument_problems(replace(OPTIONS, base="python:3.13", args={"RUN_AS": "1"}), DECLARED)]
 
 
@@ -102,7 +102,7 @@ def test_shell_metacharacters_in_requirements_are_refused(after: str, sign: str,
         {"args": {"APT_PACKAGES": f"git{sign}{after}"}},
         {"tunix_source": f"git+https://example.com/o/t@main{sign}{after}"},
     ]
-    assert all(problems_of(**given) for given in options)
+    assert all(problems_of(**option) for option in options)
 
 
 LAST = BuildOptions(code=("hooks",), base="python:3.12", args={"A": "1", "B": "2"})

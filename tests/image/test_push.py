@@ -75,12 +75,12 @@ def test_a_push_builds_the_dependencies_adds_the_code_and_locks_the_digest(lab: 
     done = lab.push()
     assert (done.deps.outcome, done.code.outcome) == ("built", "built")
     assert lab.engine.did == [f"pull {BASE}", "build deps", "push deps"], "no engine builds the code"
-    made = lab.recipe()
-    image = lab.registry.images[made.code.tag]
+    start_recipe = lab.recipe()
+    image = lab.registry.images[start_recipe.code.tag]
     assert done.locked
     assert lab.locked() == done.locked.digest == image.digest
-    assert done.locked.deps_digest == lab.registry.images[made.deps.tag].digest
-    assert done.locked.evaluate == made.code.files[1].sha256
+    assert done.locked.deps_digest == lab.registry.images[start_recipe.deps.tag].digest
+    assert done.locked.evaluate == start_recipe.code.files[1].sha256
     assert (done.locked.commit, done.locked.dirty) == (git(lab.folder, "rev-parse", "HEAD"), False)
     layers = json.loads(image.manifest)["layers"]
     assert [list(names_in(lab.registry.blobs[layer["digest"]])) for layer in layers[1:]] == [
@@ -117,8 +117,8 @@ def is_layer(lab: Lab, digest: str) -> bool:
 
 @pytest.mark.parametrize("record", [None, {**RECORD, "lock_sha256": "0" * 64}, {"no": "record"}])
 def test_dependencies_that_only_have_our_labels_are_refused(lab: Lab, record: Any) -> None:
-    made = lab.recipe()
-    lab.registry.add(made.deps.tag, image_of(record, labels=made.deps.labels))
+    start_recipe = lab.recipe()
+    lab.registry.add(start_recipe.deps.tag, image_of(record, labels=start_recipe.deps.labels))
     with pytest.raises(Refused) as refused:
         lab.push()
     assert refused.value.problem_id == "image-foreign"
@@ -127,30 +127,30 @@ def test_dependencies_that_only_have_our_labels_are_refused(lab: Lab, record: An
 
 
 def test_dependencies_of_another_machine_are_believed_by_their_content(lab: Lab) -> None:
-    made = lab.recipe()
-    digest = lab.registry.add(made.deps.tag, image_of(RECORD))
+    start_recipe = lab.recipe()
+    digest = lab.registry.add(start_recipe.deps.tag, image_of(RECORD))
     done = lab.push()
     assert (done.deps.outcome, done.locked.deps_digest, lab.engine.did) == ("in-registry", digest, [])  # type: ignore[union-attr]
 
 
 def test_code_that_only_has_our_labels_is_neither_recorded_nor_overwritten(lab: Lab) -> None:
-    made = lab.recipe()
-    digest = lab.registry.add(made.code.tag, image_of(RECORD, labels={"dev.xsft.kind": "code"}))
+    start_recipe = lab.recipe()
+    digest = lab.registry.add(start_recipe.code.tag, image_of(RECORD, labels={"dev.xsft.kind": "code"}))
     with pytest.raises(Refused, match="its last layers are not this code"):
         lab.push()
-    assert lab.registry.images[made.code.tag].digest == digest
+    assert lab.registry.images[start_recipe.code.tag].digest == digest
     assert lab.locked() is None
 
 
 def test_the_same_code_on_another_build_of_the_dependencies_is_laid_anew(lab: Lab) -> None:
     """Two machines built the dependencies at the same moment."""
     lab.push()
-    made = lab.recipe()
+    start_recipe = lab.recipe()
     (lab.images / "post_training.lock.json").unlink()
-    lab.registry.add(made.deps.tag, image_of({**RECORD, "cache_tag": "other"}))
+    lab.registry.add(start_recipe.deps.tag, image_of({**RECORD, "cache_tag": "other"}))
     done = lab.push()
     assert done.code.outcome == "built"
-    assert lab.registry.images[made.code.tag].digest == lab.locked()
+    assert lab.registry.images[start_recipe.code.tag].digest == lab.locked()
 
 
 def test_the_lock_names_the_dependencies_even_if_their_tag_moved(lab: Lab) -> None:
@@ -236,26 +236,26 @@ def removing(lines: list[str]) -> Callable[..., None]:
 
 
 def test_a_build_lays_the_code_over_the_dependencies_in_the_engine(lab: Lab) -> None:
-    made = lab.recipe(**{"maxtext/new.py": "1"})
-    done = build_image(made, lab.maker)
+    start_recipe = lab.recipe(**{"maxtext/new.py": "1"})
+    done = build_image(start_recipe, lab.maker)
     assert (done.deps.outcome, done.code.outcome) == ("built", "built")
-    name = made.local(made.code.tag)
+    name = start_recipe.local(start_recipe.code.tag)
     assert lab.engine.contents[name] == [
         "Dockerfile",
         "layer/usr/share/xsft/programs/evaluate.zip",
         "layer/app/code/hooks.py",
         "layer/site/maxtext/new.py",
     ]
-    assert build_image(made, lab.maker).code.outcome == "held"
+    assert build_image(start_recipe, lab.maker).code.outcome == "held"
     lab.engine.images[name] = EngineImage(id=hashed("x"), digests=(), labels={"dev.xsft.tag": "another"})
     lines: list[str] = []
-    build_image(made, replace(lab.maker, build=removing(lines)))
+    build_image(start_recipe, replace(lab.maker, build=removing(lines)))
     assert 'RUN ["rm", "-f", "/site/maxtext/a.py", "/site/maxtext/__pycache__/a.cpython-312.pyc"]' in lines
-    assert lines[0] == f"FROM {made.local(made.deps.tag)}"
+    assert lines[0] == f"FROM {start_recipe.local(start_recipe.deps.tag)}"
 
 
 def test_a_build_pulls_the_dependencies_that_the_registry_has(lab: Lab) -> None:
-    made = lab.recipe()
-    digest = lab.registry.add(made.deps.tag, image_of(RECORD))
-    done = build_image(made, lab.maker)
+    start_recipe = lab.recipe()
+    digest = lab.registry.add(start_recipe.deps.tag, image_of(RECORD))
+    done = build_image(start_recipe, lab.maker)
     assert (done.deps.outcome, lab.engine.did) == ("pulled", [f"pull {NAME}@{digest}", "build code"])

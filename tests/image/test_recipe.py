@@ -18,33 +18,36 @@ ARGS = st.dictionaries(st.sampled_from(["A", "B"]), st.text(max_size=3))
 
 
 def test_recipe_has_the_arguments_and_labels_of_the_dependencies() -> None:
-    made = recipe()
+    start_recipe = recipe()
     lock = CONTEXT[1].sha256
-    assert made.repository == "127.0.0.1:5000/team/post-training"
-    assert registry_of_repository(made.repository, made.image) == REGISTRY
-    assert made.deps.args == {
+    assert start_recipe.repository == "127.0.0.1:5000/team/post-training"
+    assert registry_of_repository(start_recipe.repository, start_recipe.image) == REGISTRY
+    assert start_recipe.deps.args == {
         "BASE_DIGEST": DIGEST,
         "BASE_IMAGE": f"python:3.12-slim@{DIGEST}",
         "LOCK_SHA256": lock,
         "MAXTEXT_VERSION": "0.2.5",
     }
-    assert made.deps.labels == {
+    assert start_recipe.deps.labels == {
         "dev.xsft.image": "post_training",
         "dev.xsft.kind": "deps",
         "dev.xsft.lock.sha256": lock,
         "dev.xsft.maxtext.version": "0.2.5",
-        "dev.xsft.tag": made.deps.tag,
+        "dev.xsft.tag": start_recipe.deps.tag,
     }
-    assert (made.deps.files, made.code.files, made.code.user) == (CONTEXT, CODE, "0:0")
+    assert (start_recipe.deps.files, start_recipe.code.files, start_recipe.code.user) == (CONTEXT, CODE, "0:0")
 
 
 def test_dockerfile_gets_only_the_arguments_that_it_declares() -> None:
     options = replace(OPTIONS, vllm="vllm==0.11.0", args={"APT_PACKAGES": "git", "RUN_AS": "1:2"})
     declared = dict.fromkeys(("VLLM_REQUIREMENT", "APT_PACKAGES", "BASE_DIGEST"))
-    made = recipe(options, arguments=declared, base="")
-    assert made.deps.args == {"VLLM_REQUIREMENT": "vllm==0.11.0", "APT_PACKAGES": "git"}
-    assert made.code.user == "1:2"
-    assert made.code.tag != recipe(replace(options, args={"APT_PACKAGES": "git"}), arguments=declared, base="").code.tag
+    start_recipe = recipe(options, arguments=declared, base="")
+    assert start_recipe.deps.args == {"VLLM_REQUIREMENT": "vllm==0.11.0", "APT_PACKAGES": "git"}
+    assert start_recipe.code.user == "1:2"
+    assert (
+        start_recipe.code.tag
+        != recipe(replace(options, args={"APT_PACKAGES": "git"}), arguments=declared, base="").code.tag
+    )
 
 
 def test_packages_label_lists_locked_packages_that_no_argument_replaces() -> None:
@@ -52,9 +55,9 @@ def test_packages_label_lists_locked_packages_that_no_argument_replaces() -> Non
     names = ("MAXTEXT_REQUIREMENT", "TUNIX_REQUIREMENT")
     label = "dev.xsft.packages"
     assert recipe(packages=packages).deps.labels[label] == "google-tunix==0.1.6 jax==0.11.0 maxtext==0.2.5"
-    for name, left in zip(names, ("google-tunix==0.1.6 jax==0.11.0", "jax==0.11.0 maxtext==0.2.5"), strict=True):
+    for name, remaining in zip(names, ("google-tunix==0.1.6 jax==0.11.0", "jax==0.11.0 maxtext==0.2.5"), strict=True):
         options = replace(OPTIONS, args={name: "x @ https://example.com/x.whl"})
-        assert recipe(options, arguments=dict.fromkeys(names), packages=packages).deps.labels[label] == left
+        assert recipe(options, arguments=dict.fromkeys(names), packages=packages).deps.labels[label] == remaining
     unlocked = recipe(context=(file("Dockerfile"),))
     assert {label, "dev.xsft.lock.sha256"} & unlocked.deps.labels.keys() == set()
     assert "LOCK_SHA256" not in unlocked.deps.args
@@ -77,16 +80,16 @@ def test_code_changes_one_tag_and_dependencies_change_both() -> None:
 
 
 def test_base_without_digest_is_identified_by_its_image_id() -> None:
-    one, other = (recipe(base=f"base:1#sha256:{n}") for n in "12")
-    assert one.deps.args["BASE_IMAGE"] == "base:1"
-    assert "BASE_DIGEST" not in one.deps.args
-    assert one.deps.tag != other.deps.tag
+    first, other = (recipe(base=f"base:1#sha256:{n}") for n in "12")
+    assert first.deps.args["BASE_IMAGE"] == "base:1"
+    assert "BASE_DIGEST" not in first.deps.args
+    assert first.deps.tag != other.deps.tag
 
 
 def test_recipe_without_registry_has_local_names_only() -> None:
-    made = recipe(registry=None)
-    assert made.repository is None
-    assert made.local("code-1") == "localhost/xsft/post-training:code-1"
+    start_recipe = recipe(registry=None)
+    assert start_recipe.repository is None
+    assert start_recipe.local("code-1") == "localhost/xsft/post-training:code-1"
 
 
 def made(rows: list[tuple[str, bytes, bool]]) -> tuple[ContextFile, ...]:

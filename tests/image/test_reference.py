@@ -37,10 +37,10 @@ TAGS = st.none() | st.from_regex(r"[A-Za-z0-9_][-._A-Za-z0-9]{0,20}", fullmatch=
 def test_formatted_reference_is_parsed_back(host: str, path: list[str], tag: str | None, digest: str | None) -> None:
     if not host and len(path) > 1 and "." in path[0]:
         path[0] = path[0].replace(".", "-")  # it would be a host
-    made = Reference(host=host, repository="/".join(path), tag=tag, digest=digest)
-    assert parse_reference(str(made)) == made
-    assert tag_of(str(made)) == tag
-    assert is_untagged(str(made)) == (tag is None and digest is None)
+    built = Reference(host=host, repository="/".join(path), tag=tag, digest=digest)
+    assert parse_reference(str(built)) == built
+    assert tag_of(str(built)) == tag
+    assert is_untagged(str(built)) == (tag is None and digest is None)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_a_repository_has_a_host_and_neither_tag_nor_digest(text: str, says: str
 )
 def test_gcr_address_is_replaced_by_its_artifact_registry_address(old: str, new: str | None) -> None:
     assert replacement(old) == new
-    found = legacy_warning(old, where="image.ref")
-    assert (found is None) == (new is None)
-    assert found is None or (
-        found.id == "image-legacy-registry" and found.severity == "warning" and str(new) in found.fix
+    problem = legacy_warning(old, where="image.ref")
+    assert (problem is None) == (new is None)
+    assert problem is None or (
+        problem.id == "image-legacy-registry" and problem.severity == "warning" and str(new) in problem.fix
     )
 
 
@@ -188,9 +188,9 @@ def test_a_login_goes_to_a_token_service_only_over_tls_or_from_loopback_to_loopb
 def test_repository_of_reads_names_of_artifact_registry(
     name: str, project: str, location: str, repository: str
 ) -> None:
-    found = repository_of(name)
-    assert found == Repository(project=project, location=location, name=repository)
-    assert found.parent == f"projects/{project}/locations/{location}"
+    registry_repository = repository_of(name)
+    assert registry_repository == Repository(project=project, location=location, name=repository)
+    assert registry_repository.parent == f"projects/{project}/locations/{location}"
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:5000/xsft/image", "ghcr.io/me/image", "pkg.dev/a/b", "my-image"])

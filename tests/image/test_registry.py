@@ -177,7 +177,7 @@ def challenge(text: str) -> Answer:
 
 def protect(served: Served, login: str, ask: Answer) -> None:
     """Answer with the manifest to requests with that Authorization header only."""
-    served.answers[V1] = lambda sent: Answer(body=MANIFEST) if sent == login else ask
+    served.answers[V1] = lambda login_sent: Answer(body=MANIFEST) if login_sent == login else ask
 
 
 def test_basic_authentication_is_used_if_the_registry_requests_it(
@@ -245,11 +245,13 @@ def test_a_login_does_not_follow_to_another_host(served: Served, repository: Reg
     """Blobs are often stored elsewhere, and uploads sent elsewhere."""
     log_in(tmp_path, served.address, auth=basic("mine"))
     with serving() as elsewhere:
-        there = {"Location": f"http://localhost:{elsewhere.address.rpartition(':')[2]}/stored"}
+        elsewhere_header = {"Location": f"http://localhost:{elsewhere.address.rpartition(':')[2]}/stored"}
         elsewhere.answer("/stored", Answer(body=CONFIG))
-        served.answers[BLOB] = lambda sent: Answer(307, headers=there) if sent else challenge('Basic realm="r"')
+        served.answers[BLOB] = lambda login_sent: (
+            Answer(307, headers=elsewhere_header) if login_sent else challenge('Basic realm="r"')
+        )
         assert repository.blob(digest(CONFIG)) == CONFIG
-        served.answer(UPLOADS, Answer(202, headers=there))
+        served.answer(UPLOADS, Answer(202, headers=elsewhere_header))
         repository.refuse_unless_pushable()
         assert [login for _, login in elsewhere.asked] == ["", ""]
 
@@ -261,9 +263,9 @@ UPLOADS = "/v2/team/image/blobs/uploads/"
 def test_the_right_to_push_is_tried_by_an_upload_that_is_cancelled(
     served: Served, repository: RegistryClient, location: str
 ) -> None:
-    at = location.format(served.address)
-    path = at.removeprefix(f"http://{served.address}")
-    served.answer(UPLOADS, Answer(202, headers={"Location": at}))
+    upload_url = location.format(served.address)
+    path = upload_url.removeprefix(f"http://{served.address}")
+    served.answer(UPLOADS, Answer(202, headers={"Location": upload_url}))
     served.answer(path.partition("?")[0], Answer(403))
     repository.refuse_unless_pushable()
     assert [line for line, _ in served.asked] == [f"POST {UPLOADS}", f"DELETE {path}"]
@@ -331,7 +333,7 @@ def test_an_upload_that_broke_is_begun_again(
         lambda: len(bad_proxy.seen) == len(requests) and bad_proxy.seen[-1].code,
         what="the proxy to note its last answer",
     )
-    assert [f"{seen.line.split()[0]} {seen.code}" for seen in bad_proxy.seen] == requests
+    assert [f"{request.line.split()[0]} {request.code}" for request in bad_proxy.seen] == requests
     assert client.blob(digest(content)) == content
 
 

@@ -47,8 +47,11 @@ class Lab:
         return plan_image(replace(request, **changes), self.maker)
 
     def pushed(self, **options: Any) -> None:
-        made = None if options.pop("unknown", False) else BuildOptions(**options)
-        keep_lock(self.images, replace(LOCKED, image="mine", repository=f"{REGISTRY}/mine", options=made, base=PINNED))
+        build_options = None if options.pop("unknown", False) else BuildOptions(**options)
+        keep_lock(
+            self.images,
+            replace(LOCKED, image="mine", repository=f"{REGISTRY}/mine", options=build_options, base=PINNED),
+        )
 
 
 @pytest.fixture
@@ -61,10 +64,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     for folder in ("extra", "more"):
         (tmp_path / "project" / folder).mkdir()
         (tmp_path / "project" / folder / f"{folder}.py").write_text("1")
-    made = Lab(tmp_path / "project")
+    new_lab = Lab(tmp_path / "project")
     pin = {"schema": SCHEMA, "base": PINNED, "images": {}}
-    (made.images / "mine.lock.json").write_text(json.dumps(pin))  # as an earlier xsft
-    return made
+    (new_lab.images / "mine.lock.json").write_text(json.dumps(pin))  # as an earlier xsft
+    return new_lab
 
 
 def test_a_plan_has_the_recipe_with_its_options(lab: Lab) -> None:
@@ -167,23 +170,23 @@ def test_another_base_replaces_that_of_the_last_push_and_is_repeated(lab: Lab) -
 
 def test_a_base_that_only_an_engine_has_is_known_from_the_last_push_without_one(lab: Lab) -> None:
     (lab.images / "mine.lock.json").unlink()
-    known = "base:1#sha256:1"
-    keep_lock(lab.images, replace(LOCKED, image="mine", repository=f"{REGISTRY}/mine", base=known))
-    assert lab.plan(forgets=True).recipe.base == known
+    base_name = "base:1#sha256:1"
+    keep_lock(lab.images, replace(LOCKED, image="mine", repository=f"{REGISTRY}/mine", base=base_name))
+    assert lab.plan(forgets=True).recipe.base == base_name
 
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Path:
-    made = tmp_path / "fork"
-    made.mkdir()
-    (made / "a.py").write_text("1")
+    path = tmp_path / "fork"
+    path.mkdir()
+    (path / "a.py").write_text("1")
     for argv in (("init", "-q", "-b", "main"), ("add", "a.py"), ("commit", "-q", "-m", "first"), ("tag", "v1")):
-        git(made, *argv)
-    return made
+        git(path, *argv)
+    return path
 
 
-def source(text: str, tmp_path: Path, said: list[str] | None = None) -> SourceTree:
-    progress = (said if said is not None else []).append
+def source(text: str, tmp_path: Path, lines: list[str] | None = None) -> SourceTree:
+    progress = (lines if lines is not None else []).append
     return source_of(text, project=tmp_path, env=own_environment(), cache=tmp_path / "cache", progress=progress)
 
 
@@ -201,9 +204,9 @@ def test_a_git_source_is_fetched_and_a_full_commit_only_once(fork: Path, tmp_pat
     first = source(text, tmp_path)
     assert first.label == f"git {head}"
     assert (first.folder / "a.py").read_text() == "1"
-    said: list[str] = []
-    assert source(text, tmp_path, said) == first
-    assert bool(said) == (ref != "COMMIT")
+    lines: list[str] = []
+    assert source(text, tmp_path, lines) == first
+    assert bool(lines) == (ref != "COMMIT")
 
 
 def test_a_branch_that_moved_is_fetched_again(fork: Path, tmp_path: Path) -> None:

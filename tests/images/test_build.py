@@ -38,9 +38,9 @@ def private_index(engine: Engine) -> Iterator[Index]:
 
 @pytest.fixture(scope="module")
 def folder(engine: Engine) -> Path:
-    made = engine.folder / "tiny"
-    made.mkdir()
-    return made
+    file = engine.folder / "tiny"
+    file.mkdir()
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,13 @@ def deps(engine: Engine, base_image: BaseImage, private_index: Index, folder: Pa
 def test_login_of_the_index_is_used_and_is_in_no_layer_or_history(
     engine: Engine, private_index: Index, deps: str, tmp_path: Path, folder: Path
 ) -> None:
-    assert [path for path, known in private_index.asked if known and path.endswith(".whl")]
+    assert [path for path, is_authorized in private_index.asked if is_authorized and path.endswith(".whl")]
     marker = secrets.token_hex(16)
     code = build_code(engine, tmp_path, deps, {"code/mine.py": f"# {marker}\n"})
     user, _, password = private_index.login.partition(":")
     needles = [password, base64.b64encode(private_index.login.encode()).decode(), private_index.url.partition("//")[2]]
-    found = found_in_image(engine, code, [*needles, marker], folder=folder)
-    assert found == [marker], "the search finds what is there"
+    places = found_in_image(engine, code, [*needles, marker], folder=folder)
+    assert places == [marker], "the search finds what is there"
     history = engine.docker("history", "--no-trunc", code).stdout
     assert "pip_conf" in history
     assert [needle for needle in (*needles, user) if needle in history] == []
@@ -108,7 +108,7 @@ def test_changed_row_changes_only_its_own_layer(
     newer = build_deps(engine, base_image, private_index, folder, tag=f"tiny:{package}", newer=package)
     assert run(engine, newer, f"import importlib.metadata as m; print(m.version('{package}'))") == "9.10"
     pairs = zip(*(installed_layers(engine, image, base_image) for image in (deps, newer)), strict=True)
-    assert [before != after for before, after in pairs] == [at == number for at in (1, 2, 3)]
+    assert [before != after for before, after in pairs] == [position == number for position in (1, 2, 3)]
 
 
 def test_byte_code_is_loaded_without_checking_its_source(engine: Engine, deps: str) -> None:
@@ -196,10 +196,10 @@ def deps_context(index: Index, folder: Path, *, newer: str = "") -> Path:
 def build_code(engine: Engine, folder: Path, deps: str, files: dict[str, str]) -> str:
     """Lay the files over `deps` as `xsft image build` does; return the image's name."""
     docker = connect_engine(engine.env)
-    made = recipe(code=context(folder, files))
-    docker.tag(deps, repository="localhost/xsft/post-training", tag=made.deps.tag)
-    _build_code(docker, made, ImageMaker(images=folder, env=engine.env))
-    return made.local(made.code.tag)
+    start_recipe = recipe(code=context(folder, files))
+    docker.tag(deps, repository="localhost/xsft/post-training", tag=start_recipe.deps.tag)
+    _build_code(docker, start_recipe, ImageMaker(images=folder, env=engine.env))
+    return start_recipe.local(start_recipe.code.tag)
 
 
 def record_of(engine: Engine, image: str) -> DepsRecord:

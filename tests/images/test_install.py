@@ -125,8 +125,8 @@ def test_output_of_real_pip_and_uv_is_explained(
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode != 0
-    said = "\n".join(f"#5 9.1 {line}" for line in done.stdout.splitlines())
-    error = explain_failure(said, FailedRequest(what="build the deps image", stage="build"))
+    words = "\n".join(f"#5 9.1 {line}" for line in done.stdout.splitlines())
+    error = explain_failure(words, FailedRequest(what="build the deps image", stage="build"))
     assert error.problem_id == id, done.stdout
     assert secret not in done.stdout
 

@@ -93,8 +93,8 @@ def test_a_changed_row_changes_one_layer_and_a_host_keeps_the_others() -> None:
 
 
 def sizes_mb() -> list[float]:
-    known = [sum(MB.get(name, 0.0) for name in names(layer)) for layer in PLANNED]
-    return [*known[:-1], WHOLE_MB - sum(known[:-1])]
+    sizes = [sum(MB.get(name, 0.0) for name in names(layer)) for layer in PLANNED]
+    return [*sizes[:-1], WHOLE_MB - sum(sizes[:-1])]
 
 
 SIZES_MB = sizes_mb()

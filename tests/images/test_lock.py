@@ -33,8 +33,8 @@ def test_every_row_of_the_lock_has_a_hash() -> None:
 
 
 def test_the_lock_file_has_the_documented_fields() -> None:
-    said = {"maxtext": releases.DEFAULT, "google-tunix": "0.1.7", "jax": "0.11.0", "libtpu": "0.0.44"}
-    assert {name: LOCK[name] for name in said} == said
+    expected = {"maxtext": releases.DEFAULT, "google-tunix": "0.1.7", "jax": "0.11.0", "libtpu": "0.0.44"}
+    assert {name: LOCK[name] for name in expected} == expected
     assert LOCK["jaxlib"] == LOCK["jax"]
 
 
@@ -42,8 +42,8 @@ def test_lock_is_the_cpu_lock_with_overrides_and_tpu_packages() -> None:
     on_cpu, overrides = environment_for("maxtext").pins, pins(read("overrides.txt"))
     assert {name for name in on_cpu if LOCK.get(name) != on_cpu[name]} == set(overrides)
     assert {name: LOCK[name] for name in overrides} == overrides
-    asked = pins(read("requirements.in"))
-    assert {**on_cpu, **asked, **overrides} == LOCK
+    required = pins(read("requirements.in"))
+    assert {**on_cpu, **required, **overrides} == LOCK
 
 
 @pytest.mark.contract
@@ -89,10 +89,10 @@ def test_readme_tables_list_the_arguments_secrets_and_labels() -> None:
 
 @pytest.mark.parametrize("name", BUILD_FILES)
 def test_argument_defaults_equal_those_of_the_readme(name: str) -> None:
-    given = dict(re.findall(r"^ARG ([A-Z0-9_]+)=(\S+)$", read(name), re.MULTILINE))
-    said = {row[0]: '""' if row[2].startswith("empty") else row[2] for row in table("build argument")}
-    assert given
-    assert {argument: said[argument] for argument in given} == given
+    defaults = dict(re.findall(r"^ARG ([A-Z0-9_]+)=(\S+)$", read(name), re.MULTILINE))
+    documented = {row[0]: '""' if row[2].startswith("empty") else row[2] for row in table("build argument")}
+    assert defaults
+    assert {argument: documented[argument] for argument in defaults} == defaults
 
 
 def test_the_base_is_pinned_by_a_digest() -> None:
@@ -106,8 +106,8 @@ def labelled(kind: str) -> set[str]:
 
 def table(first_heading: str) -> list[list[str]]:
     """Rows of the README's table whose first heading is that, cells without their outer backquotes."""
-    _, _, rest = read("README.md").partition(f"\n| {first_heading} |")
-    lines = rest.split("\n\n")[0].splitlines()[2:]
+    _, _, after_heading = read("README.md").partition(f"\n| {first_heading} |")
+    lines = after_heading.split("\n\n")[0].splitlines()[2:]
     assert lines, f"no table {first_heading!r}"
     return [[_bare(cell) for cell in line.strip("|").split("|")] for line in lines]
 

@@ -29,13 +29,13 @@ def test_image_holds_exactly_the_packages_of_the_lock(engine: Engine, deps_image
     lock = dict(
         re.findall(r"^([a-z0-9-]+)==(\S+)", (BUILD / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    found = json.loads(engine.docker("run", "--rm", deps_image, "python3", "-c", LIST).stdout)
-    assert found.pop("pip")  # the base's
-    assert found == lock
+    document = json.loads(engine.docker("run", "--rm", deps_image, "python3", "-c", LIST).stdout)
+    assert document.pop("pip")  # the base's
+    assert document == lock
 
 
 def test_trainer_imports_in_the_image_as_any_user(engine: Engine, deps_image: str) -> None:
     """As `docker run --user` starts it. tests/contract/test_image_real.py trains as root, who XPK starts it as."""
     user = ("--user", "12345:12345")
-    said = engine.docker("run", "--rm", "--network", "none", *user, deps_image, "python3", "-c", TRAINER)
-    assert said.stdout.splitlines()[-1] == "xsft 0.0.44"
+    output = engine.docker("run", "--rm", "--network", "none", *user, deps_image, "python3", "-c", TRAINER)
+    assert output.stdout.splitlines()[-1] == "xsft 0.0.44"

@@ -46,8 +46,10 @@ class Index:
     """Path and whether the login came with it."""
 
     def pip_conf(self) -> str:
-        scheme, _, rest = self.url.partition("://")
-        return f"[global]\nindex-url = {scheme}://{self.login}@{rest}/simple\ntrusted-host = {self.host}\nretries = 0\n"
+        scheme, _, address = self.url.partition("://")
+        return (
+            f"[global]\nindex-url = {scheme}://{self.login}@{address}/simple\ntrusted-host = {self.host}\nretries = 0\n"
+        )
 
     def lock(self, *, newer: str = "") -> str:
         """A requirements.txt for the tiny packages: 9.9 of each, and 9.10 of `newer`."""
@@ -77,13 +79,13 @@ def index(host: str, *, login: str, uv: Path) -> Iterator[Index]:
 def uv_wheel(folder: Path) -> Path:
     """The wheel of uv that installer.txt names, in `folder`; fetched once from this machine's index."""
     lock = BUILD / "installer.txt"
-    kept = folder / f"uv-{_sha256(lock.read_bytes())[:12]}"
-    argv = ("download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(kept), "--requirement", str(lock))
-    with exclusive(kept.with_suffix(".lock"), waiting=lambda: None):
-        if not list(kept.glob("uv-*.whl")):
-            python = python_with_pip(kept.with_suffix(".pip"))
+    file = folder / f"uv-{_sha256(lock.read_bytes())[:12]}"
+    argv = ("download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(file), "--requirement", str(lock))
+    with exclusive(file.with_suffix(".lock"), waiting=lambda: None):
+        if not list(file.glob("uv-*.whl")):
+            python = python_with_pip(file.with_suffix(".pip"))
             subprocess.run((str(python), "-m", "pip", *argv), check=True)
-    return next(kept.glob("uv-*.whl"))
+    return next(file.glob("uv-*.whl"))
 
 
 def python_with_pip(folder: Path) -> Path:
@@ -94,8 +96,8 @@ def python_with_pip(folder: Path) -> Path:
 
 def wheel(name: str, files: Mapping[str, str], *, version: str = "9.9") -> bytes:
     info = f"{name}-{version}.dist-info"
-    said = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata = {f"{info}/METADATA": said, f"{info}/WHEEL": WHEEL}
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata = {f"{info}/METADATA": text, f"{info}/WHEEL": WHEEL}
     record = "".join(f"{path},,\n" for path in (*files, *metadata, f"{info}/RECORD"))
     with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
         for path, content in {**files, **metadata, f"{info}/RECORD": record}.items():
@@ -116,16 +118,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         index = self.index
         expected = "Basic " + base64.b64encode(index.login.encode()).decode()
-        known = self.headers.get("Authorization") == expected
-        index.asked.append((self.path, known))
+        is_authorized = self.headers.get("Authorization") == expected
+        index.asked.append((self.path, is_authorized))
         name = self.path.strip("/").rpartition("/")[2]
-        if not known:
+        if not is_authorized:
             self._say(401, b"", {"WWW-Authenticate": 'Basic realm="tests"'})
         elif name in index.wheels:
             self._say(200, index.wheels[name])
         else:
-            found = [wheel for wheel in index.wheels if wheel.split("-")[0].replace("_", "-") == name]
-            self._say(200, "".join(f'<a href="/files/{wheel}">{wheel}</a>' for wheel in found).encode())
+            wheels_found = [wheel for wheel in index.wheels if wheel.split("-")[0].replace("_", "-") == name]
+            self._say(200, "".join(f'<a href="/files/{wheel}">{wheel}</a>' for wheel in wheels_found).encode())
 
     def _say(self, code: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
         self.send_response(code)

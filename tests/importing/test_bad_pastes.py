@@ -57,11 +57,11 @@ IN_THE_COMMAND = (
 def test_import_never_keeps_or_shows_a_secret(text: str) -> None:
     try:
         imported = import_paste(text.replace("{line}", paste().strip()))
-        said = repr(imported)
+        printed = repr(imported)
     except SpecError as refused:
-        said = repr(refused.problems)
-    assert TOKEN not in said
-    assert "plainsecret1" not in said
+        printed = repr(refused.problems)
+    assert TOKEN not in printed
+    assert "plainsecret1" not in printed
 
 
 def refused(text: str) -> list[str]:
@@ -161,8 +161,10 @@ def test_any_text_gives_a_workload_or_spec_error(text: str) -> None:
 @settings(max_examples=settings().max_examples * 2 // 5)  # each takes about 40 ms
 @given(st.integers(0, 2000), st.integers(0, 40), st.lists(PIECES, max_size=3).map("".join))
 def test_damaged_paste_gives_a_workload_or_spec_error(at: int, cut: int, piece: str) -> None:
-    whole = paste()
-    test_any_text_gives_a_workload_or_spec_error.hypothesis.inner_test(whole[:at] + piece + whole[at + cut :])
+    complete_paste = paste()
+    test_any_text_gives_a_workload_or_spec_error.hypothesis.inner_test(
+        complete_paste[:at] + piece + complete_paste[at + cut :]
+    )
 
 
 def test_bidirectional_control_characters_are_escaped_in_the_yaml() -> None:

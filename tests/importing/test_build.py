@@ -126,8 +126,8 @@ def test_conversion_is_refused_alone_and_listed_beside_an_xpk_line(name: str) ->
         import_paste(conversion)
     assert [p.id for p in refused.value.problems] == ["import-no-line"]
     assert "to_maxtext" in refused.value.problems[0].message
-    said = {d.what: d for d in import_paste(f"{conversion}\n{paste()}").differences}
-    assert "model.hf" in said["python3 -m MaxText.utils.ckpt_conversion.to_maxtext"].why
+    by_subject = {d.what: d for d in import_paste(f"{conversion}\n{paste()}").differences}
+    assert "model.hf" in by_subject["python3 -m MaxText.utils.ckpt_conversion.to_maxtext"].why
 
 
 def test_pasted_tutorial_with_exports_is_imported() -> None:
@@ -156,11 +156,11 @@ def test_unset_variables_are_reported_and_the_rest_is_imported() -> None:
 def test_differences_include_values_that_the_line_lacks() -> None:
     exports = EXPORTS.replace("export STEPS=1000\n", "export UNUSED=1\n")
     imported = import_paste(paste(exports=exports, more=" checkpoint_storage_use_zarr3=False hf_eval_split=x"))
-    said = {d.what: (d.given, d.now) for d in imported.differences}
-    assert said["checkpoint_storage_use_zarr3"] == ("False", "True")
-    assert said["checkpoint_period"] == (None, "a tenth of the steps")
-    assert said["$UNUSED"] == ("set", None)
-    assert "steps" not in said
+    by_subject = {d.what: (d.given, d.now) for d in imported.differences}
+    assert by_subject["checkpoint_storage_use_zarr3"] == ("False", "True")
+    assert by_subject["checkpoint_period"] == (None, "a tenth of the steps")
+    assert by_subject["$UNUSED"] == ("set", None)
+    assert "steps" not in by_subject
     assert "\0" not in repr(imported)
 
 
@@ -169,8 +169,8 @@ def test_differences_include_values_that_the_line_lacks() -> None:
     [(" | tee log", "tee"), ("; echo done", "echo"), (" && gsutil cp a b", "gsutil"), (" > log 2>&1", "redirection")],
 )
 def test_commands_after_the_trainer_are_dropped_with_the_reason(tail: str, what: str) -> None:
-    said = {d.what: d.why for d in import_paste(paste(more=tail)).differences}
-    assert "SIGTERM" in said[what] or what == "redirection"
+    reasons = {d.what: d.why for d in import_paste(paste(more=tail)).differences}
+    assert "SIGTERM" in reasons[what] or what == "redirection"
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_commands_after_the_trainer_are_dropped_with_the_reason(tail: str, what:
 )
 def test_dropped_flags_have_a_reason(flag: str, why: str) -> None:
     text = paste().replace("workload create", "workload create-pathways").strip() + f" {flag}"
-    said = {d.what: d.why for d in import_paste(text).differences}
-    assert why in said[flag.replace("=", " ").split(" ")[0]]
+    reasons = {d.what: d.why for d in import_paste(text).differences}
+    assert why in reasons[flag.replace("=", " ").split(" ")[0]]
 
 
 def test_supported_flags_are_imported() -> None:
@@ -217,7 +217,7 @@ def test_command_substitution_is_a_hole_and_is_never_run(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "suffix"),
+    ("given_name", "name", "suffix"),
     [
         ("sft-$(date +%s)", "sft", "date"),
         ("`date +%Y`-run", "run", "date"),
@@ -226,22 +226,34 @@ def test_command_substitution_is_a_hole_and_is_never_run(tmp_path: Path) -> None
         ("fixed", "fixed", None),
     ],
 )
-def test_run_name_with_a_substitution_becomes_name_and_suffix(given: str, name: str, suffix: str | None) -> None:
-    data = load_yaml(import_paste(paste(exports=EXPORTS.replace("sft-$(date +%s)", given))).yaml)
+def test_run_name_with_a_substitution_becomes_name_and_suffix(given_name: str, name: str, suffix: str | None) -> None:
+    data = load_yaml(import_paste(paste(exports=EXPORTS.replace("sft-$(date +%s)", given_name))).yaml)
     assert (data["name"], data.get("run_name_suffix")) == (name, suffix)
 
 
 def test_order_of_rows_after_a_restart_is_reported() -> None:
     """Of a line that is not xsft's own, and of xsft's own Pathways lines, whose restarts xpk drops."""
     line = f"xpk workload create {flags()} --max-restarts=3 --command='{CURRENT} steps=5'"
-    (found,) = (one for one in import_paste(line).differences if one.what == "restarts.data")
-    assert found.now == "reshuffle"
-    assert not [one for one in import_paste(line.replace("=3", "=0", 1)).differences if one.what == "restarts.data"]
+    (difference,) = (
+        difference_found
+        for difference_found in import_paste(line).differences
+        if difference_found.what == "restarts.data"
+    )
+    assert difference.now == "reshuffle"
+    assert not [
+        difference_found
+        for difference_found in import_paste(line.replace("=3", "=0", 1)).differences
+        if difference_found.what == "restarts.data"
+    ]
     tree = {**FLAGSHIP, "restarts": {"max": 3}}
-    own = make_intent(WorkloadSpec.model_validate(tree), Facts()).xpk_argv or ()
-    assert "restarts.max" in {one.what for one in import_paste(shlex.join(own)).differences}
+    is_own = make_intent(WorkloadSpec.model_validate(tree), Facts()).xpk_argv or ()
+    assert "restarts.max" in {
+        difference_found.what for difference_found in import_paste(shlex.join(is_own)).differences
+    }
     once = make_intent(WorkloadSpec.model_validate({**tree, "restarts": {"max": 0}}), Facts()).xpk_argv or ()
-    assert "restarts.max" not in {one.what for one in import_paste(shlex.join(once)).differences}
+    assert "restarts.max" not in {
+        difference_found.what for difference_found in import_paste(shlex.join(once)).differences
+    }
 
 
 def test_jobset_of_a_later_attempt_imports_the_same_run() -> None:

@@ -41,30 +41,32 @@ def refusal(text: str) -> str:
 @pytest.mark.parametrize("kind", ["v6e-256", "ct6e-standard-4t --topology=16x16", "tpu-v6e-slice --topology 16x16"])
 def test_a_submission_of_gcluster_is_the_same_run(kind: str) -> None:
     flags = f"--compute-type={kind} --num-slices 2 -q team --service-account=trainer --grace-period 1m30s --restarts 3"
-    found = import_paste(f"{SAVED}{submission(flags)}")
-    spec = read_spec(found.yaml)
-    assert found.problems == ()
+    imported = import_paste(f"{SAVED}{submission(flags)}")
+    spec = read_spec(imported.yaml)
+    assert imported.problems == ()
     assert (spec.name, spec.mode, spec.target, spec.pods.service_account) == ("sft-1", "mcjax", "xpk", "trainer")
-    place = load_yaml(found.yaml)["place"]
+    place = load_yaml(imported.yaml)["place"]
     assert place == {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster", "queue": "team"}
     assert (spec.restarts.max, spec.restarts.grace_period_s, spec.ttl_seconds_after_finished) == (3, 90, 3600)
     assert spec.tpu is not None
     assert (spec.tpu.type in ("v6e-256", "v6e-16x16"), spec.tpu.num_slices) == (True, 2)
-    assert "target: xpk" in {difference.now for difference in found.differences}
+    assert "target: xpk" in {difference.now for difference in imported.differences}
 
 
 def test_pathways_of_gcluster_keeps_its_restarts_without_a_word_on_xpk() -> None:
     flags = "--compute-type=v6e-8 --pathways --pathways-gcs-location=gs://my-bucket/p --pathways-server-image=a/b:c"
-    found = import_paste(f"{SAVED}{submission(flags)}")
-    spec = read_spec(found.yaml)
+    imported = import_paste(f"{SAVED}{submission(flags)}")
+    spec = read_spec(imported.yaml)
     assert (spec.mode, spec.restarts.max, spec.pathways.scratch) == ("pathways", 1, "gs://my-bucket/p")
-    assert not [difference for difference in found.differences if "xpk ignores it" in difference.why]
+    assert not [difference for difference in imported.differences if "xpk ignores it" in difference.why]
 
 
 @pytest.mark.parametrize("flag", sorted(DROPPED.keys() - {"topology"}))
 def test_a_flag_without_a_field_is_named_with_the_reason(flag: str) -> None:
-    found = import_paste(f"{SAVED}{submission(f'--compute-type=v6e-8 --{flag}=x')}")
-    (difference,) = (one for one in found.differences if one.what == f"--{flag}")
+    imported = import_paste(f"{SAVED}{submission(f'--compute-type=v6e-8 --{flag}=x')}")
+    (difference,) = (
+        difference_found for difference_found in imported.differences if difference_found.what == f"--{flag}"
+    )
     assert difference.why
     assert difference.now is None
 
@@ -99,8 +101,8 @@ def test_the_only_submission_that_trains_is_picked_and_several_are_listed_with_t
     module = "python3 -m maxtext.trainers.post_train.rl.train_rl"
     other = submission("--compute-type=v6e-8", module=module)
     loop = 'POD=""\nwhile [ -z "$POD" ]; do\n  POD=$(kubectl get pods | head -n 1) || true\ndone\n'
-    found = import_paste(f"{SAVED}{other}{loop}{submission('--compute-type=v6e-8')}{other}")
-    assert read_spec(found.yaml).name == "sft-1"
+    imported = import_paste(f"{SAVED}{other}{loop}{submission('--compute-type=v6e-8')}{other}")
+    assert read_spec(imported.yaml).name == "sft-1"
     assert "line 1: gcluster job submit (maxtext.trainers.post_train.rl.train_rl), line 3" in refusal(other + other)
 
 
@@ -116,9 +118,9 @@ def test_the_only_submission_that_trains_is_picked_and_several_are_listed_with_t
 )
 def test_scripts_and_pages_with_the_trainers_own_command(page: str) -> None:
     rl, decode = "python3 -m maxtext.trainers.post_train.rl.train_rl x=1", "python3 -m maxtext.inference.vllm_decode"
-    found = import_paste(page.format(sft=f"{CURRENT} {KEYS}", rl=rl, decode=decode))
-    assert load_yaml(found.yaml)["train"]["steps"] == 5
-    assert {problem.id for problem in found.problems} == {"import-unset"}
+    imported = import_paste(page.format(sft=f"{CURRENT} {KEYS}", rl=rl, decode=decode))
+    assert load_yaml(imported.yaml)["train"]["steps"] == 5
+    assert {problem.id for problem in imported.problems} == {"import-unset"}
 
 
 def test_a_configuration_derived_from_sft_yml_is_a_workload_with_holes() -> None:

@@ -30,9 +30,9 @@ def page(*lines: str) -> str:
 
 
 def test_line_of_a_page_is_imported_as_if_pasted_alone() -> None:
-    found = import_paste(page(MCJAX))
-    assert read_spec(found.yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
-    assert not [d for d in found.differences if d.what.startswith(("print", "Don"))]
+    imported = import_paste(page(MCJAX))
+    assert read_spec(imported.yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
+    assert not [d for d in imported.differences if d.what.startswith(("print", "Don"))]
 
 
 def test_several_lines_are_refused_until_one_is_selected() -> None:
@@ -72,8 +72,8 @@ def test_cells_of_a_notebook_are_read() -> None:
         {"cell_type": "code", "source": ["%env TRAIN_SPLIT=train_sft it's\n", "%%bash\n", *EXPORTS.splitlines(True)]},
         {"cell_type": "code", "source": "!" + MCJAX},
     ]
-    found = import_paste(json.dumps({"cells": cells}))
-    assert read_spec(found.yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
+    imported = import_paste(json.dumps({"cells": cells}))
+    assert read_spec(imported.yaml) == read_spec(import_paste(EXPORTS + MCJAX).yaml)
 
 
 @pytest.mark.parametrize(("module", "env", "mode"), [
@@ -81,11 +81,11 @@ def test_cells_of_a_notebook_are_read() -> None:
     ("python3 -m MaxText.sft.sft_trainer", "JAX_PLATFORMS=proxy ", "pathways"),
 ])  # fmt: skip
 def test_a_trainers_command_alone_is_a_workload_with_holes(module: str, env: str, mode: str) -> None:
-    found = import_paste(f"{env}{module} run_name='my run' model_name=gemma2-2b steps=5 per_device_batch_size=1\n")
-    document = load_yaml(found.yaml)
+    imported = import_paste(f"{env}{module} run_name='my run' model_name=gemma2-2b steps=5 per_device_batch_size=1\n")
+    document = load_yaml(imported.yaml)
     assert (document["mode"], document["train"]["steps"]) == (mode, 5)
     assert document["tpu"] == {"type": "${TPU_TYPE}"}
-    assert {problem.where for problem in found.problems if problem.id == "import-unset"} == {
+    assert {problem.where for problem in imported.problems if problem.id == "import-unset"} == {
         "place.cluster", "place.project", "place.zone", "tpu.type", "image.ref",
     }  # fmt: skip
 

@@ -25,10 +25,10 @@ PIECES = st.sampled_from(
 
 @pytest.fixture(scope="module")
 def bash() -> str:
-    found = shutil.which("bash")
-    if found is None:
+    bash_path = shutil.which("bash")
+    if bash_path is None:
         pytest.skip("bash is not on PATH: the reader of words is not compared with it")
-    return found
+    return bash_path
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))

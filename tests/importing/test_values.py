@@ -88,8 +88,8 @@ def test_omegaconf_reads_the_same_values(maxtext_environment: BuiltEnvironment) 
 
 def test_mapping_of_texts_becomes_one_key_per_text() -> None:
     texts = {"template_config": {"PROMPT_TEMPLATE": 'Q: "{question}"\n', "REASONING_ANSWER_SEPARATOR": "####"}}
-    found = dict(leaves("formatting_func_kwargs", json.dumps(texts)))
-    assert {key: read_value(text) for key, text in found.items()} == {
+    keys = dict(leaves("formatting_func_kwargs", json.dumps(texts)))
+    assert {key: read_value(text) for key, text in keys.items()} == {
         "formatting_func_kwargs.template_config.PROMPT_TEMPLATE": 'Q: "{question}"\n',
         "formatting_func_kwargs.template_config.REASONING_ANSWER_SEPARATOR": "####",
     }

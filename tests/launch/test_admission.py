@@ -36,7 +36,7 @@ def test_examine_finds_no_problem_on_a_cluster_that_xpk_created(cluster_api: Clu
     facts, problems = examine(cluster, plan_for(cluster_api, name, **TOKEN))
     assert problems == ()
     assert (facts.jobsets, facts.same_name, facts.secrets) == ((), None, {"hf": frozenset({"token"})})
-    assert {one.method for one in cluster_api.server.seen[1:]} == {"GET"}
+    assert {request.method for request in cluster_api.server.seen[1:]} == {"GET"}
 
 
 def test_all_missing_values_are_reported_at_once(cluster_api: ClusterApi) -> None:
@@ -62,19 +62,19 @@ def hold_a_slice(api: ClusterApi, *, queue: bool = False, phase: str = "Running"
     labels = {"kueue.x-k8s.io/queue-name": "q"} if queue else {}
     objects = api.standin.objects
     objects.add("jobset.x-k8s.io/jobsets", "manual", namespace="team", metadata={"labels": labels}, spec={})
-    own = {"jobset.sigs.k8s.io/jobset-name": "manual", "batch.kubernetes.io/job-completion-index": "0"}
+    selector = {"jobset.sigs.k8s.io/jobset-name": "manual", "batch.kubernetes.io/job-completion-index": "0"}
     on_node = {"spec": {"nodeName": "gke-tpu-np-0-017"}, "status": {"phase": phase}}
-    objects.add("/pods", "manual-0", namespace="team", metadata={"labels": own}, **on_node)
+    objects.add("/pods", "manual-0", namespace="team", metadata={"labels": selector}, **on_node)
 
 
 @pytest.mark.standin_only("held")
 def test_a_slice_held_by_a_jobset_without_a_queue_is_not_free(cluster_api: ClusterApi) -> None:
     hold_a_slice(cluster_api)
     _, problems = examine(cluster_api.connect(), plan_for(cluster_api))
-    (found,) = (problem for problem in problems if problem.severity != "note")
-    assert found.id == "slices-unavailable"
-    assert "tpu-np-0 (held by the JobSet team/manual, which is in no queue)" in found.message
-    assert "-n team get jobset manual" in found.fix
+    (reported,) = (problem for problem in problems if problem.severity != "note")
+    assert reported.id == "slices-unavailable"
+    assert "tpu-np-0 (held by the JobSet team/manual, which is in no queue)" in reported.message
+    assert "-n team get jobset manual" in reported.fix
 
 
 @pytest.mark.standin_only("held")
@@ -103,16 +103,16 @@ def limit_start(api: ClusterApi) -> None:
 @pytest.mark.standin_only("kueue-configured")
 def test_a_run_that_kueue_evicts_while_it_starts_is_a_warning(cluster_api: ClusterApi) -> None:
     limit_start(cluster_api)
-    wanted = plan_for(cluster_api)
-    facts, found = examine(cluster_api.connect(), wanted)
+    run_plan = plan_for(cluster_api)
+    facts, problems_read = examine(cluster_api.connect(), run_plan)
     image = good_image("i")
     assert facts.ready_timeout_s == 60
-    (problem,) = start_notes(wanted, image, facts, found=found)
+    (problem,) = start_notes(run_plan, image, facts, found=problems_read)
     assert (problem.id, problem.severity) == ("ready-timeout", "warning")
     assert "4.29 GB at about 50 MB a second" in problem.message
-    assert start_notes(wanted, None, facts, found=found) == ()
+    assert start_notes(run_plan, None, facts, found=problems_read) == ()
     deny(cluster_api.world, ("get", "configmaps"))
-    assert examine(cluster_api.connect(), wanted)[0].ready_timeout_s is None
+    assert examine(cluster_api.connect(), run_plan)[0].ready_timeout_s is None
 
 
 @pytest.mark.standin_only("kueue-configured")
@@ -129,11 +129,11 @@ def test_a_check_that_adds_nodes_is_named_and_no_node_is_missed(cluster_api: Clu
 
 
 def test_examine_returns_earlier_attempts_and_the_jobset_of_the_same_name(cluster_api: ClusterApi) -> None:
-    wanted = plan_for(cluster_api)
-    assert wanted.manifest is not None
+    run_plan = plan_for(cluster_api)
+    assert run_plan.manifest is not None
     cluster = cluster_api.connect()
-    cluster.create_jobset(wanted.manifest)
-    facts, _ = examine(cluster, wanted)
+    cluster.create_jobset(run_plan.manifest)
+    facts, _ = examine(cluster, run_plan)
     assert facts.same_name is not None
     assert [o["metadata"]["uid"] for o in facts.jobsets] == [facts.same_name["metadata"]["uid"]]
 

@@ -28,7 +28,7 @@ def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list
     """APIs that answer by the last word of the path, and 403 where they have no answer; what was asked, with whose
     token.
     """
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -37,7 +37,7 @@ def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list
 
         def do_GET(self) -> None:
             word = self.path.partition("?")[0].replace(":", "/").rsplit("/", 1)[1]
-            asked.append(f"{word} {self.headers.get('Authorization', '')}".strip())
+            paths.append(f"{word} {self.headers.get('Authorization', '')}".strip())
             body = json.dumps(answers.get(word, {"error": {"code": 403}})).encode()
             self.send_response(200 if word in answers else 403)
             self.send_header("Content-Length", str(len(body)))
@@ -46,7 +46,7 @@ def google(answers: dict[str, dict[str, Any]]) -> Iterator[tuple[GoogleIam, list
 
     session = google_session(AnonymousCredentials())  # type: ignore[no-untyped-call]
     with serving_http(Handler) as url:
-        yield GoogleIam(session=session, iam=url, credentials=url, storage=url, compute=url), asked
+        yield GoogleIam(session=session, iam=url, credentials=url, storage=url, compute=url), paths
 
 
 def held(*names: str) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def held(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("answers", "found"),
+    ("answers", "pod_rights"),
     [
         ({}, PodRights(email=EMAIL)),
         ({"getIamPolicy": POLICY}, PodRights(email=EMAIL, bound=True)),
@@ -62,9 +62,9 @@ def held(*names: str) -> dict[str, Any]:
     ],
     ids=["every read forbidden", "bound", "unbound"],
 )
-def test_rights_are_read_without_a_token_of_the_account(answers: dict[str, Any], found: PodRights) -> None:
+def test_rights_are_read_without_a_token_of_the_account(answers: dict[str, Any], pod_rights: PodRights) -> None:
     with google({**answers, "generateAccessToken": TOKEN}) as (iam, asked):
-        assert iam.rights(EMAIL, demand()) == found
+        assert iam.rights(EMAIL, demand()) == pod_rights
     assert asked == ["getIamPolicy"]
 
 
@@ -90,7 +90,7 @@ SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 
 
 @pytest.mark.parametrize(
-    ("answers", "found"),
+    ("answers", "pod_rights"),
     [
         ({}, PodRights()),
         ({"gke-1": {"serviceAccounts": [{"email": EMAIL, "scopes": [SCOPE]}]}}, PodRights(email=EMAIL, writes=False)),
@@ -98,9 +98,9 @@ SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
     ],
     ids=["every read forbidden", "read-only scopes", "unknown scopes"],
 )
-def test_rights_returns_the_permissions_of_a_nodes_account(answers: dict[str, Any], found: PodRights) -> None:
+def test_rights_returns_the_permissions_of_a_nodes_account(answers: dict[str, Any], pod_rights: PodRights) -> None:
     with google(answers) as (iam, asked):
-        assert iam.rights("gce://my-project/us-east5-b/gke-1", demand()) == found
+        assert iam.rights("gce://my-project/us-east5-b/gke-1", demand()) == pod_rights
     assert asked[0] == "gke-1"
 
 

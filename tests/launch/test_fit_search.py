@@ -32,14 +32,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     text = (WORKLOADS / "qwen3_gsm8k.yaml").read_text().replace("qwen3-0.6b", "qwen3-14b").replace("1024", "2048")
     (tmp_path / "math_qa.json").write_bytes((WORKLOADS / "math_qa.json").read_bytes())
     (tmp_path / "places.yaml").write_bytes((WORKLOADS.parent / "places.yaml").read_bytes())
-    made = tmp_path / "large.yaml"
-    made.write_text(text)
-    (loaded,), _ = api.load_each([made], settings=(f"{MOMENTS}=bfloat16",))
+    path = tmp_path / "large.yaml"
+    path.write_text(text)
+    (loaded,), _ = api.load_each([path], settings=(f"{MOMENTS}=bfloat16",))
     step = step_to_compile(api.intend((loaded,))[0].run)
     assert step is not None
     fits = Fits(peak_gib=28.1, sum_gib=30.2, limit_gib=31.24, by=None)
     fit_cache().keep(step, CompiledStep(verdict=fits, tokens=2048, versions=compiler_versions(), made_at="2026-11-23"))
-    return made
+    return path
 
 
 def test_search_shows_the_nearest_alternative_that_fits_and_writes_it(file: Path) -> None:
@@ -63,7 +63,9 @@ def test_the_document_of_a_search_lists_its_alternatives(file: Path) -> None:
     (entry,) = read_document("fit", done.stdout)["fits"]
     search = entry["search"]
     assert (entry["verdict"], search["settings"], search["stopped"]) == ("no", {MOMENTS: "bfloat16"}, "done")
-    assert [(one["verdict"], one["source"], one["why"]) for one in entry["alternatives"]] == [("fits", "cache", "")]
+    assert [
+        (alternative["verdict"], alternative["source"], alternative["why"]) for alternative in entry["alternatives"]
+    ] == [("fits", "cache", "")]
 
 
 def test_each_refusal_by_arithmetic_has_a_line(file: Path) -> None:
@@ -107,11 +109,11 @@ def test_a_search_stops_at_an_interrupt_at_its_budget_or_when_done(
 ) -> None:
     states: list[FitSearch] = []
     search = of(0.9, 0.8, 0.7)
-    found, why = search_alternatives(search, raising(error), report=states.append, budget_s=60.0, timeout_s=timeout_s)
-    assert (why, len(found.tried), len(states), found.best) == (stopped, tried, tried, None)
+    best, why = search_alternatives(search, raising(error), report=states.append, budget_s=60.0, timeout_s=timeout_s)
+    assert (why, len(best.tried), len(states), best.best) == (stopped, tried, tried, None)
     assert all("no verdict" in tried_line(state) for state in states)
 
 
 def test_a_search_without_time_compiles_nothing() -> None:
-    found, why = search_alternatives(of(0.9), raising(AssertionError()), report=print, budget_s=0.0, timeout_s=None)
-    assert (why, found.tried) == ("budget", ())
+    best, why = search_alternatives(of(0.9), raising(AssertionError()), report=print, budget_s=0.0, timeout_s=None)
+    assert (why, best.tried) == ("budget", ())

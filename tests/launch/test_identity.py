@@ -234,8 +234,8 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_decide_refuses_a_conflicting_world_and_names_the_difference(case: str) -> None:
-    world, said = REFUSED[case]
-    with pytest.raises(Refused, match=said) as caught:
+    world, message = REFUSED[case]
+    with pytest.raises(Refused, match=message) as caught:
         decided(world)
     assert caught.value.fix
 
@@ -319,9 +319,9 @@ def test_the_limit_of_a_name_counts_the_hosts_of_its_pods() -> None:
 def test_a_jobsets_state_is_read_from_its_status(status: Mapping[str, Any], state: str) -> None:
     labels, annotations = {RUN_LABEL: NAME}, {DIGEST_ANNOTATION: DIGEST}
     metadata = {"name": f"{NAME}-3", "uid": "u", "labels": labels, "annotations": annotations}
-    found = typed({"metadata": metadata, "status": status}, JOBSET)
-    assert (found.labelled_run, found.spec_digest, found.attempt) == (NAME, DIGEST, 3)
-    assert (found.live, found.status.terminal) == (state == "live", TERMINAL[state])
+    jobset_read = typed({"metadata": metadata, "status": status}, JOBSET)
+    assert (jobset_read.labelled_run, jobset_read.spec_digest, jobset_read.attempt) == (NAME, DIGEST, 3)
+    assert (jobset_read.live, jobset_read.status.terminal) == (state == "live", TERMINAL[state])
 
 
 def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
@@ -352,8 +352,8 @@ def test_a_run_begun_elsewhere_is_refused_unless_it_was_not_created(elsewhere: d
 @pytest.mark.parametrize("run", [RUN, FASTER], ids=["same run", "other learning rate"])
 def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -> None:
     gone = {"deletionTimestamp": "2026-11-21T10:00:00Z"}
-    held = {"metadata": {"name": NAME, "uid": "u", "labels": {RUN_LABEL: NAME}, **gone}}
-    leaving = typed(held, JOBSET)
+    manifest = {"metadata": {"name": NAME, "uid": "u", "labels": {RUN_LABEL: NAME}, **gone}}
+    leaving = typed(manifest, JOBSET)
     with pytest.raises(Refused) as caught:
         decided(RunHistory(jobsets=(leaving,), records=(record(),)), run)
     assert caught.value.problem_id == "jobset-deleting"
@@ -512,22 +512,22 @@ def test_a_jobset_of_unclear_origin_is_not_taken_for_ours(records: tuple[Record,
 
 
 @pytest.mark.parametrize(
-    "there",
+    "job_set",
     [OTHER, live_jobset(f"{NAME}-2", run_name=f"{NAME}-2", state="failed"), BARE],
     ids=["live", "failed", "without labels"],
 )
-def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(there: JobSet) -> None:
+def test_a_jobset_with_the_name_of_a_later_attempt_is_passed_over(job_set: JobSet) -> None:
     world = RunHistory(records=(record(),), latest_step=100)
-    assert pass_over(there, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
+    assert pass_over(job_set, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
 
 
 @pytest.mark.parametrize("owner", [f"{NAME}-2", None])
 @pytest.mark.parametrize("saved", [None, 100])
 def test_a_foreign_jobset_with_the_name_of_the_run_is_refused(owner: str | None, saved: int | None) -> None:
     """What it names as the way out loses no step."""
-    there = live_jobset(NAME, run_name=owner)
+    job_set = live_jobset(NAME, run_name=owner)
     with pytest.raises(Refused, match=f"the name {NAME} is taken by a JobSet") as caught:
-        pass_over(there, attempt=1, world=RunHistory(latest_step=saved))
+        pass_over(job_set, attempt=1, world=RunHistory(latest_step=saved))
     assert (f"of the run {owner}" if owner else "xsft did not create it") in caught.value.message
     assert ("--set name=" in caught.value.fix) == (saved is None)
     assert ("resumes from the saved step 100" in caught.value.fix) == (saved is not None)
@@ -555,9 +555,9 @@ def test_passing_over_adds_one_number_and_nothing_else(world: RunHistory, more: 
     assert after in (None, replace(world, passed_over=world.passed_over | {attempt}))
 
 
-def passed(there: JobSet, *, attempt: int, world: RunHistory) -> RunHistory | None:
+def passed(job_set: JobSet, *, attempt: int, world: RunHistory) -> RunHistory | None:
     """None: refused."""
     try:
-        return pass_over(there, attempt=attempt, world=world)
+        return pass_over(job_set, attempt=attempt, world=world)
     except Refused:
         return None

@@ -42,10 +42,10 @@ def test_mounts_are_exactly_the_files_that_the_command_names(tmp_path: Path) -> 
         f"base_output_directory={tmp_path}/out", "chat=./here.json", "hf_path=json", "steps=1", "bucket=gs://b/data",
         f"list=['{tmp_path}/data/a.json', 'x']", "root=/", "gone=/no/such/file", "hub=org/name",
     )  # fmt: skip
-    found = mounts(
+    mounted = mounts(
         argv, {"TOKEN": str(tmp_path / "tok/tokenizer.json")}, writable=(tmp_path / "out/run",), cwd=tmp_path
     )
-    assert found == (
+    assert mounted == (
         Mount(path=tmp_path / "data"),
         Mount(path=tmp_path / "data/a.json"),
         Mount(path=tmp_path / "here.json"),
@@ -101,8 +101,8 @@ class Api:
     def create_host_config(self, **host: Any) -> None:
         self.host = host
 
-    def create_container_config(self, **made: Any) -> None:
-        self.made = made
+    def create_container_config(self, **settings: Any) -> None:
+        self.made = settings
 
     def create_container_from_config(self, _config: object, *, name: str) -> None:
         raise Asked(name)
@@ -152,8 +152,8 @@ def docker(engine: RunningEngine) -> Engine:
 
 @pytest.fixture(scope="module")
 def image(engine: RunningEngine, base_image: BaseImage, tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = connect_engine(engine.env)
-    return fake_trainer_image(made, tmp_path_factory.mktemp("trainer"), base=base_image.reference)
+    new_engine = connect_engine(engine.env)
+    return fake_trainer_image(new_engine, tmp_path_factory.mktemp("trainer"), base=base_image.reference)
 
 
 def machine(plan: Plan, docker: Engine, folder: Path) -> Machine:
@@ -174,31 +174,31 @@ def test_a_run_in_an_image_has_the_losses_of_a_run_without(docker: Engine, image
         local_plan(tmp_path / "plain", train__steps=6, train__checkpoint_period=2),
         machine=FakeTrainer(folder=tmp_path / "fake").machine(), on_event=lambda _: None,
     )  # fmt: skip
-    made = plan_in_image(tmp_path, image)
-    within = ran(made, docker, tmp_path)
+    run_plan = plan_in_image(tmp_path, image)
+    within = ran(run_plan, docker, tmp_path)
     assert (within.action, within.outcome, within.exit_status) == ("created", "completed", 0)
     assert (within.losses, within.steps) == (without.losses, without.steps)
     assert [path.name for path in within.checkpoints] == [path.name for path in without.checkpoints]
     assert within.log is not None
     assert "Train loop finished" in within.log.read_text()
     assert within.private_pids
-    assert ran(made, docker, tmp_path).action == "finished"
+    assert ran(run_plan, docker, tmp_path).action == "finished"
 
 
 @needs_engine
 def test_the_trainer_in_an_image_gets_the_planned_arguments_and_environment(
     docker: Engine, image: str, tmp_path: Path
 ) -> None:
-    made = plan_in_image(tmp_path, image)
-    ran(made, docker, tmp_path)
-    seen = seen_in(tmp_path)
-    assert seen["argv"][3:] == list(made.trainer_argv[3:])
-    assert made.trainer_env.items() <= seen["env"].items()
-    assert "SECRET" not in seen["env"]
-    assert seen["cwd"] == os.getcwd()
-    assert seen["env"]["PATH"] != os.environ["PATH"]
-    scratch = seen["env"]["TMPDIR"]
-    assert seen["env"]["HOME"] == scratch
+    run_plan = plan_in_image(tmp_path, image)
+    ran(run_plan, docker, tmp_path)
+    call = seen_in(tmp_path)
+    assert call["argv"][3:] == list(run_plan.trainer_argv[3:])
+    assert run_plan.trainer_env.items() <= call["env"].items()
+    assert "SECRET" not in call["env"]
+    assert call["cwd"] == os.getcwd()
+    assert call["env"]["PATH"] != os.environ["PATH"]
+    scratch = call["env"]["TMPDIR"]
+    assert call["env"]["HOME"] == scratch
     assert not Path(scratch).exists()
     owner = (tmp_path / "out" / "tiny-local" / "checkpoints" / "6" / "_CHECKPOINT_METADATA").stat()
     assert (owner.st_uid, owner.st_gid) == (os.getuid(), os.getgid())
@@ -224,12 +224,12 @@ def test_a_failed_run_in_an_image_reports_its_reason(
 def test_submit_in_an_image_prints_one_document_with_the_result(
     docker: Engine, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = plan_in_image(tmp_path, image)
-    told = io.StringIO()
-    assert submit_local(made, json=True, machine=machine(made, docker, tmp_path), stderr=told) == 0
+    run_plan = plan_in_image(tmp_path, image)
+    string_io = io.StringIO()
+    assert submit_local(run_plan, json=True, machine=machine(run_plan, docker, tmp_path), stderr=string_io) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["result"] == {"steps": 6, "first_loss": 6.9, "last_loss": 6.4}
-    assert "6 of 6 steps, loss 6.900 -> 6.400" in told.getvalue()
+    assert "6 of 6 steps, loss 6.900 -> 6.400" in string_io.getvalue()
 
 
 INTERRUPTED = """
@@ -249,26 +249,26 @@ def until_logged(text: str, log: Path) -> None:
 
 
 @needs_engine
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signals", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_in_an_image_resumes_at_the_next_call(
-    docker: Engine, image: str, tmp_path: Path, sent: signal.Signals
+    docker: Engine, image: str, tmp_path: Path, signals: signal.Signals
 ) -> None:
-    made = plan_in_image(tmp_path, image, does={"hang_at": 5})
+    run_plan = plan_in_image(tmp_path, image, does={"hang_at": 5})
     env = {**docker.env, "XSFT_STATE_DIR": str(tmp_path / "state")}
-    (tmp_path / "asked").write_bytes(pickle.dumps((made, env, tmp_path / "cache")))
+    (tmp_path / "asked").write_bytes(pickle.dumps((run_plan, env, tmp_path / "cache")))
     child = subprocess.Popen(
         (sys.executable, "-c", INTERRUPTED, str(tmp_path / "asked")), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True,
     )  # fmt: skip
     with child:
         until_logged("completed step: 5", tmp_path / "out" / "tiny-local" / "xsft" / "trainer-1.log")
-        child.send_signal(sent)
-        rest, _ = child.communicate(timeout=300)
-    assert child.returncode == 130, rest
-    assert "interrupted after step 5 of 6; the trainer is stopped" in rest
+        child.send_signal(signals)
+        output, _ = child.communicate(timeout=300)
+    assert child.returncode == 130, output
+    assert "interrupted after step 5 of 6; the trainer is stopped" in output
     assert docker.api.containers(all=True) == []
     (tmp_path / "does.json").write_text(json.dumps({"seen": str(tmp_path / "out/tiny-local/seen.json")}))
-    again = ran(made, docker, tmp_path)
+    again = ran(run_plan, docker, tmp_path)
     assert (again.action, again.outcome, again.resumed_from, again.steps) == ("attempt", "completed", 4, 6)
 
 

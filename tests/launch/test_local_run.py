@@ -69,13 +69,13 @@ def test_status_shows_a_local_run_from_its_first_line(tmp_path: Path, fake: Fake
     machine = fake.machine()
     state = tmp_path / "state"
     machine = replace(machine, env={**machine.env, "XSFT_STATE_DIR": str(state)})
-    seen: list[Observation] = []
+    observations: list[Observation] = []
 
     def look(_event: TrainerEvent) -> None:
-        seen.extend(observe_local(read_index(state / "runs").entries, now="2026-11-21T12:00:00Z"))
+        observations.extend(observe_local(read_index(state / "runs").entries, now="2026-11-21T12:00:00Z"))
 
     run_local(plan(tmp_path), machine=machine, on_event=look)
-    first, last = seen[0], seen[-1]
+    first, last = observations[0], observations[-1]
     assert (first.run_name, first.mode, first.steps) == ("tiny-local", "mcjax", 6)
     assert first.record is not None
     assert (first.record.outcome, first.record.alive) == ("running", True)

@@ -88,5 +88,5 @@ def test_a_loss_of_0_with_targets_is_reported_and_is_no_failure(
     machine = fake.machine(losses={str(n): 0.0 for n in range(1, 7)})
     assert submit_local(plan(tmp_path), json=True, machine=machine, stderr=io.StringIO()) == 0
     shown = capsys.readouterr()
-    assert [one["id"] for one in json.loads(shown.out)["problems"]] == ["loss-zero"]
+    assert [problem["id"] for problem in json.loads(shown.out)["problems"]] == ["loss-zero"]
     assert "[loss-zero]" in shown.err

@@ -30,16 +30,18 @@ def held(*, queued: bool, suspended: bool) -> dict[str, Any]:
     [(True, True, []), (True, False, []), (False, True, ["suspended"]), (False, False, ["no-queue"])],
 )
 def test_an_adopted_run_without_a_queue_is_a_warning(queued: bool, suspended: bool, ids: list[str]) -> None:
-    told = adopted_notes(held(queued=queued, suspended=suspended))
-    assert [one.id for one in told] == ids
-    assert all((one.severity, one.where) == ("warning", "queue") and NAME in one.fix for one in told)
+    problems = adopted_notes(held(queued=queued, suspended=suspended))
+    assert [problem.id for problem in problems] == ids
+    assert all(
+        (problem.severity, problem.where) == ("warning", "queue") and NAME in problem.fix for problem in problems
+    )
     assert adopted_notes(None) == ()
 
 
 def test_the_jobset_of_a_uid_is_found_among_those_of_the_run_and_of_its_name() -> None:
-    own, same = ({"metadata": {"uid": uid}} for uid in ("u-1", "u-2"))
-    facts = SimpleNamespace(jobsets=(own,), same_name=same)
-    assert [held_by(facts, uid) for uid in ("u-1", "u-2", "u-3")] == [own, same, None]  # type: ignore[arg-type]
+    own_jobset, same = ({"metadata": {"uid": uid}} for uid in ("u-1", "u-2"))
+    facts = SimpleNamespace(jobsets=(own_jobset,), same_name=same)
+    assert [held_by(facts, uid) for uid in ("u-1", "u-2", "u-3")] == [own_jobset, same, None]  # type: ignore[arg-type]
     facts.same_name = None
     assert held_by(facts, "u-2") is None  # type: ignore[arg-type]
 
@@ -65,5 +67,5 @@ def test_every_difference_between_plan_and_jobset_is_quoted() -> None:
 
 @pytest.mark.parametrize(("latest", "attempt", "count"), [(7, 1, 1), (7, 2, 0), (None, 1, 0), (0, 1, 1)])
 def test_checkpoints_that_no_record_explains_are_reported(latest: int | None, attempt: int, count: int) -> None:
-    told = resume_notes(latest, attempt=attempt)
-    assert [(one.id, one.where) for one in told] == [("resumes-unrecorded", "output")] * count
+    problems = resume_notes(latest, attempt=attempt)
+    assert [(problem.id, problem.where) for problem in problems] == [("resumes-unrecorded", "output")] * count

@@ -26,9 +26,9 @@ def rows(tmp_path: Path) -> Path:
 
 
 def test_a_pattern_names_files_in_order(rows: Path) -> None:
-    found = located_source(replace(FILES, files=f"{rows}/*.jsonl"))
-    assert found.load["data_files"] == [f"{rows}/a.jsonl", f"{rows}/b.jsonl"]
-    assert len(stamps((found,))) == 2
+    source_content = located_source(replace(FILES, files=f"{rows}/*.jsonl"))
+    assert source_content.load["data_files"] == [f"{rows}/a.jsonl", f"{rows}/b.jsonl"]
+    assert len(stamps((source_content,))) == 2
 
 
 def test_the_digest_depends_on_content_and_not_on_file_names(rows: Path) -> None:

@@ -16,8 +16,8 @@ SHARD = {"split": "train", "name": "train-0.parquet", "rows": 3, "bytes": 9, "sh
 
 
 def test_shards_and_rows_are_reported_and_other_lines_skipped() -> None:
-    said: list[str] = []
-    follower = Follower(say=said.append, verb="wrote", total=10)
+    lines: list[str] = []
+    follower = Follower(say=lines.append, verb="wrote", total=10)
     for line in (
         "a warning",
         json.dumps({"rows": 5, "seconds": 2.0}),
@@ -28,7 +28,7 @@ def test_shards_and_rows_are_reported_and_other_lines_skipped() -> None:
     ):
         follower.line(line)
     assert [shard.rows for shard in follower.shards] == [3]
-    assert said == ["wrote 5 of 10 rows, 2/s, 2 s left", "fetched 3.0 MB, 1.5 MB/s"]
+    assert lines == ["wrote 5 of 10 rows, 2/s, 2 s left", "fetched 3.0 MB, 1.5 MB/s"]
 
 
 def test_progress_has_a_rate_and_the_time_left() -> None:
@@ -48,9 +48,9 @@ def test_progress_has_a_rate_and_the_time_left() -> None:
 def test_failure_maps_an_error_of_the_worker_to_a_problem_with_a_fix(
     words: str, kind: type[Exception], fix: str
 ) -> None:
-    found = failure(words)
-    assert isinstance(found, kind)
-    (problem,) = found.problems
+    cause = failure(words)
+    assert isinstance(cause, kind)
+    (problem,) = cause.problems
     assert words in problem.message
     assert fix in problem.fix
 

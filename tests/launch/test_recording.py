@@ -35,8 +35,8 @@ MANIFEST = {"kind": "JobSet", "metadata": {"name": "a", "labels": {"b": "1", "a"
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    made = make_plan(intent_of(spec_of("deepseek_ultrachat")), rendered=None, file="w.yaml")
-    return replace(made, manifest=MANIFEST)
+    run_plan = make_plan(intent_of(spec_of("deepseek_ultrachat")), rendered=None, file="w.yaml")
+    return replace(run_plan, manifest=MANIFEST)
 
 
 def test_a_record_contains_the_plan(plan: Plan) -> None:
@@ -71,8 +71,8 @@ def test_a_record_contains_the_plan(plan: Plan) -> None:
 @pytest.mark.parametrize(("attempt", "order"), [(1, "repeated"), (2, "reshuffled")])
 def test_a_record_contains_the_resumed_step_and_the_order_of_the_data(plan: Plan, attempt: int, order: str) -> None:
     later = replace(plan, run=replace(plan.run, attempt=attempt))
-    made = record_of(later, WHO, number=attempt, resumes_from=120).last
-    assert (made.resumed_from, made.order) == (120, order)
+    last = record_of(later, WHO, number=attempt, resumes_from=120).last
+    assert (last.resumed_from, last.order) == (120, order)
     assert record_of(later, WHO, number=attempt).last.order is None
 
 
@@ -85,8 +85,8 @@ def test_every_field_that_is_known_at_submission_is_recorded(plan: Plan) -> None
     """The other fields belong to the created object, or to the outcome of the attempt."""
     with_image = _with_image(plan, f"a/b@sha256:{'0' * 64}")
     run = replace(with_image.run, attempt=2)
-    whole = replace(plan, run=run, xpk_argv=("xpk",), problems=PROBLEMS)
-    record = record_of(whole, WHO, number=2, action="attempt", resumes_from=120)
+    changed_plan = replace(plan, run=run, xpk_argv=("xpk",), problems=PROBLEMS)
+    record = record_of(changed_plan, WHO, number=2, action="attempt", resumes_from=120)
     assert _unset(record, Record(run_name="")) == {"losses", "schema", "unread"}
     assert _unset(record.last, Attempt(number=1)) == {
         *("finished_at", "reason", "state_reason", "uid", "created_at", "created_by", "read_back"),
@@ -103,11 +103,11 @@ def test_fields_that_have_no_value_are_not_recorded(plan: Plan) -> None:
 
 
 def test_a_record_contains_the_decisions_of_planning() -> None:
-    made = make_plan(intent_of(spec_of("gemma2_ultrachat")), rendered=None, file="w.yaml")
-    run = made.run
+    run_plan = make_plan(intent_of(spec_of("gemma2_ultrachat")), rendered=None, file="w.yaml")
+    run = run_plan.run
     assert run.slice is not None
-    assert made.time is not None
-    assert made.conversion_argv
+    assert run_plan.time is not None
+    assert run_plan.conversion_argv
     expected = {
         "mode_reason": "the workload says mode: mcjax",
         "tpu": "v6e-8",
@@ -117,11 +117,11 @@ def test_a_record_contains_the_decisions_of_planning() -> None:
         "queue": "multislice-queue",
         "checkpoint": run.checkpoint,
         "checkpoint_period": 100,
-        "conversion_argv": list(made.conversion_argv),
-        "step_time_bound": {"seconds": made.time.step_s, "compiled": False},
+        "conversion_argv": list(run_plan.conversion_argv),
+        "step_time_bound": {"seconds": run_plan.time.step_s, "compiled": False},
     }
-    assert record_of(made, WHO).last.resolved == expected
-    unbounded = replace(made, time=None)
+    assert record_of(run_plan, WHO).last.resolved == expected
+    unbounded = replace(run_plan, time=None)
     assert record_of(unbounded, WHO).last.resolved == {k: v for k, v in expected.items() if k != "step_time_bound"}
 
 
@@ -188,7 +188,7 @@ def _with_image(plan: Plan, ref: str | None) -> Plan:
 
 
 def _unset(made: Any, blank: Any) -> set[str]:
-    return {one.name for one in fields(made) if getattr(made, one.name) == getattr(blank, one.name)}
+    return {field.name for field in fields(made) if getattr(made, field.name) == getattr(blank, field.name)}
 
 
 def test_a_local_record_has_no_cluster(plan: Plan) -> None:

@@ -80,7 +80,7 @@ def stored(api: ClusterApi) -> dict[str, dict[str, Any]]:
 
 
 def uids(api: ClusterApi) -> list[str]:
-    return [held["metadata"]["uid"] for held in stored(api).values()]
+    return [jobset_object["metadata"]["uid"] for jobset_object in stored(api).values()]
 
 
 def ends(api: ClusterApi, how: str, name: str = NAME) -> None:
@@ -145,15 +145,15 @@ def test_the_rights_of_the_pods_account_are_read_before_the_create(
     (node, *_) = cluster_api.connect().nodes("cloud.google.com/gke-nodepool=tpu-np-0")
     machine = "gce://my-project/us-east5-b/gke-1"
     objects.add("/nodes", node.name, metadata={"labels": node.metadata.labels}, spec={"providerID": machine})
-    asked: list[str] = []
+    sources: list[str] = []
 
     def rights(source: str, _demand: Demand) -> PodRights:
-        asked.append(source)
+        sources.append(source)
         return PodRights(email="pods@x", writes=False)
 
     with pytest.raises(SpecError, match="pods@x"):
         submit(rights=rights)
-    assert asked == [machine]
+    assert sources == [machine]
     nothing_left(cluster_api, bucket)
 
 
@@ -203,7 +203,11 @@ def test_the_prompt_shows_changes_since_the_last_attempt(
 
 def test_dry_runs_precede_the_create_and_all_requests_are_strict(cluster_api: ClusterApi, submit: Submits) -> None:
     submit()
-    posts = [(one.path.rpartition("/")[2], one.query) for one in cluster_api.server.seen if one.method == "POST"]
+    posts = [
+        (request.path.rpartition("/")[2], request.query)
+        for request in cluster_api.server.seen
+        if request.method == "POST"
+    ]
     assert [(kind, "dryRun" in query) for kind, query in posts] == [
         ("jobsets", True),
         ("jobs", True),
@@ -213,7 +217,7 @@ def test_dry_runs_precede_the_create_and_all_requests_are_strict(cluster_api: Cl
         ("jobsets", False),
     ]
     assert {query["fieldValidation"] for _, query in posts} == {"Strict"}
-    assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+    assert {request.method for request in cluster_api.server.seen} == {"GET", "POST"}
     assert not cluster_api.server.asked("^GET .*/jobsets/None")
 
 
@@ -235,15 +239,15 @@ def test_the_record_contains_the_outcome_and_the_uid(
 def test_submitting_twice_is_harmless(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
     first = submit()
     cluster_api.server.seen.clear()
-    kept = dict(bucket.objects)
+    objects_before = dict(bucket.objects)
 
     def not_needed(_attempt: int) -> Plan:
         raise AssertionError("the first attempt's plan was made again")
 
     second = submit(by="b" * 16, replan=not_needed)
     assert (second.action, second.uid, second.record) == ("adopted", first.uid, first.record)
-    assert {one.method for one in cluster_api.server.seen} == {"GET"}
-    assert bucket.objects == kept
+    assert {request.method for request in cluster_api.server.seen} == {"GET"}
+    assert bucket.objects == objects_before
 
 
 def test_a_failed_attempt_gets_a_second_that_resumes(
@@ -254,7 +258,7 @@ def test_a_failed_attempt_gets_a_second_that_resumes(
     saves(bucket, 400)
     done = submit(by="b" * 16)
     assert (done.action, done.jobset, done.problems) == ("attempt", f"{NAME}-2", ())
-    first, second = (container(held)["command"] for held in stored(cluster_api).values())
+    first, second = (container(jobset_object)["command"] for jobset_object in stored(cluster_api).values())
     assert first == second  # the same run_name and output: MaxText resumes from the last checkpoint
     assert [(r.last.number, r.last.outcome) for r in recorded(ready)] == [(1, "created"), (2, "created")]
     assert (done.resumed_from, done.resumed_order) == (400, order_at_first(done.plan.run))
@@ -279,10 +283,12 @@ def test_a_next_name_that_another_run_has_is_passed_over(
     done = submit(by="b" * 16)
     assert (done.action, done.jobset, [p.id for p in done.problems]) == ("attempt", f"{NAME}-3", ["name-passed-over"])
     assert f"The name {NAME}-2 belongs to" in done.problems[0].message
-    held = stored(cluster_api)
-    assert container(held[f"{NAME}-3"])["command"] == container(held[NAME])["command"]  # the same output: it resumes
-    left = held[f"{NAME}-2"]
-    assert (left["metadata"]["uid"], left["spec"]) == (other["metadata"]["uid"], other["spec"])
+    jobsets_by_name = stored(cluster_api)
+    assert (
+        container(jobsets_by_name[f"{NAME}-3"])["command"] == container(jobsets_by_name[NAME])["command"]
+    )  # the same output: it resumes
+    passed_over = jobsets_by_name[f"{NAME}-2"]
+    assert (passed_over["metadata"]["uid"], passed_over["spec"]) == (other["metadata"]["uid"], other["spec"])
     assert [(r.last.number, r.last.jobset) for r in recorded(ready)] == [(1, NAME), (3, f"{NAME}-3")]
     assert (submit().action, submit().jobset) == ("adopted", f"{NAME}-3")
     ends(cluster_api, "Failed", f"{NAME}-3")
@@ -397,16 +403,16 @@ def test_a_finished_run_is_reported_as_its_last_attempt(
 
 @pytest.mark.parametrize("placed", [True, False])
 def test_the_output_is_checked_for_the_zone_of_the_cluster(submit: Submits, planned: Plans, placed: bool) -> None:
-    asked: list[tuple[str, str | None]] = []
+    asked_zones: list[tuple[str, str | None]] = []
 
     def writable(output: str, zone: str | None) -> tuple[Problem, ...]:
-        asked.append((output, zone))
+        asked_zones.append((output, zone))
         return ()
 
     plan = planned()
     assert plan.run.place
     submit(plan if placed else replace(plan, run=replace(plan.run, place=None)), writable=writable)
-    assert asked == [("gs://my-bucket/runs", plan.run.place.zone if placed else None)]
+    assert asked_zones == [("gs://my-bucket/runs", plan.run.place.zone if placed else None)]
 
 
 def test_a_completed_run_without_target_tokens_has_failed(
@@ -415,9 +421,9 @@ def test_a_completed_run_without_target_tokens_has_failed(
     first = submit()
     ends(cluster_api, "Completed")
     saves(bucket, STEPS)
-    seen = observed(NAME, jobset=jobset(NAME, uid=first.uid, output="gs://my-bucket/runs"))
-    seen = replace(seen, progress=said(STEPS, no_target_steps=STEPS))
-    row = row_of(seen, Status(state="failed", reason="no-target-tokens"), now=NOW)
+    observation = observed(NAME, jobset=jobset(NAME, uid=first.uid, output="gs://my-bucket/runs"))
+    observation = replace(observation, progress=said(STEPS, no_target_steps=STEPS))
+    row = row_of(observation, Status(state="failed", reason="no-target-tokens"), now=NOW)
     assert record_worthless(ready().store, row) == ()
     cluster_api.world.delete(NAME)
     before = dict(bucket.objects)
@@ -626,9 +632,9 @@ def test_two_concurrent_submitters_make_one_run(
     cluster_api.server.fail(CREATE, code=0, delay_s=0.2, times=2)
     both = [ready(changes=changes, by=by * 16) for changes, by in zip(workloads, "ab", strict=True)]
 
-    def send(one: Submitter, changes: Any) -> str:
+    def send(submitter_of_run: Submitter, changes: Any) -> str:
         try:
-            return one.submit(planned(changes)).action
+            return submitter_of_run.submit(planned(changes)).action
         except Refused as refused:
             return refused.problem_id
 
@@ -640,16 +646,16 @@ def test_two_concurrent_submitters_make_one_run(
 
 
 def process(api: ClusterApi, bucket: Bucket, state: Path, die_at: str = "") -> subprocess.Popen[str]:
-    told = (str(api.kubeconfig), api.namespace, bucket.url, str(state), die_at)
-    argv = (sys.executable, "-m", "tests.submissions", *told)
+    arguments = (str(api.kubeconfig), api.namespace, bucket.url, str(state), die_at)
+    argv = (sys.executable, "-m", "tests.submissions", *arguments)
     started = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     assert started.stdout.readline() == "ready\n"
     return started
 
 
-def answered(one: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = one.communicate("go\n", timeout=300)
+def answered(child: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = child.communicate("go\n", timeout=300)
     return dict(json.loads(out))
 
 
@@ -667,11 +673,11 @@ def test_two_concurrent_processes_make_one_run(cluster_api: ClusterApi, bucket: 
 def test_a_killed_submitter_leaves_one_run_that_the_next_call_adopts_or_creates(
     cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, ready: Any, case: tuple[str, int, str]
 ) -> None:
-    die_at, left, next_call = case
+    die_at, runs_left, next_call = case
     dead = process(cluster_api, bucket, tmp_path / "state", die_at)
     dead.communicate("go\n", timeout=300)
     assert dead.returncode == -9
-    assert len(uids(cluster_api)) == left
+    assert len(uids(cluster_api)) == runs_left
     assert [r.last.outcome for r in recorded(ready)] == ["submitting"]
     done = submit(by="b" * 16)
     assert (done.action, done.jobset, [done.uid]) == (next_call, NAME, uids(cluster_api))
@@ -695,15 +701,15 @@ def test_the_number_of_a_killed_submitter_is_free_for_another_workload(
         submit(by="c" * 16)
 
 
-@pytest.mark.parametrize(("at", "told"), [("look", "Nothing was created"), ("compare", "was created. Run ")])
-def test_ctrl_c_prints_the_known_state(cluster_api: ClusterApi, submit: Submits, at: str, told: str) -> None:
-    how = {"look": {"writable": _interrupted}, "compare": {"compare": _interrupted}}[at]
+@pytest.mark.parametrize(("moment", "message"), [("look", "Nothing was created"), ("compare", "was created. Run ")])
+def test_ctrl_c_prints_the_known_state(cluster_api: ClusterApi, submit: Submits, moment: str, message: str) -> None:
+    how = {"look": {"writable": _interrupted}, "compare": {"compare": _interrupted}}[moment]
     with pytest.raises(KeyboardInterrupt) as stopped:
         submit(**how)
     (said,) = stopped.value.__notes__
-    assert told in said
-    assert len(uids(cluster_api)) == (0 if at == "look" else 1)
-    assert submit(by="b" * 16).action == ("created" if at == "look" else "adopted")
+    assert message in said
+    assert len(uids(cluster_api)) == (0 if moment == "look" else 1)
+    assert submit(by="b" * 16).action == ("created" if moment == "look" else "adopted")
 
 
 def _interrupted(*_: Any) -> Any:
@@ -737,9 +743,9 @@ def test_a_record_that_cannot_be_begun_prevents_the_create(
 
 def test_fields_changed_by_the_cluster_are_reported(cluster_api: ClusterApi, submit: Submits, ready: Any) -> None:
     def meddled(cluster: Any, plan: Plan, mark: str) -> Any:
-        made = create_planned(cluster, plan, mark)
+        created_run = create_planned(cluster, plan, mark)
         cluster_api.world.relabel(NAME, {"xsft.dev/mode": "meddled"})
-        return made
+        return created_run
 
     done = submit(create=meddled)
     assert [p.id for p in done.problems] == ["read-back-differs"]
@@ -751,9 +757,9 @@ def test_a_created_run_that_cannot_be_read_back_is_still_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     def unreadable(cluster: Any, plan: Plan, mark: str) -> Any:
-        made = create_planned(cluster, plan, mark)
+        created_run = create_planned(cluster, plan, mark)
         deny(cluster_api.world, ("get", "jobsets"))
-        return made
+        return created_run
 
     done = submit(create=unreadable)
     assert (done.action, [p.id for p in done.problems]) == ("created", ["not-read-back"])
@@ -764,9 +770,9 @@ def test_a_created_run_that_is_deleted_at_once_is_still_created(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     def deleted(cluster: Any, plan: Plan, mark: str) -> Any:
-        made = create_planned(cluster, plan, mark)
+        created_run = create_planned(cluster, plan, mark)
         cluster_api.world.delete(NAME)
-        return made
+        return created_run
 
     assert [p.id for p in submit(create=deleted).problems] == ["not-read-back"]
     assert recorded(ready)[0].last.read_back == ReadBack(outcome="not-read")
@@ -837,11 +843,11 @@ def test_a_cluster_without_jobset_or_kueue_is_reported(
     nothing_left(cluster_api, bucket)
 
 
-@pytest.mark.parametrize("taken", [_foreign, _other_run])
+@pytest.mark.parametrize("take_name", [_foreign, _other_run])
 def test_a_name_taken_by_another_user_is_refused(
-    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, take_name: Any
 ) -> None:
-    taken(cluster_api, bucket)
+    take_name(cluster_api, bucket)
     before = uids(cluster_api)
     with pytest.raises(Refused, match="is taken by a JobSet"):
         submit()

@@ -29,16 +29,16 @@ def submit(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Submits:
     cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
 
     def send(*, made: bool = False, writes: str = WRITES, **settings: Any) -> Submission:
-        at = {"namespace": cluster_api.namespace}
-        one = submitter(
+        place_arguments = {"namespace": cluster_api.namespace}
+        submitter_of_job = submitter(
             cluster_api,
             bucket_url=bucket.url,
             state=tmp_path / "state",
-            replan=lambda attempt: planned(attempt=attempt, **at, **settings),
+            replan=lambda attempt: planned(attempt=attempt, **place_arguments, **settings),
             made=lambda path: made and path == WRITES,
         )
-        plan = planned(**at, **settings)
-        return one.submit(replace(plan, job=replace(plan.job, writes=writes)))
+        plan = planned(**place_arguments, **settings)
+        return submitter_of_job.submit(replace(plan, job=replace(plan.job, writes=writes)))
 
     return send
 
@@ -54,9 +54,13 @@ def test_conversion_of_finds_a_conversion_by_its_result_and_checkpoint_path_by_n
 ) -> None:
     done = submit()
     store = submitter(cluster_api, bucket_url=bucket.url, state=tmp_path / "state").store
-    made = conversion_of(WRITES, store)
-    assert made is not None
-    assert (made.run_name, made.spec_digest, source_of(made)) == (NAME, done.plan.spec_digest, "google/gemma-2-2b")
+    conversion = conversion_of(WRITES, store)
+    assert conversion is not None
+    assert (conversion.run_name, conversion.spec_digest, source_of(conversion)) == (
+        NAME,
+        done.plan.spec_digest,
+        "google/gemma-2-2b",
+    )
     assert conversion_of(WRITES.replace("0123456789ab", "ffffffffffff"), store) is None
     assert conversion_of("gs://my-bucket/elsewhere/0/items", store) is None
     assert checkpoint_path(NAME, store=store) == WRITES
@@ -67,8 +71,8 @@ def test_the_created_jobset_is_the_manifest_of_the_plan(
     cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
 ) -> None:
     done = submit()
-    (sent,) = cluster_api.server.asked(CREATE)
-    assert sent.body == done.plan.manifest
+    (create,) = cluster_api.server.asked(CREATE)
+    assert create.body == done.plan.manifest
     assert (done.action, done.jobset) == ("created", NAME)
     assert [p.id for p in done.problems if p.id == "read-back-differs"] == []
     (record,) = records()
@@ -111,11 +115,11 @@ def test_a_failed_conversion_is_repeated_under_the_next_name(
     cluster_api.world.end(NAME, "Failed")
     again = submit()
     assert (again.action, again.jobset) == ("attempt", f"{NAME}-2")
-    first, second = (one.last for one in records())
+    first, second = (attempt_record.last for attempt_record in records())
     assert (first.outcome, first.reason) == ("failed", "its JobSet failed, and its result is incomplete")
     assert second.outcome == "created"
     submit()
-    assert [one.last.outcome for one in records()] == ["failed", "created"], "it still runs"
+    assert [attempt_record.last.outcome for attempt_record in records()] == ["failed", "created"], "it still runs"
 
 
 def test_each_earlier_attempt_is_recorded_with_its_own_end(
@@ -127,15 +131,15 @@ def test_each_earlier_attempt_is_recorded_with_its_own_end(
     submit()
     cluster_api.world.end(f"{NAME}-2", "Completed")
     submit()
-    first, second, _ = (one.last for one in records())
+    first, second, _ = (attempt_record.last for attempt_record in records())
     assert [first.reason, second.reason] == [
         "its JobSet failed, and its result is incomplete",
         "its JobSet completed, and its result is incomplete",
     ]
     cluster_api.world.delete(f"{NAME}-3")
     assert submit().jobset == f"{NAME}-4"
-    assert [one.last.outcome for one in records()] == ["failed", "failed", "created", "created"]
-    assert [one.last for one in records()][:2] == [first, second]
+    assert [attempt_record.last.outcome for attempt_record in records()] == ["failed", "failed", "created", "created"]
+    assert [attempt_record.last for attempt_record in records()][:2] == [first, second]
 
 
 def test_an_adopted_job_writes_to_the_folder_it_was_created_with(submit: Submits) -> None:

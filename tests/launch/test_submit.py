@@ -33,11 +33,16 @@ from xsft.machine.signals import NOTHING_CREATED
 def test_warnings_of_an_existing_run_are_not_repeated(
     action: str, ids: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = (warning("of-the-plan", "", "one.", "f"),)
+    plan_warnings = (warning("of-the-plan", "", "one.", "f"),)
     with suppress(Refused):
-        submit(at("succeeded", 1000), action=action, warnings=made, problems=(warning("of-the-run", "", "two.", "f"),))
+        submit(
+            at("succeeded", 1000),
+            action=action,
+            warnings=plan_warnings,
+            problems=(warning("of-the-run", "", "two.", "f"),),
+        )
     err = capsys.readouterr().err
-    assert [one for one in ("of-the-plan", "of-the-run") if f"[{one}]" in err] == ids
+    assert [warning_id for warning_id in ("of-the-plan", "of-the-run") if f"[{warning_id}]" in err] == ids
     assert ("1 warning of the workload, shown when" in err) == (action in ("adopted", "finished"))
 
 
@@ -88,11 +93,11 @@ def test_an_attempt_that_must_end_as_the_last_one_is_created_only_on_request(
 
 def test_the_question_says_how_the_last_attempt_ended(capsys: pytest.CaptureFixture[str]) -> None:
     """Who is asked decides, also on an attempt that must end as the last one."""
-    asked: list[str] = []
+    questions: list[str] = []
     proposal = Proposal(plan=PLAN, attempt=2, world=RunHistory(last_end=MEMORY), problems=())
-    submit(at("succeeded", 1000), proposal=proposal, ask=lambda question: not asked.append(question))
+    submit(at("succeeded", 1000), proposal=proposal, ask=lambda question: not questions.append(question))
     err = capsys.readouterr().err
-    assert len(asked) == 1
+    assert len(questions) == 1
     assert "attempt 1 ended: The memory is too small." in err
     assert "The workload is the same, so this attempt would end so too." in err
 
@@ -111,7 +116,7 @@ def test_a_slow_parser_is_reported_as_a_note() -> None:
         done.wait()
         return ()
 
-    (said,) = parser_answer(start(asked), within_s=0.01)
+    (answer,) = parser_answer(start(asked), within_s=0.01)
     done.set()
-    assert (said.id, said.severity) == ("maxtext-not-asked", "note")
-    assert "the next submission uses its answer" in said.message
+    assert (answer.id, answer.severity) == ("maxtext-not-asked", "note")
+    assert "the next submission uses its answer" in answer.message

@@ -60,8 +60,8 @@ def test_an_existing_jobset_is_created_whatever_xpk_prints(
     cluster_api: ClusterApi, tools: dict[str, str], status: int, planned: Plans
 ) -> None:
     cluster, plan = cluster_api.connect(), planned()
-    made = through(tools, ended(status, doing=lambda: cluster.create_jobset(plan.manifest or {})))
-    outcome = made(cluster, plan, "mark")
+    through_xpk = through(tools, ended(status, doing=lambda: cluster.create_jobset(plan.manifest or {})))
+    outcome = through_xpk(cluster, plan, "mark")
     assert isinstance(outcome, CreatedObject)
     assert outcome.object["metadata"]["name"] == plan.jobset
 
@@ -97,12 +97,12 @@ def test_another_jobset_under_the_name_is_not_reported_as_created(
 ) -> None:
     cluster, plan = cluster_api.connect(), planned()
     other: dict[str, Any] = {**(plan.manifest or {}), "spec": {"replicatedJobs": []}}
-    made = through(tools, ended(1, doing=lambda: cluster.create_jobset(other)))
-    assert isinstance(made(cluster, plan, "mark"), ExistingObject)
+    through_xpk = through(tools, ended(1, doing=lambda: cluster.create_jobset(other)))
+    assert isinstance(through_xpk(cluster, plan, "mark"), ExistingObject)
 
 
 def test_xpk_gets_only_the_environment_that_gcloud_needs(tmp_path: Path) -> None:
-    own = {
+    user_environment = {
         "PATH": "/bin",
         "HOME": "/home/me",
         "CLOUDSDK_CORE_PROJECT": "p",
@@ -116,8 +116,8 @@ def test_xpk_gets_only_the_environment_that_gcloud_needs(tmp_path: Path) -> None
         "XPK_CACHE_HOME": "/x",
         "SUB_SLICING_ENABLED": "true",
     }
-    given = environment(own, scratch=tmp_path)
-    assert {name: given[name] for name in own.keys() & given.keys()} == {
+    xpk_environment = environment(user_environment, scratch=tmp_path)
+    assert {name: xpk_environment[name] for name in user_environment.keys() & xpk_environment.keys()} == {
         "PATH": "/bin",
         "HOME": str(tmp_path),
         "CLOUDSDK_CORE_PROJECT": "p",
@@ -126,8 +126,8 @@ def test_xpk_gets_only_the_environment_that_gcloud_needs(tmp_path: Path) -> None
         "https_proxy": "http://proxy",
         "KUBECONFIG": str(tmp_path / "kubeconfig"),
     }
-    assert given["CLOUDSDK_CONFIG"] == "/home/me/.config/gcloud"
-    assert given["TELEMETRY_ENABLED"] == given["DEPENDENCY_AUTO_DOWNLOAD"] == "false"
+    assert xpk_environment["CLOUDSDK_CONFIG"] == "/home/me/.config/gcloud"
+    assert xpk_environment["TELEMETRY_ENABLED"] == xpk_environment["DEPENDENCY_AUTO_DOWNLOAD"] == "false"
 
 
 def test_a_place_without_gke_is_refused() -> None:

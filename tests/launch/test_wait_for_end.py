@@ -59,7 +59,7 @@ def cause_of(evidence: Evidence, cause: Cause) -> Iterator[str]:
 
 
 def named(read: RunsRead) -> RunsRead:
-    return replace(read, observations=tuple(replace(seen, run_name=NAME) for seen in read.observations))
+    return replace(read, observations=tuple(replace(observation, run_name=NAME) for observation in read.observations))
 
 
 def submit(
@@ -160,9 +160,9 @@ def test_an_interrupted_wait_says_that_the_run_continues() -> None:
 
     with pytest.raises(KeyboardInterrupt) as stopped:
         submit(at("queued"), pause=pause)
-    (told,) = stopped.value.__notes__
-    assert "is unaffected and continues" in told
-    assert all(f"xsft {verb} {NAME}" in told for verb in ("wait", "logs", "cancel"))
+    (note,) = stopped.value.__notes__
+    assert "is unaffected and continues" in note
+    assert all(f"xsft {verb} {NAME}" in note for verb in ("wait", "logs", "cancel"))
 
 
 NOTHING = "failed/no-target-tokens"
@@ -205,8 +205,8 @@ def learning_nothing(hit: FoldedRun) -> Evidence:
 def test_the_log_is_shown_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     log: list[str] = []
 
-    def lines(seen: Observation) -> Iterator[str]:
-        assert seen.run_name == NAME
+    def lines(observation: Observation) -> Iterator[str]:
+        assert observation.run_name == NAME
         yield from ("step 1", "step 2")
 
     assert (

@@ -14,12 +14,12 @@ def decode_command(encoded: str) -> tuple[EnvPairs, tuple[str, ...]]:
     line.
     """
     words = _bash_words(_undouble(encoded))
-    at = next((i for i, (raw, _) in enumerate(words) if raw == "exec"), None)
-    if at is None:
+    start_time = next((i for i, (raw, _) in enumerate(words) if raw == "exec"), None)
+    if start_time is None:
         raise ValueError(f"no `exec` in the command {encoded[:80]!r}")
-    pairs = [value.partition("=") for _, value in words[:at]]
+    pairs = [value.partition("=") for _, value in words[:start_time]]
     env = tuple((name, value) for name, _, value in pairs)
-    argv = tuple(value for _, value in words[at + 1 :])
+    argv = tuple(value for _, value in words[start_time + 1 :])
     counted = next((_counted(match) for raw, _ in words if (match := _COUNTED.fullmatch(raw))), None)
     written = (encode_command(argv=argv, env=env, mode=mode, counted=counted) for mode in ("mcjax", "pathways"))
     if encoded not in written:
@@ -43,17 +43,17 @@ _UNANSI = {escape[1]: character for character, escape in _ANSI.items()}
 
 def _bash_words(line: str) -> list[tuple[str, str]]:
     """Return (as written, as bash reads it) for each word, in the subset of bash's quoting that `_bash_word` uses."""
-    words, at = [], 0
-    while at < len(line):
-        start, value = at, ""
-        if match := _COUNTED.match(line, at):
-            value, at = _counted(match).argument, match.end()
-        while part := _PART.match(line, at):
-            value, at = value + _part_value(part), part.end()
-        if start == at or line[at : at + 1] not in ("", " "):
+    words, position = [], 0
+    while position < len(line):
+        start, value = position, ""
+        if match := _COUNTED.match(line, position):
+            value, position = _counted(match).argument, match.end()
+        while part := _PART.match(line, position):
+            value, position = value + _part_value(part), part.end()
+        if start == position or line[position : position + 1] not in ("", " "):
             raise ValueError(f"xsft does not write {line[start : start + 40]!r}")
-        words.append((line[start:at], value))
-        at += 1
+        words.append((line[start:position], value))
+        position += 1
     return words
 
 

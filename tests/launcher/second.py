@@ -26,8 +26,8 @@ def cpu_rendering(job: CpuJob) -> ReadyRendering:
     env = [{"name": name, "value": escape_expansion(value)} for name, value in job.env.items()]
     script = ["bash", "-c", job.command]
     process = {"name": TRAINER_CONTAINER, "image": job.run.spec.image.ref, "env": env, "command": script}
-    one = {"name": "slice-job", "replicas": 1} | _job(job.run, _pod(job.run, process), hosts=1)
-    return ReadyRendering(document=_document(job.run, [one], max_restarts=0))
+    slice_job = {"name": "slice-job", "replicas": 1} | _job(job.run, _pod(job.run, process), hosts=1)
+    return ReadyRendering(document=_document(job.run, [slice_job], max_restarts=0))
 
 
 def slice_rendering(job: SliceJob) -> ReadyRendering:
@@ -109,7 +109,7 @@ def _trainer(run: Run, *, chips: bool) -> Json:
 
 def _job(run: Run, pod: Json, *, hosts: int) -> Json:
     counts = {"parallelism": hosts, "completions": hosts, "completionMode": "Indexed", "backoffLimit": 0}
-    trains = any(one["name"] == TRAINER_CONTAINER for one in pod["containers"])
+    trains = any(pod_container["name"] == TRAINER_CONTAINER for pod_container in pod["containers"])
     policy = {"podFailurePolicy": pod_failure_policy(run.spec.restarts.on_exit_codes)} if trains else {}
     return {"template": {"spec": {**counts, **policy, "template": {"metadata": {"labels": _labels(run)}, "spec": pod}}}}
 

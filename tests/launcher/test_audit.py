@@ -88,11 +88,11 @@ def test_the_command_is_read_out_of_xpks_wrapper(container: Any, outcome: Argume
 def test_only_dropped_and_altered_fields_are_problems() -> None:
     pairs = ((2, 2), (ABSENT, 2), (2, ABSENT), (2, 3))
     rows = [_row(value=2, rendered=rendered, manifest=manifest) for rendered, manifest in pairs]
-    found = list(audit_problems(rows))
-    assert [(p.id, p.severity, p.where) for p in found] == [
+    problems = list(audit_problems(rows))
+    assert [(p.id, p.severity, p.where) for p in problems] == [
         ("audit-dropped", "error", "tpu.num_slices"),
         ("audit-altered", "error", "tpu.num_slices"),
     ]
-    assert "/spec/replicas" in found[1].message
-    assert "3" in found[1].message
-    assert all(p.fix for p in found)
+    assert "/spec/replicas" in problems[1].message
+    assert "3" in problems[1].message
+    assert all(p.fix for p in problems)

@@ -31,8 +31,8 @@ def _by_field(mode: ModeName, field: str, **fields: Any) -> list[Expectation]:
 def test_an_expected_field_is_a_key_path_of_the_workload(mode: ModeName) -> None:
     """Or the command, the digest, a variable of the environment, a section: words a user can look up."""
     variables = {f"secrets.env.{name}" for name in EVERYTHING["secrets"]["env"]}
-    known = {*leaves(), *EVERYTHING, *variables, "command", "spec_digest", "secrets.hf_token"}
-    assert {e.field for e in _all(mode)} - known == {"env.NAME", "env.HF_TOKEN_PATH"} | (
+    fields_known = {*leaves(), *EVERYTHING, *variables, "command", "spec_digest", "secrets.hf_token"}
+    assert {e.field for e in _all(mode)} - fields_known == {"env.NAME", "env.HF_TOKEN_PATH"} | (
         {"env.LIBTPU_INIT_ARGS"} if mode == "mcjax" else set()
     )
 
@@ -45,22 +45,27 @@ ENCODED = ("train.steps", "tpu.capacity", "tpu.reservation", "restarts.on_exit_c
 def test_the_audit_shows_the_value_that_the_workload_has(mode: ModeName, capacity: str) -> None:
     """Also if the manifest holds an encoding of it."""
     reserved = capacity == "reservation"
-    given = {"tpu__capacity": None if reserved else capacity, "tpu__reservation": "my-block" if reserved else None}
-    run, _ = resolve(everything(mode=mode, **given), Facts())
+    settings = {"tpu__capacity": None if reserved else capacity, "tpu__reservation": "my-block" if reserved else None}
+    run, _ = resolve(everything(mode=mode, **settings), Facts())
     expected = [e for e in expectations(run, digest="d" * 64) if e.field in ENCODED]
     for one in expected:
         shown = one.value if one.requested is None else one.requested
         if one.path[-1] != "rules":  # the constant rule that fails the JobSet
             assert shown == reduce(getattr, one.field.split("."), run.spec), one
-    known = {"tpu.reservation" if reserved else "tpu.capacity"}
-    assert {e.field for e in expected} == {*ENCODED} - {"tpu.capacity", "tpu.reservation"} | known
+    fields_known = {"tpu.reservation" if reserved else "tpu.capacity"}
+    assert {e.field for e in expected} == {*ENCODED} - {"tpu.capacity", "tpu.reservation"} | fields_known
 
 
 @pytest.mark.parametrize(("data", "counts"), [("repeat", 1), ("reshuffle", 2)])
 @pytest.mark.parametrize("mode", MODES)
 def test_only_a_run_that_reshuffles_counts_its_restarts(mode: ModeName, data: str, counts: int) -> None:
-    found = _by_field(mode, "restarts.data", restarts__data=data)
-    assert [one.value if one.requested is None else one.requested for one in found] == [data] * counts
+    of_restarts = _by_field(mode, "restarts.data", restarts__data=data)
+    assert [
+        expectation_of_restarts.value
+        if expectation_of_restarts.requested is None
+        else expectation_of_restarts.requested
+        for expectation_of_restarts in of_restarts
+    ] == [data] * counts
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -125,29 +130,29 @@ def test_chips_are_expected_as_a_number_in_mcjax_and_text_in_pathways() -> None:
 
 def _of_containers(**fields: Any) -> dict[str, list[Any]]:
     """What is expected of Pathways' own settings, by the container."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    for one in _all("pathways", **fields):
-        if one.field.startswith("pathways."):
-            *_, container = (part for part in one.path if isinstance(part, NamedEntry))
-            found[container.name].append(one.value)
-    return found
+    values_by_container: dict[str, list[Any]] = defaultdict(list)
+    for expected_field in _all("pathways", **fields):
+        if expected_field.field.startswith("pathways."):
+            *_, container = (part for part in expected_field.path if isinstance(part, NamedEntry))
+            values_by_container[container.name].append(expected_field.value)
+    return values_by_container
 
 
 def test_each_pathways_container_has_its_image_scratch_and_arguments() -> None:
     images = {"proxy_image": "my.dev/proxy:9", "server_image": "my.dev/server:9", "scratch": "gs://my-bucket/scratch9"}
     args = {"proxy_args": ["--proxy=9"], "server_args": ["--server=9"], "worker_args": ["--worker=9"]}
-    found = _of_containers(**{f"pathways__{name}": value for name, value in (images | args).items()})
+    of_containers = _of_containers(**{f"pathways__{name}": value for name, value in (images | args).items()})
     scratch = "--gcs_scratch_location=gs://my-bucket/scratch9"
-    assert found["pathways-proxy"][:2] == ["my.dev/proxy:9", scratch]
-    assert "--proxy=9" in found["pathways-proxy"]
-    assert found["pathways-rm"] == ["my.dev/server:9", scratch, "--server=9"]
-    assert found["pathways-worker"] == ["my.dev/server:9", scratch, "--worker=9"]
+    assert of_containers["pathways-proxy"][:2] == ["my.dev/proxy:9", scratch]
+    assert "--proxy=9" in of_containers["pathways-proxy"]
+    assert of_containers["pathways-rm"] == ["my.dev/server:9", scratch, "--server=9"]
+    assert of_containers["pathways-worker"] == ["my.dev/server:9", scratch, "--worker=9"]
 
 
 def test_only_the_given_settings_of_pathways_are_expected() -> None:
-    found = _of_containers(pathways=None, place__pathways=None)
-    assert found.keys() == {"pathways-proxy"}
-    assert all(value.startswith("--xla_") for value in found["pathways-proxy"])
+    of_containers = _of_containers(pathways=None, place__pathways=None)
+    assert of_containers.keys() == {"pathways-proxy"}
+    assert all(value.startswith("--xla_") for value in of_containers["pathways-proxy"])
 
 
 def test_the_command_shows_the_trainers_argv() -> None:

@@ -60,7 +60,7 @@ def test_every_change_gives_its_reason(mode: ModeName) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_identity_is_on_the_jobset_and_on_every_pod(mode: ModeName) -> None:
     manifest = _manifest(mode, attempt=2, run_name_suffix="none")
-    at = places(mode)
+    paths_in_manifest = places(mode)
     labels = {"app.kubernetes.io/managed-by": "xsft", RUN_LABEL: "everything", JOBSET_LABEL: "everything-2"}
     assert _at(manifest, ("metadata", "labels")) == {
         **labels, MODE_LABEL: mode, "kueue.x-k8s.io/queue-name": "my-queue"
@@ -73,18 +73,18 @@ def test_the_identity_is_on_the_jobset_and_on_every_pod(mode: ModeName) -> None:
     }
     again = _manifest(mode, restarts__data="reshuffle")
     assert _at(again, ("metadata", "annotations", DATA_ANNOTATION)) == "reshuffle"
-    for pod in (at.slice_pod, at.trainer_pod):
+    for pod in (paths_in_manifest.slice_pod, paths_in_manifest.trainer_pod):
         assert _at(manifest, (*pod[:-1], "metadata", "labels", RUN_LABEL)) == "everything"
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_token_is_a_file_in_the_trainers_container_only(mode: ModeName) -> None:
-    manifest, at = _manifest(mode), places(mode)
-    volume = _at(manifest, (*at.trainer_pod, "volumes", NamedEntry(HF_VOLUME)))
+    manifest, paths_in_manifest = _manifest(mode), places(mode)
+    volume = _at(manifest, (*paths_in_manifest.trainer_pod, "volumes", NamedEntry(HF_VOLUME)))
     assert volume["secret"] == {"secretName": "my-secret", "defaultMode": 0o444}
-    assert _at(manifest, (*at.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "readOnly")) is True
+    assert _at(manifest, (*paths_in_manifest.trainer, "volumeMounts", NamedEntry(HF_VOLUME), "readOnly")) is True
     if mode == "pathways":
-        assert _at(manifest, (*at.slice_pod, "volumes")) is MISSING
+        assert _at(manifest, (*paths_in_manifest.slice_pod, "volumes")) is MISSING
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -94,45 +94,52 @@ def test_without_a_token_nothing_is_mounted(mode: ModeName) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_variables_from_secrets_are_references_of_the_process_that_trains(mode: ModeName) -> None:
-    manifest, at = _manifest(mode), places(mode)
+    manifest, paths_in_manifest = _manifest(mode), places(mode)
     key = {"secretKeyRef": {"name": "wandb", "key": "api", "optional": False}}
-    assert _at(manifest, (*at.trainer, "env", NamedEntry("WANDB_API_KEY"))) == {
+    assert _at(manifest, (*paths_in_manifest.trainer, "env", NamedEntry("WANDB_API_KEY"))) == {
         "name": "WANDB_API_KEY", "valueFrom": key
     }  # fmt: skip
-    path = _at(manifest, (*at.trainer, "env", NamedEntry("NETRC"), "value"))
+    path = _at(manifest, (*paths_in_manifest.trainer, "env", NamedEntry("NETRC"), "value"))
     assert path == "/etc/xsft/secrets/NETRC/file"
-    mount = next(m for m in _at(manifest, (*at.trainer, "volumeMounts")) if path.startswith(f"{m['mountPath']}/"))
-    assert _at(manifest, (*at.trainer_pod, "volumes", NamedEntry(mount["name"]), "secret", "secretName")) == "netrc"
+    mount = next(
+        m for m in _at(manifest, (*paths_in_manifest.trainer, "volumeMounts")) if path.startswith(f"{m['mountPath']}/")
+    )
+    assert (
+        _at(manifest, (*paths_in_manifest.trainer_pod, "volumes", NamedEntry(mount["name"]), "secret", "secretName"))
+        == "netrc"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_account_labels_and_annotations_are_on_every_pod(mode: ModeName) -> None:
-    manifest, at = _manifest(mode), places(mode)
-    for pod in (at.slice_pod, at.trainer_pod):
+    manifest, paths_in_manifest = _manifest(mode), places(mode)
+    for pod in (paths_in_manifest.slice_pod, paths_in_manifest.trainer_pod):
         assert _at(manifest, (*pod, "serviceAccountName")) == "trainer"
         assert _at(manifest, (*pod[:-1], "metadata", "labels", "team")) == "nlp"
         assert _at(manifest, (*pod[:-1], "metadata", "annotations", "example.com/owner")) == "nlp"
 
 
 def test_an_autoscaler_may_not_move_the_head_and_slices_need_no_word() -> None:
-    at = places("pathways")
-    metadata = (*at.trainer_pod[:-1], "metadata", "annotations", SAFE_TO_EVICT)
+    paths_in_manifest = places("pathways")
+    metadata = (*paths_in_manifest.trainer_pod[:-1], "metadata", "annotations", SAFE_TO_EVICT)
     assert _at(_manifest("pathways"), metadata) == "false"
     assert SAFE_TO_EVICT not in str(_manifest("mcjax"))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_pull_secret_named_none_is_removed(mode: ModeName) -> None:
-    at = places(mode)
-    xpks = apply((Change(path=(*at.slice_pod, "imagePullSecrets"), value=[{"name": None}], why="xpk"),), {})
+    paths_in_manifest = places(mode)
+    xpks = apply(
+        (Change(path=(*paths_in_manifest.slice_pod, "imagePullSecrets"), value=[{"name": None}], why="xpk"),), {}
+    )
     patched = apply(_changes(mode, image__pull_secret=None), xpks)
-    assert _at(patched, (*at.slice_pod, "imagePullSecrets")) is MISSING
+    assert _at(patched, (*paths_in_manifest.slice_pod, "imagePullSecrets")) is MISSING
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_pull_secret_is_on_every_pod(mode: ModeName) -> None:
-    manifest, at = _manifest(mode), places(mode)
-    for pod in (at.slice_pod, at.trainer_pod):
+    manifest, paths_in_manifest = _manifest(mode), places(mode)
+    for pod in (paths_in_manifest.slice_pod, paths_in_manifest.trainer_pod):
         assert _at(manifest, (*pod, "imagePullSecrets")) == [{"name": "my-pull-secret"}]
 
 
@@ -164,12 +171,12 @@ def test_spot_pods_tolerate_the_taint_of_spot_nodes(mode: ModeName) -> None:
 
 
 def test_pathways_values_that_xpk_drops_are_added() -> None:
-    manifest, at = _manifest("pathways"), places("pathways")
+    manifest, paths_in_manifest = _manifest("pathways"), places("pathways")
     assert _at(manifest, ("spec", "failurePolicy", "maxRestarts")) == 3
     assert _at(manifest, ("spec", "ttlSecondsAfterFinished")) == 60
-    assert _at(manifest, (*at.trainer_pod, "priorityClassName")) == "high"
-    assert _at(manifest, (*at.trainer_pod, "terminationGracePeriodSeconds")) == 120
-    codes = _at(manifest, (*at.trainer_job, "podFailurePolicy", "rules", 0, "onExitCodes"))
+    assert _at(manifest, (*paths_in_manifest.trainer_pod, "priorityClassName")) == "high"
+    assert _at(manifest, (*paths_in_manifest.trainer_pod, "terminationGracePeriodSeconds")) == 120
+    codes = _at(manifest, (*paths_in_manifest.trainer_job, "podFailurePolicy", "rules", 0, "onExitCodes"))
     assert codes["operator"] == "NotIn"
     # 1 and 17 are the workload's; the rest is what xpk gives McJAX.
     assert codes["values"] == [1, 17, 42, *range(127, 256)]

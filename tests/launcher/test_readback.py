@@ -22,7 +22,7 @@ def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
 
 
 @pytest.mark.parametrize(
-    ("sent", "held"),
+    ("planned_value", "cluster_value"),
     [
         ({"a": 1}, {"a": 1, "b": 2}),
         ({"a": {"b": [1]}}, {"a": {"b": [1, 2], "c": 3}}),
@@ -35,8 +35,8 @@ def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
         ({"spec": {"suspend": False}}, {"spec": {"suspend": True}}),
     ],
 )
-def test_a_value_that_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
-    assert missing_values(sent, held) == []
+def test_a_value_that_the_cluster_adds_is_no_difference(planned_value: Any, cluster_value: Any) -> None:
+    assert missing_values(planned_value, cluster_value) == []
 
 
 def test_an_item_that_the_cluster_does_not_have_is_a_difference() -> None:
@@ -45,7 +45,7 @@ def test_an_item_that_the_cluster_does_not_have_is_a_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "held", "said"),
+    ("planned_value", "cluster_value", "message"),
     [
         ({"a": {"b": 1}}, {"a": "x"}, '/a: {"b": 1} -> "x"'),
         ({"a": "x"}, {"a": {"b": 1}}, '/a: "x" -> {"b": 1}'),
@@ -59,8 +59,8 @@ def test_an_item_that_the_cluster_does_not_have_is_a_difference() -> None:
         ({"a": 0}, {"a": None}, "/a: 0 -> null"),
     ],
 )
-def test_a_value_that_the_cluster_changes_is_reported(sent: Any, held: Any, said: str) -> None:
-    assert missing_values(sent, held) == ([said] if said else [])
+def test_a_value_that_the_cluster_changes_is_reported(planned_value: Any, cluster_value: Any, message: str) -> None:
+    assert missing_values(planned_value, cluster_value) == ([message] if message else [])
 
 
 JSON = st.recursive(
@@ -77,10 +77,10 @@ def test_a_manifest_has_no_difference_to_itself(value: Any) -> None:
 
 @given(st.text("~/01a", max_size=5))
 def test_a_pointer_names_the_same_value_whatever_its_keys(key: str) -> None:
-    sent, held = {"a": {key: [0, 1]}}, {"a": {key: [0, 2]}}
-    (difference,) = missing_values(sent, held)
+    planned_value, cluster_value = {"a": {key: [0, 1]}}, {"a": {key: [0, 2]}}
+    (difference,) = missing_values(planned_value, cluster_value)
     landed = row("x", difference.partition(":")[0])
-    assert lacking_of_xpk((landed,), manifest=sent, stored=held) == [difference]
+    assert lacking_of_xpk((landed,), manifest=planned_value, stored=cluster_value) == [difference]
 
 
 def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
@@ -89,17 +89,17 @@ def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
         row("priority", "/spec/replicatedJobs/0/template", outcome="patched"),
         row("name", "/metadata/name"),
     )
-    held = copy.deepcopy(MANIFEST)
-    held["metadata"] = {"name": "another"}
-    del held["spec"]["replicatedJobs"][0]["template"]
-    assert lacking_of_xpk(rows, manifest=MANIFEST, stored=held) == []
-    held["spec"]["replicatedJobs"][1]["replicas"] = 3
-    assert lacking_of_xpk(rows, manifest=MANIFEST, stored=held) == ["/spec/replicatedJobs/1/replicas: 2 -> 3"]
+    copied = copy.deepcopy(MANIFEST)
+    copied["metadata"] = {"name": "another"}
+    del copied["spec"]["replicatedJobs"][0]["template"]
+    assert lacking_of_xpk(rows, manifest=MANIFEST, stored=copied) == []
+    copied["spec"]["replicatedJobs"][1]["replicas"] = 3
+    assert lacking_of_xpk(rows, manifest=MANIFEST, stored=copied) == ["/spec/replicatedJobs/1/replicas: 2 -> 3"]
     assert lacking_of_xpk(rows, manifest=MANIFEST, stored={"spec": {"replicatedJobs": []}})
 
 
 @pytest.mark.parametrize(
-    ("field", "where", "asked"),
+    ("field", "where", "question"),
     [
         ("restarts.max", "/spec/failurePolicy/maxRestarts", "restarts.max"),
         ("restarts.max", "/spec/failurePolicy/maxRestarts", "restarts"),
@@ -107,9 +107,9 @@ def test_arguments_of_xpk_are_found_where_the_audit_found_them() -> None:
         ("queue", "/metadata/labels/kueue.x-k8s.io~1queue-name", "queue"),
     ],
 )
-def test_requested_values_that_xpk_would_lose_are_listed(field: str, where: str, asked: str) -> None:
-    lost = row(field, where, outcome="patched")
-    assert lost_by_xpk((lost,), requested=(asked,)) == (lost,)
+def test_requested_values_that_xpk_would_lose_are_listed(field: str, where: str, question: str) -> None:
+    audit_row = row(field, where, outcome="patched")
+    assert lost_by_xpk((audit_row,), requested=(question,)) == (audit_row,)
 
 
 def test_defaults_and_the_identity_are_not_listed_as_lost() -> None:

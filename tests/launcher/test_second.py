@@ -77,28 +77,28 @@ def plan(workload: WorkloadSpec) -> Plan:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_second_launchers_manifest_has_every_requested_value(mode: str) -> None:
-    made = plan(spec(mode, target=SECOND))
-    assert {row.outcome for row in made.audit} == {"landed", "patched"}
-    assert [p.id for p in made.problems if p.id.startswith("audit")] == []
-    assert (made.xpk_argv, made.by_hand) == (None, ())
+    run_plan = plan(spec(mode, target=SECOND))
+    assert {row.outcome for row in run_plan.audit} == {"landed", "patched"}
+    assert [p.id for p in run_plan.problems if p.id.startswith("audit")] == []
+    assert (run_plan.xpk_argv, run_plan.by_hand) == (None, ())
 
 
 def test_the_second_launchers_cpu_jobs_have_every_requested_value() -> None:
-    wanted = job(target=SECOND)
-    rendering = job_rendering(wanted)
+    cpu_job = job(target=SECOND)
+    rendering = job_rendering(cpu_job)
     assert isinstance(rendering, ReadyRendering)
-    made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
-    assert {row.outcome for row in made.audit} == {"landed", "patched"}
-    assert (made.problems, made.by_hand) == ((), ())
+    job_plan = make_job_plan(cpu_job, rendered=rendering.document, xpk_argv=None, file="w.yaml")
+    assert {row.outcome for row in job_plan.audit} == {"landed", "patched"}
+    assert (job_plan.problems, job_plan.by_hand) == ((), ())
 
 
 def test_the_second_launchers_slice_jobs_have_every_requested_value() -> None:
-    wanted = slice_job(target=SECOND)
-    rendering = job_rendering(wanted)
+    slices_job = slice_job(target=SECOND)
+    rendering = job_rendering(slices_job)
     assert isinstance(rendering, ReadyRendering)
-    made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
-    assert {row.outcome for row in made.audit} == {"landed", "patched"}
-    assert (made.problems, made.by_hand) == ((), ())
+    job_plan = make_job_plan(slices_job, rendered=rendering.document, xpk_argv=None, file="w.yaml")
+    assert {row.outcome for row in job_plan.audit} == {"landed", "patched"}
+    assert (job_plan.problems, job_plan.by_hand) == ((), ())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -115,33 +115,33 @@ def test_status_reads_the_launcher_from_the_jobset(target: str) -> None:
     training = load_yaml((ROOT / "tests/golden/qwen3_gsm8k.manifest.yaml").read_text(encoding="utf-8"))
     if target == SECOND:
         training = plan(spec("mcjax", target=SECOND)).manifest
-    held = parse_jobset(training)
-    assert held.target == target
-    known = LastKnown(jobset=held, observed_at="2026-11-21T12:00:00Z", status=Status(state="unknown"))
-    assert known.observation("c", unread=()).target == target
+    run_object = parse_jobset(training)
+    assert run_object.target == target
+    last_known = LastKnown(jobset=run_object, observed_at="2026-11-21T12:00:00Z", status=Status(state="unknown"))
+    assert last_known.observation("c", unread=()).target == target
 
 
 @pytest.mark.parametrize("make", [job, slice_job], ids=["CPU job", "slice job"])
 def test_status_reads_the_launcher_from_the_jobset_of_a_cpu_or_slice_job(make: Callable[..., Job]) -> None:
-    wanted = make(target=SECOND)
-    rendering = job_rendering(wanted)
+    target_job = make(target=SECOND)
+    rendering = job_rendering(target_job)
     assert isinstance(rendering, ReadyRendering)
-    made = make_job_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
-    assert made.manifest is not None
-    assert parse_jobset(made.manifest).target == SECOND
+    job_plan = make_job_plan(target_job, rendered=rendering.document, xpk_argv=None, file="w.yaml")
+    assert job_plan.manifest is not None
+    assert parse_jobset(job_plan.manifest).target == SECOND
 
 
 @pytest.mark.parametrize(("target", "label"), [("xpk", {}), (SECOND, {TARGET_LABEL: SECOND})])
 def test_status_reads_the_launcher_from_the_server(target: str, label: dict[str, str]) -> None:
     """xpk's servers are without the label, as its JobSets are: their manifests did not change."""
-    made, run = server(changes={"target": target}), run_with(changes={"target": target})
-    assert parse_server(made.manifest).target == target
-    labels = made.manifest["metadata"]["labels"]
+    server_plan, run = server(changes={"target": target}), run_with(changes={"target": target})
+    assert parse_server(server_plan.manifest).target == target
+    labels = server_plan.manifest["metadata"]["labels"]
     assert {key: labels[key] for key in labels if key == TARGET_LABEL} == label
-    rows = [row for row in audit_server(made, run) if row.field == "target"]
+    rows = [row for row in audit_server(server_plan, run) if row.field == "target"]
     assert [row.outcome for row in rows] == ["landed"] * len(label)
-    made.manifest["metadata"]["labels"].pop(TARGET_LABEL, None)
-    assert [row.outcome for row in audit_server(made, run) if row.field == "target"] == ["dropped"] * len(label)
+    server_plan.manifest["metadata"]["labels"].pop(TARGET_LABEL, None)
+    assert [row.outcome for row in audit_server(server_plan, run) if row.field == "target"] == ["dropped"] * len(label)
 
 
 @pytest.mark.parametrize("label", [None, "", "local", "of-another-version"])
@@ -157,12 +157,12 @@ def on_new_slices(mode: str, *, generation: str, **changes: Any) -> WorkloadSpec
 @pytest.mark.parametrize("mode", MODES)
 def test_a_new_tpu_generation_needs_only_its_section_of_the_catalogue(new_generation: str, mode: str) -> None:
     """It is checked, rendered, audited, and read back by `status`."""
-    made = plan(on_new_slices(mode, generation=new_generation))
-    assert made.ok, errors_in(made.problems)
-    assert {row.outcome for row in made.audit} == {"landed", "patched"}
-    assert (made.run.chips, made.run.num_slices, made.time is not None) == (32, 2, True)
-    held = parse_jobset(made.manifest or {})
-    assert (held.tpu, held.num_slices, held.mode) == ("v7x-lite-16", 2, mode)
+    run_plan = plan(on_new_slices(mode, generation=new_generation))
+    assert run_plan.ok, errors_in(run_plan.problems)
+    assert {row.outcome for row in run_plan.audit} == {"landed", "patched"}
+    assert (run_plan.run.chips, run_plan.run.num_slices, run_plan.time is not None) == (32, 2, True)
+    run_object = parse_jobset(run_plan.manifest or {})
+    assert (run_object.tpu, run_object.num_slices, run_object.mode) == ("v7x-lite-16", 2, mode)
     wrong = on_new_slices(mode, generation=new_generation, parallelism={"ici": {"fsdp": 3}})
     assert ("mesh-ici-product", "parallelism.ici") in _ids(wrong)
 
@@ -170,14 +170,14 @@ def test_a_new_tpu_generation_needs_only_its_section_of_the_catalogue(new_genera
 def test_a_value_that_the_second_launcher_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.launcher import second as module
 
-    whole = module._trainer
-    monkeypatch.setattr(module, "_trainer", lambda run, chips: {**whole(run, chips=chips), "env": []})
+    trainer = module._trainer
+    monkeypatch.setattr(module, "_trainer", lambda run, chips: {**trainer(run, chips=chips), "env": []})
     assert "audit-dropped" in {p.id for p in plan(spec("mcjax", target=SECOND)).problems}
 
 
 def test_the_token_of_the_hub_reaches_the_trainer() -> None:
-    made = plan(spec("mcjax", target=SECOND))
-    (container,) = made.manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]  # type: ignore[index]
+    run_plan = plan(spec("mcjax", target=SECOND))
+    (container,) = run_plan.manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]  # type: ignore[index]
     assert {"name": "HF_TOKEN_PATH", "value": "/etc/xsft/hf-token/token"} in container["env"]
 
 
@@ -185,9 +185,9 @@ def test_the_token_of_the_hub_reaches_the_trainer() -> None:
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_bad_workload_has_the_same_problems_for_every_launcher(mode: str, mistake: str) -> None:
     """What an added launcher once lost: checks asked for xpk by name, and said nothing of another cluster."""
-    found = [_ids(spec(mode, target=target, **MISTAKES[mistake])) for target in ("xpk", SECOND)]
-    assert found[0] == found[1]
-    assert found[0] - _ids(spec(mode, target="xpk")), "the mistake is one"
+    ids_by_launcher = [_ids(spec(mode, target=target, **MISTAKES[mistake])) for target in ("xpk", SECOND)]
+    assert ids_by_launcher[0] == ids_by_launcher[1]
+    assert ids_by_launcher[0] - _ids(spec(mode, target="xpk")), "the mistake is one"
 
 
 @pytest.mark.parametrize("target", ["xpk", SECOND])
@@ -199,9 +199,9 @@ def test_a_command_that_cannot_be_sent_names_the_launcher(target: str) -> None:
 
 
 def test_a_name_that_is_too_long_for_xpk_only_may_be_used_with_the_second_launcher() -> None:
-    found = [_ids(spec("mcjax", target=target, name="a" * 39, stages=None)) for target in ("xpk", SECOND)]
-    assert found[0] - found[1] == {("name-too-long", "name")}
-    assert found[1] == _ids(spec("mcjax", target=SECOND, stages=None))
+    ids_by_launcher = [_ids(spec("mcjax", target=target, name="a" * 39, stages=None)) for target in ("xpk", SECOND)]
+    assert ids_by_launcher[0] - ids_by_launcher[1] == {("name-too-long", "name")}
+    assert ids_by_launcher[1] == _ids(spec("mcjax", target=SECOND, stages=None))
     sizes = {"num_slices": 1, "hosts": 1}
     assert [jobset_limit(target=target, mode="mcjax", **sizes) for target in ("xpk", SECOND)] == [40, 43]
     assert [jobset_limit(target=target, mode="pathways", **sizes) for target in ("xpk", SECOND)] == [22, 22]
@@ -209,8 +209,8 @@ def test_a_name_that_is_too_long_for_xpk_only_may_be_used_with_the_second_launch
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_second_launcher_takes_the_name_of_any_priority_class(mode: str) -> None:
-    made = plan(spec(mode, target=SECOND, priority="team.urgent"))
-    pods = [job["template"]["spec"]["template"]["spec"] for job in made.manifest["spec"]["replicatedJobs"]]  # type: ignore[index]
+    run_plan = plan(spec(mode, target=SECOND, priority="team.urgent"))
+    pods = [job["template"]["spec"]["template"]["spec"] for job in run_plan.manifest["spec"]["replicatedJobs"]]  # type: ignore[index]
     assert {pod["priorityClassName"] for pod in pods} == {"team.urgent"}
     for target, priority, problem in (("xpk", "team.urgent", "not-allowed"), (SECOND, "Team", "wrong-form")):
         with pytest.raises(SpecError) as refused:
@@ -219,9 +219,9 @@ def test_the_second_launcher_takes_the_name_of_any_priority_class(mode: str) -> 
 
 
 def test_a_launcher_with_a_list_of_priorities_takes_the_default() -> None:
-    lists = [one.priorities for one in targets.LAUNCHERS.values() if one.priorities]
+    lists = [launcher.priorities for launcher in targets.LAUNCHERS.values() if launcher.priorities]
     assert lists
-    assert all(DEFAULT_PRIORITY in one for one in lists)
+    assert all(DEFAULT_PRIORITY in launcher for launcher in lists)
 
 
 @pytest.mark.parametrize(("target", "tools"), [("xpk", {"xpk"}), (SECOND, set())])
@@ -232,8 +232,8 @@ def test_a_record_lists_the_versions_of_the_launchers_own_tools(target: str, too
 def test_a_bad_workload_has_other_problems_on_this_machine() -> None:
     """The same file for this machine: nothing that only a cluster needs is asked for."""
     wrong = {"image": {}, "env": {"XSFT_RESTARTS": "1"}, "parallelism": {"ici": {"fsdp": 3}}, "place": "nowhere"}
-    found = {name for name, _where in _ids(spec("mcjax", target="local", **wrong))}
-    assert found == {"local-memory"}
+    names = {name for name, _where in _ids(spec("mcjax", target="local", **wrong))}
+    assert names == {"local-memory"}
 
 
 def _ids(workload: WorkloadSpec) -> set[tuple[str, str]]:
@@ -278,13 +278,13 @@ def test_the_longest_name_of_the_second_launcher_is_accepted_by_the_api_server(
     limit = jobset_limit(target=SECOND, mode=mode, num_slices=shape.num_slices, hosts=shape.slice.hosts)
     assert limit == {"mcjax": 43, "pathways": 22}[mode]
     dated = {"name": "a" * (limit - len("-20261121")), "run_name_suffix": "date", "stages": None}
-    made = plan(spec(mode, target=SECOND, namespace=cluster_api.namespace, **dated))
-    assert len(made.jobset) == limit
-    assert cluster_api.connect().dry_run_jobs(cluster_api.connect().dry_run_jobset(made.manifest)) == ()
+    run_plan = plan(spec(mode, target=SECOND, namespace=cluster_api.namespace, **dated))
+    assert len(run_plan.jobset) == limit
+    assert cluster_api.connect().dry_run_jobs(cluster_api.connect().dry_run_jobset(run_plan.manifest)) == ()
 
 
 def _accepted(cluster_api: ClusterApi, workload: WorkloadSpec) -> None:
-    made, cluster = plan(workload), cluster_api.connect()
-    stored = cluster.dry_run_jobset(made.manifest)
+    accepted_plan, cluster = plan(workload), cluster_api.connect()
+    stored = cluster.dry_run_jobset(accepted_plan.manifest)
     assert stored["spec"]["suspend"] is True
     assert cluster.dry_run_jobs(stored) == ()

@@ -30,7 +30,7 @@ def test_the_weights_are_copied_by_the_trainings_image_and_loaded_without_a_netw
     assert vllm["args"][1:3] == ["/weights", "--served-model-name=gemma2-ultrachat"]
     assert "--max-model-len=1024" in vllm["args"]
     assert {"name": "HF_HUB_OFFLINE", "value": "1"} in vllm["env"]
-    assert [one["name"] for one in pod(plan)["volumes"]] == ["weights", "shm"]
+    assert [volume["name"] for volume in pod(plan)["volumes"]] == ["weights", "shm"]
 
 
 def test_the_bucket_is_mounted_where_the_workload_asks_for_fuse() -> None:
@@ -47,10 +47,10 @@ def test_a_token_is_a_mounted_file_and_only_for_weights_of_the_hub() -> None:
     (vllm,) = pod(plan)["containers"]
     assert vllm["args"][1:4] == ["me/gemma-chat", f"--revision={COMMIT}", f"--tokenizer-revision={COMMIT}"]
     assert "--revision" not in json.dumps(server(source="me/gemma-chat").manifest)
-    env = {one["name"]: one["value"] for one in vllm["env"]}
+    env = {volume["name"]: volume["value"] for volume in vllm["env"]}
     assert env["HF_TOKEN_PATH"] == "/etc/xsft/hf-token/token"
     assert "HF_HUB_OFFLINE" not in env
-    assert [one.get("secret") for one in pod(plan)["volumes"] if "secret" in one] == [
+    assert [volume.get("secret") for volume in pod(plan)["volumes"] if "secret" in volume] == [
         {"secretName": "hf-token", "defaultMode": 0o444}
     ]
     assert "hf-token" not in json.dumps(server().manifest)
@@ -61,7 +61,9 @@ def test_a_server_has_no_queue_and_no_public_address(kind: str) -> None:
     plan = server(type=kind)
     text = json.dumps([plan.manifest, *plan.dependents])
     assert "kueue" not in text
-    assert [one["spec"]["type"] for one in plan.dependents if one["kind"] == "Service"] == ["ClusterIP"]
+    assert [dependent["spec"]["type"] for dependent in plan.dependents if dependent["kind"] == "Service"] == [
+        "ClusterIP"
+    ]
     shown = server(type=kind, expose="vpc").dependents[0]
     assert shown["spec"]["type"] == "LoadBalancer"
     assert shown["metadata"]["annotations"]["networking.gke.io/load-balancer-type"] == "Internal"
@@ -69,10 +71,15 @@ def test_a_server_has_no_queue_and_no_public_address(kind: str) -> None:
 
 def test_the_probe_waits_longer_for_larger_models() -> None:
     small, large = server(), server(changes={"model.name": "llama3.1-70b"})
-    waits = [pod(one)["containers"][0]["startupProbe"]["failureThreshold"] * 10 for one in (small, large)]
-    assert [one.inputs.load_s for one in (small, large)] == pytest.approx(waits, abs=10)
+    waits = [
+        pod(serving_plan)["containers"][0]["startupProbe"]["failureThreshold"] * 10 for serving_plan in (small, large)
+    ]
+    assert [serving_plan.inputs.load_s for serving_plan in (small, large)] == pytest.approx(waits, abs=10)
     assert waits[1] > waits[0] > 1800
-    assert all(one.manifest["spec"]["progressDeadlineSeconds"] > one.inputs.load_s for one in (small, large))
+    assert all(
+        serving_plan.manifest["spec"]["progressDeadlineSeconds"] > serving_plan.inputs.load_s
+        for serving_plan in (small, large)
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,8 +96,8 @@ def test_the_audit_finds_each_field_and_its_absence(change: dict[str, Any]) -> N
     run, plan = run_with(**change), server(**change)
     assert plan.digest != server().digest
     assert {row.outcome for row in audit_server(plan, run)} == {"landed"}
-    lost = [row.field for row in audit_server(server(), run) if row.outcome in ("altered", "dropped")]
-    assert f"stages.serve.{next(iter(change))}" in lost
+    fields = [row.field for row in audit_server(server(), run) if row.outcome in ("altered", "dropped")]
+    assert f"stages.serve.{next(iter(change))}" in fields
 
 
 @pytest.mark.parametrize("field", ServingInputs.__struct_fields__)
@@ -104,6 +111,6 @@ def test_priority_and_output_do_not_change_the_digest_of_a_server() -> None:
 
 
 def test_objects_that_a_server_owns_name_its_uid() -> None:
-    (service, budget) = (owned_by(one, name=NAME, uid="u") for one in server().dependents)
+    (service, budget) = (owned_by(dependent, name=NAME, uid="u") for dependent in server().dependents)
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME, "uid": "u"}
     assert service["metadata"]["ownerReferences"] == budget["metadata"]["ownerReferences"] == [owner]

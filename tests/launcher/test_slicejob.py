@@ -45,7 +45,7 @@ def test_each_host_receives_the_program_and_its_job_byte_for_byte() -> None:
     noted = document["notes"]["noted"]
     assert (noted["digest"], noted["worker"], noted["run_name"]) == (plan.spec_digest, plan.job.program, NAME)
     assert argv[4] == plan.job.writes
-    assert [one["name"] for one in document["notes"]["models"]] == ["base", "tuned"]
+    assert [model["name"] for model in document["notes"]["models"]] == ["base", "tuned"]
 
 
 def test_the_programs_text_is_in_the_command_only_if_the_image_carries_another() -> None:
@@ -54,10 +54,10 @@ def test_the_programs_text_is_in_the_command_only_if_the_image_carries_another()
     assert (named["sha256"], named["archive"]) == (programs_digest(), "/usr/share/xsft/programs/evaluate.zip")
     assert "files" not in named
     older = replace(carried, run=replace(carried.run, evaluation_program="0" * 64))
-    sent = json.loads(older.argv[3])
+    printed = json.loads(older.argv[3])
     assert (carried.is_carried, older.is_carried) == (True, False)
-    assert "measure_weights.py" in sent["files"]
-    assert (sent["notes"], older.digest) == (named["notes"], carried.digest)
+    assert "measure_weights.py" in printed["files"]
+    assert (printed["notes"], older.digest) == (named["notes"], carried.digest)
 
 
 def test_the_copied_tokenizer_of_the_training_is_made_on_each_host_too() -> None:

@@ -11,12 +11,12 @@ SENSELESS = ("Sat, 21 Nov 99999999999 12:00:00 GMT", "Sat, 21 Nov 2026 12:00:00 
 
 
 def test_now_has_the_time_format_of_kubernetes() -> None:
-    said = clock.now()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", said)
-    assert with_z(said) == said
-    found = moment(said)
-    assert found is not None
-    assert abs((datetime.now(UTC) - found).total_seconds()) < 60
+    text = clock.now()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", text)
+    assert with_z(text) == text
+    parsed = moment(text)
+    assert parsed is not None
+    assert abs((datetime.now(UTC) - parsed).total_seconds()) < 60
 
 
 def test_ahead_s_returns_the_clock_skew_of_a_date_header_beyond_the_round_trip() -> None:

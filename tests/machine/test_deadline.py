@@ -17,11 +17,11 @@ def test_the_sooner_of_two_deadlines_counts() -> None:
 
 
 def test_a_look_that_ends_in_time_says_nothing() -> None:
-    said: list[str] = []
-    assert NEVER.look("the cluster", lambda: 7, say=said.append) == 7
+    lines: list[str] = []
+    assert NEVER.look("the cluster", lambda: 7, say=lines.append) == 7
     with pytest.raises(Unreachable):
-        NEVER.look("the cluster", unreachable, say=said.append)
-    assert said == []
+        NEVER.look("the cluster", unreachable, say=lines.append)
+    assert lines == []
 
 
 def unreachable() -> None:
@@ -39,7 +39,7 @@ def test_only_a_slow_block_calls_the_function_once() -> None:
 
 
 def test_a_slow_look_says_what_it_waits_for_and_ends_at_the_deadline() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(TimedOut, match=r"Timed out: the cluster did not answer within \d+ s"):
-        Deadline.after(0.2).look("the cluster", threading.Event().wait, say=said.append, say_after_s=0.05)
-    assert said == ["waiting for the cluster, at most 0 s"]
+        Deadline.after(0.2).look("the cluster", threading.Event().wait, say=lines.append, say_after_s=0.05)
+    assert lines == ["waiting for the cluster, at most 0 s"]

@@ -9,11 +9,11 @@ from xsft.machine.deadline import Deadline, Retries, doubling_pauses, retry_afte
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("message", "seconds"),
     [("3", 3.0), ("0.5", 0.5), ("", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("inf", None)],
 )
-def test_retry_after_is_read_as_seconds_and_not_as_a_date(said: str, seconds: float | None) -> None:
-    assert retry_after_s({"Retry-After": said}) == seconds
+def test_retry_after_is_read_as_seconds_and_not_as_a_date(message: str, seconds: float | None) -> None:
+    assert retry_after_s({"Retry-After": message}) == seconds
 
 
 def test_retry_after_is_none_without_the_header() -> None:
@@ -24,8 +24,8 @@ def pauses(*asked_s: float | None, left_s: float = 100.0, at_most: float = math.
     """Seconds that were slept, until no further try was allowed or the server asked for nothing more."""
     slept: list[float] = []
     retries = Retries((1.0, 2.0, 4.0), deadline=Deadline.after(left_s), sleep=slept.append)
-    for asked in asked_s:
-        if not retries.again(asked, at_most=at_most):
+    for asked_ in asked_s:
+        if not retries.again(asked_, at_most=at_most):
             break
     return slept
 

@@ -28,8 +28,8 @@ def test_a_second_process_reports_that_it_waits_for_the_lock(tmp_path: Path) -> 
 
 
 def test_a_free_lock_is_taken_silently(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     for _ in range(2):
-        with exclusive(tmp_path / "lock", waiting=lambda: said.append("waiting")):
+        with exclusive(tmp_path / "lock", waiting=lambda: lines.append("waiting")):
             pass
-    assert said == []
+    assert lines == []

@@ -85,10 +85,10 @@ def test_interrupt_holder_is_none_if_no_process_holds_the_lock(tmp_path: Path) -
 def test_holder_ignores_locks_without_exactly_one_process(row: str, tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch()
-    there = lock.stat()
-    device = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}"
-    told = tmp_path / "locks"
-    told.write_text(row.format(pid=os.getpid(), device=device, inode=there.st_ino))
-    assert holder(lock, locks=told) is None
-    told.write_text(f"1: FLOCK  ADVISORY  WRITE 4711 {device}:{there.st_ino} 0 EOF\n")
-    assert holder(lock, locks=told) == 4711
+    status = lock.stat()
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    path = tmp_path / "locks"
+    path.write_text(row.format(pid=os.getpid(), device=device, inode=status.st_ino))
+    assert holder(lock, locks=path) is None
+    path.write_text(f"1: FLOCK  ADVISORY  WRITE 4711 {device}:{status.st_ino} 0 EOF\n")
+    assert holder(lock, locks=path) == 4711

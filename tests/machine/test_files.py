@@ -219,29 +219,29 @@ def killed_while_writing(target: Path) -> Path:
     """The file that is left of it."""
     done = subprocess.run((sys.executable, "-c", KILLED, str(target)), check=False)
     assert done.returncode == -signal.SIGKILL
-    (left,) = target.parent.glob(".*.tmp")
-    return left
+    (temporary,) = target.parent.glob(".*.tmp")
+    return temporary
 
 
 def aged(path: Path, seconds: float) -> None:
-    at = time.time() - seconds
-    os.utime(path, (at, at))
+    modified_at = time.time() - seconds
+    os.utime(path, (modified_at, modified_at))
 
 
 def test_the_next_keep_entry_sweeps_the_file_of_a_killed_writer(tmp_path: Path) -> None:
-    left = killed_while_writing(tmp_path / "gemma-0123.json")
+    temporary = killed_while_writing(tmp_path / "gemma-0123.json")
     keep_entry(tmp_path, IndexEntry(run_name="a", target="xpk", output="gs://b/r"))
-    assert not left.exists()  # a living writer would hold the lock
+    assert not temporary.exists()  # a living writer would hold the lock
     assert [entry.run_name for entry in read_index(tmp_path).entries] == ["a"]
 
 
 def test_the_next_private_file_sweeps_the_old_one_of_a_killed_writer(tmp_path: Path) -> None:
-    left = killed_while_writing(tmp_path / "known.jsonl")
+    temporary = killed_while_writing(tmp_path / "known.jsonl")
     write_private(tmp_path / "other.jsonl", "x")
-    assert left.exists()  # its writer may be at it
-    aged(left, OLD_S + 60)
+    assert temporary.exists()  # its writer may be at it
+    aged(temporary, OLD_S + 60)
     write_private(tmp_path / "other.jsonl", "x")
-    assert not left.exists()
+    assert not temporary.exists()
 
 
 def test_sweeping_continues_if_a_file_disappears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

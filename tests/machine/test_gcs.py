@@ -18,11 +18,11 @@ PATH = "gs://b/a/c"
 
 def ask(*errors: Exception, pauses: tuple[float, ...] = (0.5, 1.0)) -> tuple[object, list[float]]:
     """Return the answer after these errors, and the pauses before further tries."""
-    left, slept = list(errors), list[float]()
+    errors_left, slept = list(errors), list[float]()
 
     def question() -> str:
-        if left:
-            raise left.pop(0)
+        if errors_left:
+            raise errors_left.pop(0)
         return "answer"
 
     return ask_storage(PATH, question, permissions="some.right", pauses=pauses, sleep=slept.append), slept
@@ -104,6 +104,6 @@ def test_a_retry_after_of_more_than_15_seconds_ends_the_tries() -> None:
 
 @pytest.mark.parametrize(("env", "project"), [({}, "xsft"), ({"GOOGLE_CLOUD_PROJECT": "mine"}, "mine")])
 def test_the_client_of_an_emulator_has_a_project_and_no_login(env: dict[str, str], project: str) -> None:
-    made = client(env, emulated=True)
-    assert (made.project, type(made._credentials).__name__) == (project, "AnonymousCredentials")
-    assert "google_session" in type(made._http).__qualname__, "which takes no login from ~/.netrc"
+    storage_client = client(env, emulated=True)
+    assert (storage_client.project, type(storage_client._credentials).__name__) == (project, "AnonymousCredentials")
+    assert "google_session" in type(storage_client._http).__qualname__, "which takes no login from ~/.netrc"

@@ -57,16 +57,16 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    found = Server()
+    new_server = Server()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             login = self.headers.get("Authorization", "")
-            found.asked.append((self.path, login))
-            time.sleep(found.delay_s)
-            status, headers, body = found.answers.get(self.path.partition("?")[0], (200, {}, b"{}"))
-            if found.wants and login != found.wants:
+            new_server.asked.append((self.path, login))
+            time.sleep(new_server.delay_s)
+            status, headers, body = new_server.answers.get(self.path.partition("?")[0], (200, {}, b"{}"))
+            if new_server.wants and login != new_server.wants:
                 status, headers, body = 401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"{}"
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **headers}.items():
@@ -78,14 +78,14 @@ def serving() -> Iterator[Server]:
         do_POST = do_GET  # noqa: N815
 
     with serving_http(Handler) as url:
-        found.address = url.removeprefix("http://")
-        yield found
+        new_server.address = url.removeprefix("http://")
+        yield new_server
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
+    with serving() as servers:
+        yield servers
 
 
 @pytest.fixture(autouse=True)
@@ -170,8 +170,8 @@ def test_a_google_login_is_renewed_with_its_own_key_only(
 
 
 def service_account(token_uri: str) -> dict[str, str]:
-    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    private = made.private_bytes(
+    private_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = private_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return {
@@ -263,8 +263,8 @@ def test_each_http_library_is_imported_by_one_module_only() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
     words = tuple(sender.partition(".")[0] for sender in SENDERS)
     named = {path: text for path, text in texts.items() if any(word in text for word in words)}
-    found = {(sender, path.stem) for path, text in named.items() for sender in _imported(text)}
-    assert found - CLUSTER - IN_PODS == {(sender, module) for sender, module in SENDERS.items() if module}
+    imports = {(sender, path.stem) for path, text in named.items() for sender in _imported(text)}
+    assert imports - CLUSTER - IN_PODS == {(sender, module) for sender, module in SENDERS.items() if module}
 
 
 def _imported(text: str) -> Iterator[str]:
@@ -272,9 +272,9 @@ def _imported(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{one.name}" for one in node.names]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
             if not name.startswith(HARMLESS):
                 yield from (sender for sender in SENDERS if name == sender or name.startswith(f"{sender}."))

@@ -24,8 +24,8 @@ def group(folder: Path, names: tuple[str, str, str], *, limit: object, used: int
 
 def read(tmp_path: Path) -> tuple[float | None, float]:
     places = {"proc": tmp_path / "proc", "groups": tmp_path / "groups"}
-    whole = memory_bytes(**places)
-    return whole / GIB if whole is not None else None, available_bytes(**places) / GIB
+    total = memory_bytes(**places)
+    return total / GIB if total is not None else None, available_bytes(**places) / GIB
 
 
 @pytest.fixture(autouse=True)

@@ -73,14 +73,14 @@ def test_storage_reads_parts_of_files_sizes_and_folders(place: tuple[Objects, st
     assert storage.folders_with(f"{root}/none", ("c.json",)) == ()
 
 
-@pytest.mark.parametrize(("most", "size"), [(1, None), (2, 3), (3, 3)])
+@pytest.mark.parametrize(("limit", "size"), [(1, None), (2, 3), (3, 3)])
 def test_the_size_of_a_folder_with_more_files_than_the_limit_is_unknown(
-    tmp_path: Path, most: int, size: int | None
+    tmp_path: Path, limit: int, size: int | None
 ) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "1").write_bytes(b"1")
     (tmp_path / "a" / "b" / "2").write_bytes(b"22")
-    assert LocalStorage(max_files=most).size(str(tmp_path)) == size
+    assert LocalStorage(max_files=limit).size(str(tmp_path)) == size
 
 
 def test_listing_more_names_than_the_limit_is_an_error(place: tuple[Objects, str], bucket: Bucket) -> None:
@@ -100,8 +100,11 @@ def test_listing_more_names_than_the_limit_is_an_error(place: tuple[Objects, str
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
 def test_reading_a_name_that_no_file_system_accepts_is_unreachable(name: str) -> None:
-    asked: tuple[Callable[[str], object], ...] = (LocalStorage().names, lambda path: LocalStorage().read(path, limit=1))
-    for ask in asked:
+    read_name: tuple[Callable[[str], object], ...] = (
+        LocalStorage().names,
+        lambda path: LocalStorage().read(path, limit=1),
+    )
+    for ask in read_name:
         with pytest.raises(Unreachable, match=r"^/a"):
             ask(f"/{name}")
 
@@ -243,10 +246,10 @@ def test_writing_a_name_that_no_file_system_accepts_is_reported(name: str, tmp_p
 
 def test_latest_step_returns_the_newest_complete_checkpoint(place: tuple[Objects, str]) -> None:
     objects, root = place
-    whole = "commit_success.txt" if root.startswith("gs://") else "_CHECKPOINT_METADATA"
-    for name in (f"5/{whole}", f"10/{whole}", f"9/{whole}", "20/part", f"30.tmp/{whole}", "40"):
+    marker = "commit_success.txt" if root.startswith("gs://") else "_CHECKPOINT_METADATA"
+    for name in (f"5/{marker}", f"10/{marker}", f"9/{marker}", "20/part", f"30.tmp/{marker}", "40"):
         objects.create(f"{root}/run/checkpoints/{name}", b"")
-    objects.create(f"{root}/early/checkpoints/5/{whole}", b"")
+    objects.create(f"{root}/early/checkpoints/5/{marker}", b"")
     assert latest_step(objects, output=root, run_name="early") == 5
     for output in (root, f"{root}/"):
         assert latest_step(objects, output=output, run_name="run") == 10
@@ -369,8 +372,8 @@ def test_every_request_carries_its_options(name: str) -> None:
     client = MagicMock(spec=Client)
     client.bucket.return_value.blob.return_value.download_as_bytes.return_value = b"x"
     ask(GcsObjects(client, timeout_s=7.0), GcsStorage(client, timeout_s=7.0, max_names=3))
-    (sent,) = [kwargs for _, _, kwargs in client.mock_calls if kwargs]
-    assert sent == options
+    (kwarg,) = [kwargs for _, _, kwargs in client.mock_calls if kwargs]
+    assert kwarg == options
 
 
 @pytest.mark.parametrize(("count", "size"), [(MAX_FILES, MAX_FILES), (MAX_FILES + 1, None)])
@@ -391,8 +394,8 @@ def test_a_request_has_the_given_deadline(bucket: Bucket, monkeypatch: pytest.Mo
 def test_objects_returns_path_size_and_checksum() -> None:
     client = MagicMock(spec=Client)
     client.list_blobs.return_value = [SimpleNamespace(name="a/1", size="5", crc32c="AAAAAA==")]
-    found = GcsStorage(client).objects("gs://b/a/")
-    assert found == (StoredObject(path="gs://b/a/1", size=5, crc32c="AAAAAA=="),)
+    stored = GcsStorage(client).objects("gs://b/a/")
+    assert stored == (StoredObject(path="gs://b/a/1", size=5, crc32c="AAAAAA=="),)
 
 
 def test_objects_for_chooses_the_store_by_the_scheme(

@@ -43,17 +43,17 @@ def test_an_error_of_a_look_is_raised(kind: type[Exception]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_failed_look_does_not_keep_the_others_from_running(threads: int) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def look(i: int) -> int:
-        asked.append(i)
+        calls.append(i)
         if i in (1, 3):
             raise Unreachable(f"{i} is silent")
         return i
 
     with pytest.raises(Unreachable, match="1 is silent"):
         answers([partial(look, i) for i in range(6)], threads=threads, timeout_s=30)
-    assert sorted(asked) == list(range(6))
+    assert sorted(calls) == list(range(6))
 
 
 def test_a_result_that_is_late_is_unreachable() -> None:
@@ -65,7 +65,7 @@ def test_a_result_that_is_late_is_unreachable() -> None:
 
 @pytest.mark.loopback
 def test_every_waits_for_all_results_and_reports_each_progress_line_once() -> None:
-    asked, told, done = iter(("", "a", "a")), list[str](), threading.Event()
+    asked, lines, done = iter(("", "a", "a")), list[str](), threading.Event()
 
     def waiting() -> str:
         line = next(asked, None)
@@ -73,31 +73,31 @@ def test_every_waits_for_all_results_and_reports_each_progress_line_once() -> No
             done.set()
         return line or "a"
 
-    assert all_answers([lambda: done.wait(60), lambda: 2], threads=2, waiting=waiting, progress=told.append) == [
+    assert all_answers([lambda: done.wait(60), lambda: 2], threads=2, waiting=waiting, progress=lines.append) == [
         True,
         2,
     ]
-    assert told == ["a"]
+    assert lines == ["a"]
     assert all_answers([], threads=2) == []
 
 
 def test_a_question_asked_concurrently_is_sent_once() -> None:
-    sent: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     answer = threading.Event()
 
     def look(path: str, *, limit: int) -> str:
-        sent.append((path, limit))
+        calls.append((path, limit))
         answer.wait(60)
         return path.upper()
 
     questions = Questions()
     ask = questions.once(look, subject=lambda path, **_limit: path)
     waiting = [start(partial(ask, "a", limit=limit)) for limit in (1, 1, 2)]
-    until(lambda: len(sent) == 2)
+    until(lambda: len(calls) == 2)
     assert questions.waiting() == ("a",)
     answer.set()
-    assert [one.result() for one in waiting] == ["A"] * 3
-    assert (sorted(sent), questions.waiting()) == ([("a", 1), ("a", 2)], ())
+    assert [future.result() for future in waiting] == ["A"] * 3
+    assert (sorted(calls), questions.waiting()) == ([("a", 1), ("a", 2)], ())
 
 
 def test_an_error_is_raised_for_every_caller_of_a_question() -> None:

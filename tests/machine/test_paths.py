@@ -42,26 +42,26 @@ def umask(request: pytest.FixtureRequest) -> object:
 
 
 def test_new_folders_are_private_and_existing_ones_unchanged(umask: int, tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    there.mkdir(mode=0o755)
-    before = mode(there)
-    private_folder(there / "a" / "b")
-    private_folder(there / "a" / "b")
-    assert [mode(there), mode(there / "a"), mode(there / "a" / "b")] == [before, 0o700, 0o700]
-    (there / "file").touch()
+    file = tmp_path / "there"
+    file.mkdir(mode=0o755)
+    before = mode(file)
+    private_folder(file / "a" / "b")
+    private_folder(file / "a" / "b")
+    assert [mode(file), mode(file / "a"), mode(file / "a" / "b")] == [before, 0o700, 0o700]
+    (file / "file").touch()
     with pytest.raises(FileExistsError):
-        private_folder(there / "file")
+        private_folder(file / "file")
 
 
 def test_a_private_file_is_private_from_its_first_byte(umask: int, tmp_path: Path) -> None:
-    seen: list[int] = []
+    modes: list[int] = []
 
     def write(fd: int, data: bytes) -> int:
-        seen.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        modes.append(stat.S_IMODE(os.fstat(fd).st_mode))
         return os.write(fd, data)
 
     write_atomic(tmp_path / "a", "x", mode=PRIVATE_FILE, write=write)
-    assert seen == [0o600]
+    assert modes == [0o600]
     assert mode(tmp_path / "a") == 0o600
     write_atomic(tmp_path / "b", "x")
     assert mode(tmp_path / "b") == 0o666 & ~umask
@@ -92,9 +92,9 @@ def test_all_files_of_state_and_cache_are_private_under_umask_000(tmp_path: Path
     env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "XDG_CACHE_HOME": "", "XSFT_STATE_DIR": ""}
     env.pop("XSFT_CACHE_DIR", None)
     subprocess.run((sys.executable, "-c", WRITES), env=env, check=True)
-    made = {str(p.relative_to(tmp_path)): oct(mode(p)) for p in tmp_path.rglob("*")}
-    assert len(made) >= 14
-    folders = {path: bits for path, bits in made.items() if (tmp_path / path).is_dir()}
+    modes = {str(p.relative_to(tmp_path)): oct(mode(p)) for p in tmp_path.rglob("*")}
+    assert len(modes) >= 14
+    folders = {path: bits for path, bits in modes.items() if (tmp_path / path).is_dir()}
     assert {*folders.values()} == {"0o700"}, json.dumps(folders, indent=1)
-    files = {path: bits for path, bits in made.items() if path not in folders and not path.endswith(".lock")}
+    files = {path: bits for path, bits in modes.items() if path not in folders and not path.endswith(".lock")}
     assert {*files.values()} == {"0o600"}, json.dumps(files, indent=1)

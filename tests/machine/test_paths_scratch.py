@@ -76,5 +76,5 @@ def test_temporary_folders_are_made_only_by_the_listed_modules() -> None:
     """`make setup` runs before xsft is installed; a pod has its own disk."""
     others = {"bootstrap.py", "entry.py", "work.py", "paths.py"}
     makes = re.compile(r"TemporaryDirectory\(|mkdtemp\(|NamedTemporaryFile\([^)]*delete=False")
-    found = {f.name for f in (ROOT / "xsft").rglob("*.py") if makes.search(f.read_text())}
-    assert found == others
+    names = {f.name for f in (ROOT / "xsft").rglob("*.py") if makes.search(f.read_text())}
+    assert names == others

@@ -97,9 +97,9 @@ def test_the_pid_namespace_hides_other_processes() -> None:
     if not real.private:
         pytest.skip(f"this machine allows no PID namespace: {real.why_not}")
     done = run((*real.prefix, "sh", "-c", "echo $$; cd /proc; ls -d [0-9]*"), env=own_environment())
-    first, *seen = done.stdout.split()
+    first, *processes = done.stdout.split()
     assert (done.status, first) == (0, "1")
-    assert 1 <= len(seen) <= 3
+    assert 1 <= len(processes) <= 3
 
 
 def test_the_termination_log_of_this_machine_is_unchanged() -> None:

@@ -51,12 +51,12 @@ def test_a_regular_file_is_read_unchanged(tmp_path: Path) -> None:
 def test_a_pipe_socket_device_or_directory_is_an_error_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
-    held = socket.socket(socket.AF_UNIX)
-    held.bind(str(tmp_path / "socket"))
+    unix_socket = socket.socket(socket.AF_UNIX)
+    unix_socket.bind(str(tmp_path / "socket"))
     for path in (tmp_path / "pipe", tmp_path / "link", tmp_path / "socket", Path("/dev/zero")):
         with pytest.raises(OSError, match="not a file"):
             read_bytes(path)
-    held.close()
+    unix_socket.close()
     with pytest.raises(IsADirectoryError):
         read_bytes(tmp_path)
     with pytest.raises(FileNotFoundError):
@@ -73,14 +73,14 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_other_module_opens_files_that_others_may_have_written() -> None:
-    found = {
+    openers = {
         str(path.relative_to(ROOT / "xsft")): line
         for path in sorted((ROOT / "xsft").rglob("*.py"))
         if (line := _opens(path))
     }
     allowed = tuple(OURS_ALONE)
-    assert {path: line for path, line in found.items() if not path.startswith(allowed)} == {}
-    assert all(any(path.startswith(one) for path in found) for one in allowed)
+    assert {path: line for path, line in openers.items() if not path.startswith(allowed)} == {}
+    assert all(any(path.startswith(prefix) for path in openers) for prefix in allowed)
 
 
 def _opens(path: Path) -> int:

@@ -6,13 +6,13 @@ from xsft.machine.regular import ByteProgress, pieces_of
 
 
 def test_rate_and_time_left_are_reported_every_two_seconds(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     times = iter((0.0, 1.0, 4.0))
-    progress = ByteProgress(said.append, total=4 * 10**9, now=lambda: next(times))
+    progress = ByteProgress(lines.append, total=4 * 10**9, now=lambda: next(times))
     progress.add(10**9)
-    assert said == []
+    assert lines == []
     progress.add(10**9)
-    assert said == ["read 2.00 of 4.00 GB, 500 MB/s, 4 s left"]
+    assert lines == ["read 2.00 of 4.00 GB, 500 MB/s, 4 s left"]
 
 
 def test_pieces_of_a_file_join_to_its_content(tmp_path: Path) -> None:

@@ -35,5 +35,5 @@ def test_following_a_log_gives_each_whole_line_once_until_the_run_ends(tmp_path:
         yield False
 
     going = alive()
-    told = list(follow_log(log, tail=1, alive=lambda: next(going), pause=lambda _s: None))
-    assert told == ["two", "three", "four", "last"]
+    lines = list(follow_log(log, tail=1, alive=lambda: next(going), pause=lambda _s: None))
+    assert lines == ["two", "three", "four", "last"]

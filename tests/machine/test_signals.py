@@ -25,11 +25,11 @@ def default() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("sent", ENDING)
-def test_a_signal_is_raised_with_its_number_and_its_default_handler_restored(sent: signal.Signals) -> None:
+@pytest.mark.parametrize("signals", ENDING)
+def test_a_signal_is_raised_with_its_number_and_its_default_handler_restored(signals: signal.Signals) -> None:
     with pytest.raises(Ended) as ended, raise_on_signal(Ended):
-        os.kill(os.getpid(), sent)
-    assert ended.value.args == (sent,)
+        os.kill(os.getpid(), signals)
+    assert ended.value.args == (signals,)
     assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_DFL] * 2
 
 

@@ -67,7 +67,7 @@ def test_the_standard_streams_are_screened_once(monkeypatch: pytest.MonkeyPatch)
 def test_print_if_slow_names_slow_work_once_and_quick_work_never(capsys: pytest.CaptureFixture[str]) -> None:
     with print_if_slow("quick", after_s=3600):
         pass
-    told: list[str] = []
+    lines: list[str] = []
     with print_if_slow("waiting for it", after_s=0):
-        until(lambda: told.append(capsys.readouterr().err) or any(told))
-    assert "".join(told) == "waiting for it\n"
+        until(lambda: lines.append(capsys.readouterr().err) or any(lines))
+    assert "".join(lines) == "waiting for it\n"

@@ -23,12 +23,12 @@ def told(chunks: Iterable[bytes]) -> list[str]:
 
 @given(CHUNKS)
 def test_keep_lines_gives_the_same_lines_for_any_chunks_and_logs_every_byte(chunks: list[bytes]) -> None:
-    whole = b"".join(chunks)
+    text = b"".join(chunks)
     log = io.BytesIO()
     found: list[str] = []
     keep_lines(chunks, log=log, on_line=found.append)
-    assert log.getvalue() == whole
-    assert found == [line.decode() for line in whole.splitlines()]
+    assert log.getvalue() == text
+    assert found == [line.decode() for line in text.splitlines()]
 
 
 def test_each_update_of_a_progress_bar_is_a_line() -> None:

@@ -20,11 +20,11 @@ def test_status_returns_the_rows_that_the_command_line_prints(tmp_path: Path, mo
         runs = Runs(api.standin.objects)
         runs.admitted("going")
         runs.queued("waits", position=1)
-        found = xsft.status(context=api.context)
-        assert {row.run_name: row.state for row in found.runs}["waits"] == "queued"
-        assert found.problems == ()
-        (one,) = xsft.status(["going"], context=api.context).runs
-        assert (one.run_name, one.tpu, one.num_slices) == ("going", "v6e-256", 2)
+        runs_read = xsft.status(context=api.context)
+        assert {row.run_name: row.state for row in runs_read.runs}["waits"] == "queued"
+        assert runs_read.problems == ()
+        (run,) = xsft.status(["going"], context=api.context).runs
+        assert (run.run_name, run.tpu, run.num_slices) == ("going", "v6e-256", 2)
         with pytest.raises(UsageError, match="Did you mean going"):
             xsft.status(["goin"], context=api.context)
         api.expire_login()

@@ -33,16 +33,16 @@ def written(folder: Path, **changes: Any) -> Path:
 
 
 def problem_of(folder: Path, name: str) -> Problem:
-    found = template_facts(spec(name), file=folder / "w.yaml")
-    assert found is not None
-    assert found.text == ""
-    assert found.problem is not None
-    assert (found.problem.where, found.problem.severity, bool(found.problem.fix)) == (
+    template_read = template_facts(spec(name), file=folder / "w.yaml")
+    assert template_read is not None
+    assert template_read.text == ""
+    assert template_read.problem is not None
+    assert (template_read.problem.where, template_read.problem.severity, bool(template_read.problem.fix)) == (
         "data.chat_template",
         "error",
         True,
     )
-    return found.problem
+    return template_read.problem
 
 
 def test_a_workload_without_a_template_has_no_template_facts() -> None:

@@ -37,15 +37,15 @@ def _read(server: Server, *, revision: str | None = None, token: str | None = No
 def _whole(server: Server, **config: Any) -> None:
     index = {"metadata": {"total_size": 123}, "weight_map": {"model.norm.weight": "a.safetensors"}}
     info = _info("config.json", INDEX, safetensors={"parameters": {"BF16": 1}})
-    told = {"vocab_size": 512, **config}
-    _answers(server, {f"{API}/main": info, f"{FILES}/config.json": told, f"{FILES}/{INDEX}": index})
+    config_document = {"vocab_size": 512, **config}
+    _answers(server, {f"{API}/main": info, f"{FILES}/config.json": config_document, f"{FILES}/{INDEX}": index})
 
 
 def test_read_repository_returns_commit_size_and_vocabulary() -> None:
     with serving() as server:
         _whole(server)
-        found = _read(server)
-        assert found == SourceFacts(commit=COMMIT, weights_bytes=123, vocabulary=512, fields={"vocab_size": 512})
+        source_facts = _read(server)
+        assert source_facts == SourceFacts(commit=COMMIT, weights_bytes=123, vocabulary=512, fields={"vocab_size": 512})
         assert server.logins == {""}
 
 

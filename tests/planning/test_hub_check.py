@@ -132,20 +132,20 @@ def test_check_weights_reports_quantised_weights(monkeypatch: pytest.MonkeyPatch
             },
         )
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-        found = api.check(xsft.load(WORKLOADS / "qwen3_gsm8k.yaml"))
-        assert "weights-quantized" in [problem.id for problem in found]
+        reported = api.check(xsft.load(WORKLOADS / "qwen3_gsm8k.yaml"))
+        assert "weights-quantized" in [problem.id for problem in reported]
 
 
-def problems(found: HubDataFacts, *settings: str, workload: str = "deepseek_lora") -> list[Problem]:
-    asked: list[str] = []
+def problems(hub_data_facts: HubDataFacts, *settings: str, workload: str = "deepseek_lora") -> list[Problem]:
+    paths: list[str] = []
 
     def answer(path: str) -> HubDataFacts:
-        asked.append(path)
-        return found
+        paths.append(path)
+        return hub_data_facts
 
     loaded = xsft.load(WORKLOADS / f"{workload}.yaml", settings=(f"data.hf_path={PATH}", *settings))
     (intent,) = api.intend((loaded,), hub=HubReader(answer, lambda _source: SourceFacts()))
-    assert asked == [PATH]
+    assert paths == [PATH]
     return [p for p in intent.problems if p.where.startswith("data.") and p.id.startswith(("hub", "data", "col"))]
 
 
@@ -153,7 +153,7 @@ GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
 
 
 @pytest.mark.parametrize(
-    ("found", "settings", "ids"),
+    ("hub_data_facts", "settings", "ids"),
     [
         (FOUND, GOOD, []),
         (FOUND, GOOD[1:], ["dataset-configuration"]),
@@ -176,9 +176,9 @@ GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
     ],
 )
 def test_each_mismatch_with_the_data_section_has_its_problem_id(
-    found: HubDataFacts, settings: tuple[str, ...], ids: list[str]
+    hub_data_facts: HubDataFacts, settings: tuple[str, ...], ids: list[str]
 ) -> None:
-    assert [problem.id for problem in problems(found, *settings)] == ids
+    assert [problem.id for problem in problems(hub_data_facts, *settings)] == ids
 
 
 def test_the_checks_never_use_the_token_of_the_pods() -> None:
@@ -191,9 +191,9 @@ def test_the_checks_never_use_the_token_of_the_pods() -> None:
 
 def test_data_sets_of_the_catalogue_need_no_request() -> None:
     loaded = xsft.load(WORKLOADS / "deepseek_lora.yaml")
-    asked: list[str] = []
-    api.intend((loaded,), hub=HubReader(asked.append, lambda _source: None))
-    assert asked == []
+    paths: list[str] = []
+    api.intend((loaded,), hub=HubReader(paths.append, lambda _source: None))
+    assert paths == []
 
 
 @pytest.mark.parametrize(("status", "code"), [(404, ""), (401, ""), (403, "GatedRepo")])

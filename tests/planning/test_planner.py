@@ -179,8 +179,8 @@ def test_a_field_that_xpk_drops_without_a_patch_is_an_error() -> None:
     intent = _intent("deepseek_ultrachat")
     manifest = _manifest("deepseek_ultrachat")
     del manifest["spec"]["ttlSecondsAfterFinished"]
-    left = tuple(c for c in intent.changes if c.path[-1] != "ttlSecondsAfterFinished")
-    plan = make_plan(replace(intent, changes=left), rendered=manifest)
+    unpatched = tuple(c for c in intent.changes if c.path[-1] != "ttlSecondsAfterFinished")
+    plan = make_plan(replace(intent, changes=unpatched), rendered=manifest)
     assert [(p.id, p.where) for p in plan.problems if p.severity == "error"] == [
         ("audit-dropped", "ttl_seconds_after_finished")
     ]

@@ -29,7 +29,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 def any_of(kind: type[T], **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
     """Values of a dataclass or a struct; `fixed`: what some of its fields take."""
     hints = get_type_hints(kind)
-    names = getattr(kind, "__struct_fields__", None) or [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    names = getattr(kind, "__struct_fields__", None) or [field.name for field in fields(kind)]  # type: ignore[arg-type]
     return st.builds(kind, **{name: fixed[name] if name in fixed else _of(hints[name]) for name in names})
 
 

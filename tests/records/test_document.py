@@ -161,9 +161,9 @@ def test_a_value_of_another_type_is_refused_by_name(
         changed(change, **attempt)
 
 
-@pytest.mark.parametrize("said", [["steps"], 5])
-def test_the_list_of_unread_values_is_not_read_from_the_file(said: object) -> None:
-    assert changed({"unread": said}) == WHOLE
+@pytest.mark.parametrize("unread_words", [["steps"], 5])
+def test_the_list_of_unread_values_is_not_read_from_the_file(unread_words: object) -> None:
+    assert changed({"unread": unread_words}) == WHOLE
 
 
 def test_null_is_read_as_a_missing_value() -> None:

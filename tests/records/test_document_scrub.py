@@ -104,8 +104,8 @@ def test_references_to_secrets_are_kept() -> None:
 def test_scrub_hides_secrets_and_keeps_all_other_values() -> None:
     """To the letter: the names, the shape and all other values."""
     secret = plain()
-    given = {"env": {"PGPASS": secret, "N": 1}, "list": [1, ("a",)], "none": None}
-    assert scrub(given) == {"env": {"PGPASS": HIDDEN, "N": 1}, "list": [1, ["a"]], "none": None}
+    document = {"env": {"PGPASS": secret, "N": 1}, "list": [1, ("a",)], "none": None}
+    assert scrub(document) == {"env": {"PGPASS": HIDDEN, "N": 1}, "list": [1, ["a"]], "none": None}
     assert scrub([{"PGPASS": secret}], key="env") == [{"PGPASS": HIDDEN}]
     assert scrub(f"API_KEY={secret} a=b") == f"API_KEY={HIDDEN} a=b"
     assert scrub(f"X-Goog-Signature={secret}") == f"X-Goog-Signature={HIDDEN}"

@@ -76,13 +76,13 @@ def test_entry_of_takes_the_fields_of_the_last_attempt(record: Record) -> None:
 
 
 def test_an_entry_holds_the_pace_of_a_run_with_a_receipt(tmp_path: Path) -> None:
-    known = {"tpu": "v6e-8", "step_time_bound": {"seconds": 0.5, "compiled": True}}
-    told = Attempt(number=1, resolved=known, receipt=Receipt(seconds={"training": 10.0}, steps=4))
-    record = Record(run_name="a", output="o", spec={"model": {"name": "qwen3-0.6b"}}, attempts=(told,))
+    resolved = {"tpu": "v6e-8", "step_time_bound": {"seconds": 0.5, "compiled": True}}
+    attempt_read = Attempt(number=1, resolved=resolved, receipt=Receipt(seconds={"training": 10.0}, steps=4))
+    record = Record(run_name="a", output="o", spec={"model": {"name": "qwen3-0.6b"}}, attempts=(attempt_read,))
     keep_entry(tmp_path, entry_of(record, path="p", at="t"))
     (entry,) = read_index(tmp_path).entries
     assert entry.pace == MeasuredPace(model="qwen3-0.6b", tpu="v6e-8", compiled=True, ratio=5.0)
-    without = replace(record, attempts=(replace(told, receipt=None),))
+    without = replace(record, attempts=(replace(attempt_read, receipt=None),))
     assert entry_of(without, path="p", at="t").pace is None
 
 

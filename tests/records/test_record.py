@@ -17,7 +17,7 @@ BEGUN = Attempt(number=1, outcome="submitting", submitter="a", manifest_digest="
 
 
 @pytest.mark.parametrize(
-    ("said", "outcome"),
+    ("outcomes", "outcome"),
     [
         (("created", "not-created"), "created"),
         (("unknown", "not-created"), "not-created"),
@@ -27,8 +27,8 @@ BEGUN = Attempt(number=1, outcome="submitting", submitter="a", manifest_digest="
         ((), "submitting"),
     ],
 )
-def test_the_best_known_outcome_wins_in_any_order(said: tuple[Outcome, ...], outcome: Outcome) -> None:
-    facts = tuple(AttemptFacts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(said))
+def test_the_best_known_outcome_wins_in_any_order(outcomes: tuple[Outcome, ...], outcome: Outcome) -> None:
+    facts = tuple(AttemptFacts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(outcomes))
     ends = {with_facts(BEGUN, order).outcome for order in permutations(facts)}
     assert ends == {outcome}
 
@@ -60,8 +60,11 @@ def test_only_an_ended_attempt_has_an_end_time(outcome: Outcome) -> None:
 
 @given(any_of(AttemptFacts))
 def test_every_fact_reaches_the_attempt(facts: AttemptFacts) -> None:
-    attempt, said = with_facts(BEGUN, (facts,)), {one.name: getattr(facts, one.name) for one in fields(facts)}
-    learnt = {key: value for key, value in said.items() if value is not None and key not in {"at", "submitter"}}
+    attempt, values_given = (
+        with_facts(BEGUN, (facts,)),
+        {field.name: getattr(facts, field.name) for field in fields(facts)},
+    )
+    learnt = {key: value for key, value in values_given.items() if value is not None and key not in {"at", "submitter"}}
     learnt |= {"reason": facts.reason, "state_reason": facts.state_reason}
     if facts.outcome == "created":
         learnt |= {"created_at": facts.at, "created_by": facts.submitter or None}
@@ -69,8 +72,11 @@ def test_every_fact_reaches_the_attempt(facts: AttemptFacts) -> None:
 
 
 def test_an_ended_attempt_keeps_the_fields_of_its_creation() -> None:
-    said = (AttemptFacts(outcome="failed", at="t2", reason="OOM"), AttemptFacts(outcome="created", at="t1", uid="u"))
-    attempt = with_facts(BEGUN, said)
+    facts_in_order = (
+        AttemptFacts(outcome="failed", at="t2", reason="OOM"),
+        AttemptFacts(outcome="created", at="t1", uid="u"),
+    )
+    attempt = with_facts(BEGUN, facts_in_order)
     assert (attempt.outcome, attempt.uid, attempt.created_at, attempt.finished_at) == ("failed", "u", "t1", "t2")
 
 

@@ -66,10 +66,10 @@ def test_a_killed_submitter_leaves_an_attempt_that_another_can_finish(place: tup
     begun(records, intent(output))  # and then nothing more
     (read,) = records.read_run(output, "a-run")
     assert (read.outcome, read.last.uid) == ("submitting", None)
-    taken = records.begin(intent(output, by="b" * 16))
-    assert isinstance(taken, TakenAttempt)
-    assert taken.there == read
-    finished = records.finish(taken.ref, replace(CREATED, submitter="b" * 16))
+    taken_attempt = records.begin(intent(output, by="b" * 16))
+    assert isinstance(taken_attempt, TakenAttempt)
+    assert taken_attempt.there == read
+    finished = records.finish(taken_attempt.ref, replace(CREATED, submitter="b" * 16))
     assert records.read_run(output, "a-run") == (finished.record,)
     assert (finished.record.outcome, finished.record.last.created_by) == ("created", "b" * 16)
 
@@ -78,10 +78,10 @@ def test_the_record_is_that_of_the_submitter_that_created_the_jobset(place: tupl
     records, output = place
     first = begun(records, intent(output))
     corrected = replace(intent(output, by="b" * 16), spec_digest="e" * 64, spec={"train": {"steps": 9}}, steps=9)
-    taken = records.begin(corrected)
-    assert isinstance(taken, TakenAttempt)
+    taken_attempt = records.begin(corrected)
+    assert isinstance(taken_attempt, TakenAttempt)
     assert records.read_run(output, "a-run") == (intent(output),)
-    records.finish(taken.ref, replace(CREATED, submitter="b" * 16, at="t2"))
+    records.finish(taken_attempt.ref, replace(CREATED, submitter="b" * 16, at="t2"))
     records.finish(first, replace(CREATED, outcome="not-created", at="t3", reason="it exists"))
     (read,) = records.read_run(output, "a-run")
     assert (read.spec_digest, read.steps, read.last.submitter) == ("e" * 64, 9, "b" * 16)
@@ -196,7 +196,7 @@ def test_the_number_of_an_attempt_comes_from_its_file_name(tmp_path: Path) -> No
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     path = Path(begun(records, intent(output)).path)
     path.rename(path.with_name("attempt-7.json"))
-    assert [one.last.number for one in records.read_run(output, "a-run")] == [7]
+    assert [run_record.last.number for run_record in records.read_run(output, "a-run")] == [7]
 
 
 def test_known_fields_of_a_newer_record_are_read(tmp_path: Path) -> None:
@@ -240,13 +240,13 @@ def test_a_broken_local_record_is_an_unknown_attempt(tmp_path: Path) -> None:
 def test_a_token_is_written_to_no_record_and_no_index(place: tuple[RecordStore, str]) -> None:
     records, output = place
     token, word = "hf_" + secrets.token_hex(20), "pw" + secrets.token_hex(8)
-    held = {
+    secrets_given = {
         "env": {"A": f"x{token}", "DB_PASSWORD": word, "URL": f"https://me:{word}@host"},
         "argv": ("python3", "-m", "m", f"hf_access_token={word}"),
         "user": token,
         "namespace": token,
     }
-    ref = begun(records, intent(output, **held))
+    ref = begun(records, intent(output, **secrets_given))
     records.finish(ref, replace(CREATED, outcome="failed", reason=f"GET https://{word}@host: Bearer {token}"))
     folder = f"{output}/a-run/xsft"
     objects = records.objects_at(folder)

@@ -64,9 +64,9 @@ def test_changed_keys_of_equal_workloads_are_empty(spec: dict[str, object]) -> N
 
 @given(LOSSES, LOSSES, st.integers(0, 10**6))
 def test_repeated_step_takes_its_later_loss(before: dict[int, float], later: dict[int, float], start: int) -> None:
-    whole = merge_losses(before, later, resumed_from=start)
-    assert all(whole[step] == loss for step, loss in later.items())
-    assert {step for step in whole if step not in later} == {
+    merged = merge_losses(before, later, resumed_from=start)
+    assert all(merged[step] == loss for step, loss in later.items())
+    assert {step for step in merged if step not in later} == {
         step for step in before if step <= start and step not in later
     }
 
@@ -77,6 +77,6 @@ def test_merged_keeps_the_loss_of_the_checkpoint_step() -> None:
 
 
 def test_changed_keys_distinguishes_1_from_true() -> None:
-    one, true = ({"overrides": {"maxtext": {"a": value, "b": [value]}}} for value in (1, True))
-    assert changed_keys(one, true) == ("overrides.maxtext.a: 1 -> true", "overrides.maxtext.b: [1] -> [true]")
-    assert changed_keys(one, {"overrides": {"maxtext": {"a": 1.0, "b": [1.0]}}}) == ()
+    first, true = ({"overrides": {"maxtext": {"a": value, "b": [value]}}} for value in (1, True))
+    assert changed_keys(first, true) == ("overrides.maxtext.a: 1 -> true", "overrides.maxtext.b: [1] -> [true]")
+    assert changed_keys(first, {"overrides": {"maxtext": {"a": 1.0, "b": [1.0]}}}) == ()

@@ -201,7 +201,7 @@ observations = st.builds(
 def with_other_messages(value: Any) -> Any:
     """The same, every message and every other word for people replaced, however deep."""
     if isinstance(value, tuple):
-        return tuple(with_other_messages(one) for one in value)
+        return tuple(with_other_messages(member) for member in value)
     if not hasattr(value, "__struct_fields__"):
         return value
     changed = {name: with_other_messages(getattr(value, name)) for name in value.__struct_fields__}

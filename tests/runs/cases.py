@@ -43,8 +43,8 @@ PREEMPTED = condition("Evicted", "True", "Preempted", "Preempted to accommodate 
 
 
 def waits(message: str, reason: str = "Pending") -> Observation:
-    held = condition("QuotaReserved", "False", reason, message)
-    return observation(jobset=HELD, workload=workload(held), pods=(), progress=None)
+    reserved = condition("QuotaReserved", "False", reason, message)
+    return observation(jobset=HELD, workload=workload(reserved), pods=(), progress=None)
 
 
 QUEUED: tuple[Case, ...] = (
@@ -1085,9 +1085,9 @@ ENDS: tuple[Case, ...] = (
 
 
 def absent(outcome: str | None, **changes: object) -> Observation:
-    given = Recorded(outcome=outcome, jobset=RUN) if outcome else None
+    recorded = Recorded(outcome=outcome, jobset=RUN) if outcome else None
     return observation(
-        **({"jobset": None, "workload": None, "pods": None, "progress": None, "record": given} | changes)
+        **({"jobset": None, "workload": None, "pods": None, "progress": None, "record": recorded} | changes)
     )
 
 

@@ -47,7 +47,7 @@ UP = slices(ready=2, active=2)
 
 
 def jobset(**changes: Any) -> RunObject:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": RUN,
         "namespace": "default",
         "uid": "0b1d",
@@ -60,7 +60,7 @@ def jobset(**changes: Any) -> RunObject:
         "conditions": (RESUMED,),
         "jobs": UP,
     }
-    return RunObject(**(given | changes))
+    return RunObject(**(defaults | changes))
 
 
 def workload(*conditions: Condition, **changes: Any) -> Workload:
@@ -68,8 +68,8 @@ def workload(*conditions: Condition, **changes: Any) -> Workload:
 
 
 def progress(**changes: Any) -> Progress:
-    given: dict[str, Any] = {"source": "log", "read_at": NOW, "said_at": NOW}
-    return Progress(**(given | changes))
+    defaults: dict[str, Any] = {"source": "log", "read_at": NOW, "said_at": NOW}
+    return Progress(**(defaults | changes))
 
 
 def training(step: int = 400, **changes: Any) -> Progress:
@@ -78,7 +78,7 @@ def training(step: int = 400, **changes: Any) -> Progress:
 
 def observation(**changes: Any) -> Observation:
     """A run that trains, all of it read, unless changed."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run_name": RUN,
         "target": "xpk",
         "observed_at": NOW,
@@ -90,19 +90,19 @@ def observation(**changes: Any) -> Observation:
         "progress": training(),
         "record": Recorded(outcome="created", jobset=RUN, uid="0b1d"),
     }
-    return Observation(**(given | changes))
+    return Observation(**(defaults | changes))
 
 
 def local(outcome: str, **changes: Any) -> Observation:
     alive, work = bool(changes.pop("alive", False)), changes.pop("work", None)
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run_name": "tiny",
         "target": "local",
         "observed_at": NOW,
         "steps": 6,
         "record": Recorded(outcome=outcome, alive=alive, work=work),
     }
-    return Observation(**(given | changes))
+    return Observation(**(defaults | changes))
 
 
 def container(*, started_at: str | None = None, **more: Any) -> Container:
@@ -181,7 +181,7 @@ LATE = condition("Progressing", "False", "ProgressDeadlineExceeded")
 
 def server(*conditions: Condition, ready: int = 0, **changes: Any) -> RunObject:
     """The Deployment of a server."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "kind": "Deployment",
         "name": SERVER,
         "namespace": "default",
@@ -195,7 +195,7 @@ def server(*conditions: Condition, ready: int = 0, **changes: Any) -> RunObject:
         "conditions": conditions,
         "jobs": (ReplicatedJob(name=SERVER_JOB, replicas=1, ready=ready),),
     }
-    return RunObject(**(given | changes))
+    return RunObject(**(defaults | changes))
 
 
 def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -> Pod:
@@ -203,10 +203,10 @@ def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -
     return pod(phase=phase, containers=containers, **(of_server | changes))
 
 
-def served(held: RunObject, *its: Pod, **changes: Any) -> Observation:
+def served(run_object: RunObject, *its: Pod, **changes: Any) -> Observation:
     """A server, read with its pods."""
-    given: dict[str, Any] = {"jobset": held, "pods": its, "run_name": SERVER, "steps": None}
-    return observation(workload=None, progress=None, record=None, **(given | changes))
+    defaults: dict[str, Any] = {"jobset": run_object, "pods": its, "run_name": SERVER, "steps": None}
+    return observation(workload=None, progress=None, record=None, **(defaults | changes))
 
 
 VLLM = container(name="vllm")

@@ -38,21 +38,21 @@ class Told:
     looked: list[str] = field(default_factory=list)
     """Runs whose checkpoints were asked for."""
 
-    def delete(self, seen: Observation, there: RunObject) -> DeleteOutcome:
-        assert there.uid, "never without a UID"
-        self.deleted.append((there.namespace, there.name, there.uid))
+    def delete(self, observation: Observation, run_object: RunObject) -> DeleteOutcome:
+        assert run_object.uid, "never without a UID"
+        self.deleted.append((run_object.namespace, run_object.name, run_object.uid))
         return self.outcome
 
-    def record_cancel(self, seen: Observation, there: RunObject) -> tuple[Problem, ...]:
-        self.recorded.append(there.uid)
+    def record_cancel(self, observation: Observation, run_object: RunObject) -> tuple[Problem, ...]:
+        self.recorded.append(run_object.uid)
         return (self.failing,) if self.failing else ()
 
-    def stop_local(self, seen: Observation) -> bool:
-        self.interrupted.append(seen.output or seen.run_name)
+    def stop_local(self, observation: Observation) -> bool:
+        self.interrupted.append(observation.output or observation.run_name)
         return self.provable
 
-    def saved(self, seen: Observation) -> SavedSteps:
-        self.looked.append(seen.run_name)
+    def saved(self, observation: Observation) -> SavedSteps:
+        self.looked.append(observation.run_name)
         return self.checkpoints
 
     def ask(self, question: str) -> bool:
@@ -67,14 +67,14 @@ class Told:
 
     def listen(self, say: ShowLine, /) -> None: ...
 
-    def keep(self, seen: Iterable[tuple[Observation, Status]], /) -> None: ...
+    def keep(self, observations: Iterable[tuple[Observation, Status]], /) -> None: ...
 
     def cancel(self, name: str) -> CancelResult:
         return cancel_run(name, runs=self, agree=lambda _about: None)
 
 
-def state(seen: Observation) -> Status:
-    return Status(state="unknown") if seen.unread else judged(seen)
+def state(observation: Observation) -> Status:
+    return Status(state="unknown") if observation.unread else judged(observation)
 
 
 STORY = (
@@ -87,10 +87,10 @@ STORY = (
 
 
 def test_cancel_deletes_a_queued_run_without_a_look_at_its_steps() -> None:
-    told = Told(runs_read(STORY))
-    assert told.cancel("next").action == "cancelled"
-    assert told.looked == [], "one that waits has nothing to lose"
-    assert told.deleted == [("default", "next", "uid-next")]
+    canceller = Told(runs_read(STORY))
+    assert canceller.cancel("next").action == "cancelled"
+    assert canceller.looked == [], "one that waits has nothing to lose"
+    assert canceller.deleted == [("default", "next", "uid-next")]
 
 
 DELETING = observed("leaving", jobset=jobset("leaving", deleting_at="2026-11-21T11:59:00Z"))
@@ -106,20 +106,20 @@ GONE = observed("gone", jobset=None, progress=None)
     ],
 )
 def test_cancel_exits_0_for_a_run_that_has_ended_or_is_being_deleted(name: str, words: str) -> None:
-    told = Told(runs_read((*STORY, DELETING, GONE)))
-    done = told.cancel(name)
+    canceller = Told(runs_read((*STORY, DELETING, GONE)))
+    done = canceller.cancel(name)
     assert done.action == "nothing"
     assert words in done.why
-    assert told.deleted == told.recorded == []
+    assert canceller.deleted == canceller.recorded == []
 
 
 @pytest.mark.parametrize("outcome", ["gone", "other"])
 def test_cancel_reports_a_jobset_that_another_client_deleted_first(
     outcome: DeleteOutcome,
 ) -> None:
-    told = Told(runs_read(STORY), outcome=outcome)
-    done = told.cancel("gemma")
-    assert (done.action, told.recorded) == ("nothing", [])
+    canceller = Told(runs_read(STORY), outcome=outcome)
+    done = canceller.cancel("gemma")
+    assert (done.action, canceller.recorded) == ("nothing", [])
     assert "another client" in done.why
     assert ("another JobSet has its name" in done.why) == (outcome == "other")
 
@@ -128,7 +128,7 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
 
 
 @pytest.mark.parametrize(
-    ("found", "name", "kind"),
+    ("read_before", "name", "kind"),
     [
         (runs_read(STORY), "gem", UsageError),
         (runs_read((*STORY, ELSEWHERE)), "gemma", UsageError),
@@ -154,53 +154,57 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
         "last known state only",
     ],
 )
-def test_cancel_changes_nothing_unless_the_run_is_identified(found: RunsRead, name: str, kind: type[XsftError]) -> None:
-    told = Told(found)
+def test_cancel_changes_nothing_unless_the_run_is_identified(
+    read_before: RunsRead, name: str, kind: type[XsftError]
+) -> None:
+    canceller = Told(read_before)
     with pytest.raises(kind):
-        told.cancel(name)
-    assert told.deleted == told.recorded == told.interrupted == []
+        canceller.cancel(name)
+    assert canceller.deleted == canceller.recorded == canceller.interrupted == []
 
 
 def test_cancel_deletes_the_live_one_of_several_attempts() -> None:
     failed = observed(jobset=jobset("gemma", terminal="Failed"))
     alive = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
-    told = Told(runs_read((failed, alive)))
-    assert told.cancel("gemma").action == "cancelled"
-    assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
+    canceller = Told(runs_read((failed, alive)))
+    assert canceller.cancel("gemma").action == "cancelled"
+    assert canceller.deleted == [("default", "gemma-2", "uid-gemma-2")]
 
 
 @pytest.mark.parametrize(
     "record", [None, Recorded(outcome="running", started_at=NOW, alive=False)], ids=["no record", "ended process"]
 )
 def test_a_run_on_this_machine_without_a_process_is_left_alone(record: Recorded | None) -> None:
-    told = Told(runs_read((replace(RUNS_HERE, record=record),)))
-    done = told.cancel("tiny")
-    assert (done.action, done.jobset, told.interrupted) == ("nothing", None, [])
+    canceller = Told(runs_read((replace(RUNS_HERE, record=record),)))
+    done = canceller.cancel("tiny")
+    assert (done.action, done.jobset, canceller.interrupted) == ("nothing", None, [])
     assert done.why == "no xsft process is running it"
 
 
 def test_cancel_refuses_a_name_that_two_local_runs_have() -> None:
-    told = Told(runs_read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
+    canceller = Told(
+        runs_read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True
+    )
     with pytest.raises(UsageError) as raised:
-        told.cancel("tiny")
+        canceller.cancel("tiny")
     assert "this machine, /data/a/tiny" in raised.value.message
     assert "this machine, /data/b/tiny" in raised.value.message
     assert raised.value.fix == "Choose one: its folder instead of its name (/data/a/tiny)."
-    assert told.interrupted == []
-    assert told.cancel("/data/b/tiny").action == "cancelled"
-    assert told.interrupted == ["/data/b"]
+    assert canceller.interrupted == []
+    assert canceller.cancel("/data/b/tiny").action == "cancelled"
+    assert canceller.interrupted == ["/data/b"]
 
 
 def test_cancel_refuses_a_name_that_a_local_and_a_cluster_run_have() -> None:
-    told = Told(runs_read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
+    canceller = Told(runs_read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
     with pytest.raises(UsageError) as raised:
-        told.cancel("tiny")
+        canceller.cancel("tiny")
     assert "(/data/a/tiny); or --place NAME" in raised.value.fix
-    assert told.deleted == told.interrupted == []
+    assert canceller.deleted == canceller.interrupted == []
 
 
 def test_cancel_refuses_a_local_run_whose_process_cannot_be_identified() -> None:
-    told = Told(runs_read(STORY), provable=False)
+    canceller = Told(runs_read(STORY), provable=False)
     with pytest.raises(Refused, match="could not be identified") as raised:
-        told.cancel("tiny")
+        canceller.cancel("tiny")
     assert "Ctrl-C" in raised.value.fix

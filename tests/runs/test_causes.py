@@ -55,18 +55,18 @@ from xsft.trainer.kernel_kills import TRAINER, killed_text
 RULES = tuple(rule for group in groups() for rule in group)
 
 
-def why(seen: Observation, **more: Any) -> Explanation:
-    return explain_state(Evidence(seen=seen, status=classify(seen), **more))
+def why(observed: Observation, **more: Any) -> Explanation:
+    return explain_state(Evidence(seen=observed, status=classify(observed), **more))
 
 
-def ask(seen: Observation, **more: Any) -> Callable[[], Explanation]:
+def ask(observed: Observation, **more: Any) -> Callable[[], Explanation]:
     """Return what explains it when it is called, in the test."""
-    return partial(why, seen, **more)
+    return partial(why, observed, **more)
 
 
 def held(message: str, reason: str = "Pending") -> Observation:
-    said = condition("QuotaReserved", "False", reason, message)
-    return observation(jobset=HELD, workload=workload(said, priority=500), pods=(), progress=None)
+    reserved = condition("QuotaReserved", "False", reason, message)
+    return observation(jobset=HELD, workload=workload(reserved, priority=500), pods=(), progress=None)
 
 
 def evicted(reason: str, message: str) -> Observation:
@@ -75,14 +75,14 @@ def evicted(reason: str, message: str) -> Observation:
 
 
 def starting(*waits: Container) -> Observation:
-    one = pod(1, 3, "Pending", containers=waits)
-    return observation(jobset=replace(STARTING, image="gcr.io/p/maxtext:v1"), pods=pods((one,)), progress=None)
+    pod_object = pod(1, 3, "Pending", containers=waits)
+    return observation(jobset=replace(STARTING, image="gcr.io/p/maxtext:v1"), pods=pods((pod_object,)), progress=None)
 
 
 def unplaced(message: str) -> Observation:
-    said = replace(UNSCHEDULABLE, message=message)
-    one = pod(1, 0, "Pending", conditions=(said,), containers=(), node=False)
-    return observation(jobset=STARTING, pods=(one,), progress=None)
+    changed_unschedulable = replace(UNSCHEDULABLE, message=message)
+    pod_object = pod(1, 0, "Pending", conditions=(changed_unschedulable,), containers=(), node=False)
+    return observation(jobset=STARTING, pods=(pod_object,), progress=None)
 
 
 def event(reason: str, message: str, object: str = "Pod/deepseek-ultrachat-slice-job-1-0-xtx22") -> Event:
@@ -93,14 +93,14 @@ def log(
     kind: str, text: str = "", *, slice_index: int = 0, host: int = 2, said_at: str | None = None, **more: Any
 ) -> Log:
     name = pod(slice_index, host).name
-    said = Diagnosis(kind=kind, line=text or kind, text=text or kind, signature=more.pop("signature", kind))
+    diagnosis = Diagnosis(kind=kind, line=text or kind, text=text or kind, signature=more.pop("signature", kind))
     return Log(
         replicated_job="slice-job",
         slice_index=slice_index,
         host=host,
         pod=name,
         lines=("before", text or kind),
-        said=said if kind else None,
+        said=diagnosis if kind else None,
         said_at=said_at,
         **more,
     )
@@ -117,9 +117,9 @@ def ended(code: int, reason: str = "Error", *, memory: str | None = None, **more
     return failing("FailJobSetFailurePolicyAction", pods=pods((first, *echoes)))
 
 
-def of_work(work: StageWork, seen: Observation) -> Observation:
-    assert seen.jobset is not None
-    return replace(seen, jobset=replace(seen.jobset, work=work))
+def of_work(work: StageWork, observed: Observation) -> Observation:
+    assert observed.jobset is not None
+    return replace(observed, jobset=replace(observed.jobset, work=work))
 
 
 CAPACITY = (
@@ -739,14 +739,16 @@ ROWS: tuple[Row, ...] = (*OF_SERVERS, *QUEUE, *PODS, *RESTARTED, *FAILED, *STATE
 
 def test_each_evidence_has_its_one_cause() -> None:
     explained = [explain() for _, explain, _ in ROWS]
-    assert [*enumerate(found.cause.id for found in explained)] == [*enumerate(name for name, _, _ in ROWS)]
-    for found, (name, _, said) in zip(explained, ROWS, strict=True):
-        whole = "\n".join((found.cause.message, found.cause.fix, found.cause.where, *found.cause.evidence))
-        assert [words for words in said if words not in whole] == [], (name, whole)
+    assert [*enumerate(explanation.cause.id for explanation in explained)] == [*enumerate(name for name, _, _ in ROWS)]
+    for explanation, (name, _, said) in zip(explained, ROWS, strict=True):
+        all_words = "\n".join(
+            (explanation.cause.message, explanation.cause.fix, explanation.cause.where, *explanation.cause.evidence)
+        )
+        assert [words for words in said if words not in all_words] == [], (name, all_words)
 
 
 def test_every_rule_is_the_cause_of_a_tested_case() -> None:
-    of_messages = {one["id"] for one in MESSAGES} | {
+    of_messages = {message_row["id"] for message_row in MESSAGES} | {
         "admitted-again",
         "container-restarted",
         "earlier-in-log",
@@ -755,8 +757,8 @@ def test_every_rule_is_the_cause_of_a_tested_case() -> None:
 
 
 def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
-    for found in (explain() for _, explain, _ in ROWS):
-        for cause in (found.cause, *found.others):
+    for explanation in (explain() for _, explain, _ in ROWS):
+        for cause in (explanation.cause, *explanation.others):
             assert cause.message[0].isupper() or cause.id == "recorded", cause
             assert not re.search(r" [.,;:]|\s{2}|\(\)", cause.message + cause.fix), cause
             assert cause.fix or cause.id in ("nothing-wrong", "server-up")
@@ -764,7 +766,7 @@ def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
 
 def test_messages_of_rules_name_only_known_values() -> None:
     """A name in a message is one of `words`, of the pattern, or of the clue; each clue gives its names always."""
-    given = words(Evidence(seen=observation(), status=classify(observation()))).keys()
+    known_words = words(Evidence(seen=observation(), status=classify(observation()))).keys()
     of_clues = {
         "by",
         "count",
@@ -787,20 +789,20 @@ def test_messages_of_rules_name_only_known_values() -> None:
     }
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}
-        assert names <= given | of_clues | set(re.compile(rule.pattern).groupindex), rule.id
+        assert names <= known_words | of_clues | set(re.compile(rule.pattern).groupindex), rule.id
 
 
 def test_the_failing_worker_is_named_and_quoted() -> None:
-    said = why(ended(2), logs=(log("config-error", "MaxText does not know 'stepz'"),))
-    assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
-    assert said.cause.evidence == ("MaxText does not know 'stepz'",)
-    assert said.cause.fix.endswith("It is not restarted (restarts.max is 0).")
+    explanation = why(ended(2), logs=(log("config-error", "MaxText does not know 'stepz'"),))
+    assert explanation.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
+    assert explanation.cause.evidence == ("MaxText does not know 'stepz'",)
+    assert explanation.cause.fix.endswith("It is not restarted (restarts.max is 0).")
 
 
 def test_a_known_line_that_is_not_at_the_end_is_a_second_cause() -> None:
-    said = why(ended(137), logs=(replace(log("hub-busy", "429"), said=EARLIER),))
-    (other,) = (one for one in said.others if one.id == "earlier-in-log")
-    assert (said.cause.id, other.basis, other.message) == (
+    explanation = why(ended(137), logs=(replace(log("hub-busy", "429"), said=EARLIER),))
+    (other,) = (other for other in explanation.others if other.id == "earlier-in-log")
+    assert (explanation.cause.id, other.basis, other.message) == (
         "killed",
         "inferred",
         "Earlier in its log, which went on afterwards: 429",
@@ -821,28 +823,28 @@ def killed_before(**changes: Any) -> Pod:
 
 
 def test_a_remaining_pod_of_an_earlier_attempt_explains_the_restart() -> None:
-    seen = again(killed_before(), pod(0, 0, "Pending", attempt=2, containers=()))
-    said = why(seen, events=(POLICY, BACKOFF), node_events=(KILLING,))
-    assert (said.state, said.reason, said.cause.id) == ("starting", "pods-pending", "oom-host")
-    assert said.cause.message.startswith(
+    observed = again(killed_before(), pod(0, 0, "Pending", attempt=2, containers=()))
+    explanation = why(observed, events=(POLICY, BACKOFF), node_events=(KILLING,))
+    assert (explanation.state, explanation.reason, explanation.cause.id) == ("starting", "pods-pending", "oom-host")
+    assert explanation.cause.message.startswith(
         "It was restarted 2 of 10 times, the last time for this: The container jax-tpu was killed"
     )
-    assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
+    assert explanation.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     past = {rule.id for group in groups() for rule in group if "starting" in rule.history}
     of_restart = {rule.id for rule in RULES if rule.id.startswith("restarted")}
     assert {"restarted", "restarted-node", "restarted-evicted"} < of_restart == past
-    assert not {one.id for one in said.others} & past, "nothing is left, one would read"
+    assert not {other.id for other in explanation.others} & past, "nothing is left, one would read"
 
 
 def test_a_process_that_ended_is_reported_before_the_restart_that_follows() -> None:
     """Seen on a real control plane: the JobSet's counts say no more than that a slice is not ready."""
     end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:59:58Z")
     failed = pod(0, 2, "Failed", containers=(end,))
-    seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), pods=pods((failed,)), progress=None)
-    assert (why(seen).reason, why(seen).cause.id) == ("pods-not-ready", "oom-host")
-    assert why(seen).cause.message.startswith("The container jax-tpu was killed for memory")
+    observed = observation(jobset=jobset(jobs=slices(ready=1, active=2)), pods=pods((failed,)), progress=None)
+    assert (why(observed).reason, why(observed).cause.id) == ("pods-not-ready", "oom-host")
+    assert why(observed).cause.message.startswith("The container jax-tpu was killed for memory")
     again = container(last=end)
-    assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "container-restarted"
+    assert why(replace(observed, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "container-restarted"
 
 
 def pathways(*its_pods: Pod, **counts: int) -> Observation:
@@ -851,8 +853,10 @@ def pathways(*its_pods: Pod, **counts: int) -> Observation:
         ReplicatedJob(name="pathways-head", replicas=1, ready=1, active=1),
         ReplicatedJob(name="worker", replicas=2, **{"active": 2, **counts}),
     )
-    held = jobset(mode="pathways", conditions=(condition("StartupPolicyInProgress"),), jobs=jobs, max_restarts=10)
-    return observation(mode="pathways", jobset=held, pods=its_pods, progress=None)
+    jobset_object = jobset(
+        mode="pathways", conditions=(condition("StartupPolicyInProgress"),), jobs=jobs, max_restarts=10
+    )
+    return observation(mode="pathways", jobset=jobset_object, pods=its_pods, progress=None)
 
 
 def worker(now: Container, *, ended_with: Container, times: int) -> Pod:
@@ -865,27 +869,31 @@ def worker(now: Container, *, ended_with: Container, times: int) -> Pod:
 )
 def test_a_worker_in_a_crash_loop_is_the_cause_and_not_the_head(now: str, reason: str) -> None:
     end = terminated(1, finished_at="2026-11-21T11:59:30Z", message="no such flag: --resource_manager")
-    seen = pathways(worker(waiting(now), ended_with=end, times=6))
-    found = why(seen)
-    assert (found.state, found.reason, found.cause.id) == ("starting", reason, "exit-code")
-    assert found.cause.evidence == ("no such flag: --resource_manager",)
-    assert "restarts the container, 6 times so far, whatever the exit code" in found.cause.message
-    assert "127 to 255" not in found.cause.message
+    observed = pathways(worker(waiting(now), ended_with=end, times=6))
+    explanation = why(observed)
+    assert (explanation.state, explanation.reason, explanation.cause.id) == ("starting", reason, "exit-code")
+    assert explanation.cause.evidence == ("no such flag: --resource_manager",)
+    assert "restarts the container, 6 times so far, whatever the exit code" in explanation.cause.message
+    assert "127 to 255" not in explanation.cause.message
 
 
 def test_a_worker_that_runs_again_for_a_moment_is_still_the_cause() -> None:
     end = terminated(1, finished_at="2026-11-21T11:59:30Z")
-    found = why(pathways(worker(container(), ended_with=end, times=6)))
-    assert (found.reason, found.cause.id, found.cause.basis) == ("pods-not-ready", "container-restarted", "direct")
-    assert "exit code 1 (Error)" in found.cause.message
+    explanation = why(pathways(worker(container(), ended_with=end, times=6)))
+    assert (explanation.reason, explanation.cause.id, explanation.cause.basis) == (
+        "pods-not-ready",
+        "container-restarted",
+        "direct",
+    )
+    assert "exit code 1 (Error)" in explanation.cause.message
 
 
 def test_a_worker_that_was_killed_for_memory_and_runs_again_is_mentioned() -> None:
     end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:30:00Z")
-    seen = pathways(worker(container(), ended_with=end, times=2), ready=2)
-    found = why(replace(seen, progress=training()))
-    assert (found.state, found.cause.id) == ("training", "nothing-wrong")
-    (other,) = [one for one in found.others if one.id == "container-restarted"]
+    observed = pathways(worker(container(), ended_with=end, times=2), ready=2)
+    explanation = why(replace(observed, progress=training()))
+    assert (explanation.state, explanation.cause.id) == ("training", "nothing-wrong")
+    (other,) = [other for other in explanation.others if other.id == "container-restarted"]
     assert "was killed for memory" in other.message
     assert other.where.startswith("slice 0 host 2")
 
@@ -898,38 +906,42 @@ def test_workers_wait_for_the_head_only_until_they_have_begun() -> None:
 
 def test_a_failure_that_only_pods_show_is_kept() -> None:
     end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:59:58Z")
-    seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), progress=None)
-    for its_pods, kept in (((pod(0, 2, "Failed", containers=(end,)),), True), ((), False)):
+    observed = observation(jobset=jobset(jobs=slices(ready=1, active=2)), progress=None)
+    for its_pods, is_kept in (((pod(0, 2, "Failed", containers=(end,)),), True), ((), False)):
         evidence = Evidence(
-            seen=replace(seen, pods=pods(its_pods)), status=Status(state="starting", reason="pods-not-ready")
+            seen=replace(observed, pods=pods(its_pods)), status=Status(state="starting", reason="pods-not-ready")
         )
-        found = found_of(evidence, explain_state(evidence).cause)
+        found_text = found_of(evidence, explain_state(evidence).cause)
         assert (
-            found.endswith(
+            found_text.endswith(
                 "[slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22), seen at 2026-11-21T12:00:00Z]"
             )
-            == kept
+            == is_kept
         )
-        assert found.startswith("The container jax-tpu was killed") == kept
+        assert found_text.startswith("The container jax-tpu was killed") == is_kept
     old = Evidence(seen=again(killed_before()), status=Status(state="starting", reason="pods-pending"))
     assert found_of(old, explain_state(old).cause) == "", "it was restarted already, and this would be of the next"
 
 
 def test_the_cause_of_a_blocked_start_precedes_the_cause_of_the_restart() -> None:
     now = pod(0, 0, "Pending", attempt=2, containers=(waiting("ImagePullBackOff"),))
-    said = why(again(now), events=(POLICY,))
-    assert (said.reason, said.cause.id, [one.id for one in said.others]) == ("image-pull", "image-pull", ["restarted"])
+    explanation = why(again(now), events=(POLICY,))
+    assert (explanation.reason, explanation.cause.id, [other.id for other in explanation.others]) == (
+        "image-pull",
+        "image-pull",
+        ["restarted"],
+    )
     both = why(again(now, killed_before()), events=(POLICY,))
-    assert [both.cause.id, *(one.id for one in both.others)] == ["image-pull", "oom-host"]
+    assert [both.cause.id, *(other.id for other in both.others)] == ["image-pull", "oom-host"]
 
 
 @pytest.mark.parametrize("phase", ["starting", "compiling", "training", "saving"])
 def test_the_cause_of_a_restart_is_secondary_once_the_run_is_up(phase: Any) -> None:
-    seen = observation(
+    observed = observation(
         jobset=jobset(restarts=1), progress=progress(phase=phase, step=3 if phase == "training" else None)
     )
-    said = why(seen, events=(POLICY,))
-    ids = [said.cause.id, *(one.id for one in said.others)]
+    explanation = why(observed, events=(POLICY,))
+    ids = [explanation.cause.id, *(other.id for other in explanation.others)]
     assert ids == (["restarted"] if phase == "starting" else ["nothing-wrong", "restarted"])
 
 
@@ -944,30 +956,30 @@ def test_a_failure_at_another_time_does_not_explain_a_restart() -> None:
     assert why(again(jobset=replace(AGAIN, restarts=0)), node_events=(KILLING,)).cause.id == "waiting"
 
 
-def ended_in(seen: Observation) -> Observation:
+def ended_in(observed: Observation) -> Observation:
     """The same, its pods of the restart."""
-    return replace(seen, pods=tuple(map(restarted, seen.pods or ())))
+    return replace(observed, pods=tuple(map(restarted, observed.pods or ())))
 
 
-def restarted(one: Pod) -> Pod:
-    labels = {**one.metadata.labels, RESTART_ATTEMPT: "1"}
-    return replace(one, metadata=replace(one.metadata, labels=labels))
+def restarted(pod_object: Pod) -> Pod:
+    labels = {**pod_object.metadata.labels, RESTART_ATTEMPT: "1"}
+    return replace(pod_object, metadata=replace(pod_object.metadata, labels=labels))
 
 
 @pytest.mark.parametrize("name", SERVING)
 def test_a_server_has_no_cause_of_a_run(name: str) -> None:
     """Whatever events there are, e.g. of a run that had its name."""
     events = (event("FailedScheduling", f"{NODES}134 Insufficient google.com/tpu."), POLICY, BACKOFF)
-    found = why(SERVING[name], events=events, ahead=AHEAD, missing=("Secret/hf-token",))
+    explanation = why(SERVING[name], events=events, ahead=AHEAD, missing=("Secret/hf-token",))
     of_servers = {rule.id for rule in (*groups()[0], *groups()[-1])}
-    assert {one.id for one in (found.cause, *found.others)} <= of_servers
+    assert {one.id for one in (explanation.cause, *explanation.others)} <= of_servers
 
 
 def test_a_second_cause_is_shown_second() -> None:
     both = why(held(PENDING), ahead=AHEAD)
-    assert (both.cause.id, [one.id for one in both.others]) == ("quota", ["behind-priority"])
+    assert (both.cause.id, [other.id for other in both.others]) == ("quota", ["behind-priority"])
     loop = why(ended(2), logs=(log("config-error"),), earlier=(LOOP,))
-    assert (loop.cause.id, [one.id for one in loop.others]) == ("crash-loop", ["config-error"])
+    assert (loop.cause.id, [other.id for other in loop.others]) == ("crash-loop", ["config-error"])
     nodes = why(
         observation(jobset=STARTING, pods=(pod(1, 0, "Pending", conditions=(UNSCHEDULABLE,), containers=()),)),
         ahead=AHEAD,
@@ -989,8 +1001,8 @@ def test_a_second_cause_is_shown_second() -> None:
     ],
 )
 def test_a_crash_loop_is_the_same_end_without_progress(earlier: Any, step: int | None, loops: bool) -> None:
-    seen = replace(ended(1), progress=None if step is None else training(step))
-    assert (why(seen, logs=(log("config-error"),), earlier=earlier).cause.id == "crash-loop") == loops
+    ended_run = replace(ended(1), progress=None if step is None else training(step))
+    assert (why(ended_run, logs=(log("config-error"),), earlier=earlier).cause.id == "crash-loop") == loops
 
 
 def test_unknown_ends_are_not_a_crash_loop() -> None:
@@ -1004,30 +1016,32 @@ FOLLOWER = (
 
 
 @pytest.mark.parametrize(
-    ("message", "seen"),
+    ("message", "observed"),
     [
         pytest.param(FOLLOWER, observation(jobset=STARTING, pods=(), progress=None), id="tried-again-by-itself"),
         pytest.param('pods "x" is forbidden', observation(pods=None, progress=None), id="all-pods-are-up"),
     ],
 )
-def test_pods_that_were_refused_only_briefly_are_no_cause(message: str, seen: Observation) -> None:
+def test_pods_that_were_refused_only_briefly_are_no_cause(message: str, observed: Observation) -> None:
     """source: jobset@v0.10.1 with exclusive placement: followers are refused until their first pod has a node."""
-    found = why(seen, events=(event("FailedCreate", message, "Job/x"),))
-    assert "pods-refused" not in {found.cause.id, *(other.id for other in found.others)}
+    explanation = why(observed, events=(event("FailedCreate", message, "Job/x"),))
+    assert "pods-refused" not in {explanation.cause.id, *(other.id for other in explanation.others)}
 
 
 def test_a_run_that_trains_after_an_eviction_is_well() -> None:
     """Kueue keeps the conditions, turned False, and events keep for an hour."""
-    seen = observation(workload=workload(QUOTA, ADMITTED, replace(PREEMPTED, status="False", reason="QuotaReserved")))
+    observed = observation(
+        workload=workload(QUOTA, ADMITTED, replace(PREEMPTED, status="False", reason="QuotaReserved"))
+    )
     old = event("FailedScheduling", f"{NODES}134 Insufficient google.com/tpu.")
-    assert why(seen, events=(old,)).cause.id == "nothing-wrong"
+    assert why(observed, events=(old,)).cause.id == "nothing-wrong"
 
 
 def test_an_eviction_that_is_over_is_history() -> None:
     over = condition("Evicted", "False", "QuotaReserved", f"Previously: {PREEMPTION}", at="2026-11-21T11:00:00Z")
-    found = why(observation(workload=workload(QUOTA, ADMITTED, over)))
-    assert (found.cause.id, [one.id for one in found.others]) == ("nothing-wrong", ["admitted-again"])
-    assert f"admitted it again at 2026-11-21T11:00:00Z: {PREEMPTION}" in found.others[0].message
+    explanation = why(observation(workload=workload(QUOTA, ADMITTED, over)))
+    assert (explanation.cause.id, [other.id for other in explanation.others]) == ("nothing-wrong", ["admitted-again"])
+    assert f"admitted it again at 2026-11-21T11:00:00Z: {PREEMPTION}" in explanation.others[0].message
     up_to_now = pods((pod(1, 0, "Pending", containers=()),))
     starts = why(observation(jobset=STARTING, workload=workload(QUOTA, ADMITTED, over), pods=up_to_now, progress=None))
     assert starts.cause.id == "admitted-again"
@@ -1044,22 +1058,22 @@ def test_old_lines_do_not_explain_a_stall() -> None:
 
 
 def test_a_process_that_ended_explains_a_stall() -> None:
-    seen = replace(SILENT, pods=pods((pod(1, 1, containers=(terminated(134, finished_at=NOW),)),)))
-    assert why(seen).cause.id == "crashed"
+    changed_silent = replace(SILENT, pods=pods((pod(1, 1, containers=(terminated(134, finished_at=NOW),)),)))
+    assert why(changed_silent).cause.id == "crashed"
 
 
 def test_the_cause_of_unreachable_gives_the_time_of_the_last_known_state() -> None:
-    seen = absent("created", unread=unread("jobsets"), last_known=classify(observation()))
-    found = why(replace(seen, observed_at="2026-11-21T09:00:00Z"))
-    assert (found.state, found.cause.id) == ("training", "unreachable")
-    assert "2026-11-21T09:00:00Z" in found.cause.message
+    observed = absent("created", unread=unread("jobsets"), last_known=classify(observation()))
+    explanation = why(replace(observed, observed_at="2026-11-21T09:00:00Z"))
+    assert (explanation.state, explanation.cause.id) == ("training", "unreachable")
+    assert "2026-11-21T09:00:00Z" in explanation.cause.message
 
 
 def test_every_stage_has_a_cause_without_more_evidence() -> None:
-    for _, seen, _ in (*CASES, *LOCAL):
-        found = why(seen)
-        assert found.cause.message, seen
-        assert found.cause.id not in {one.id for one in found.others}, seen
+    for _, case, _ in (*CASES, *LOCAL):
+        explanation = why(case)
+        assert explanation.cause.message, case
+        assert explanation.cause.id not in {other.id for other in explanation.others}, case
 
 
 saids = st.builds(
@@ -1114,15 +1128,17 @@ def test_every_evidence_has_a_cause(
         seen, pods=(*(seen.pods or ()), pod(containers=more)), unread=(*seen.unread, Unread(what="log", why="{}"))
     )
     evidence = Evidence(seen=seen, status=status or classify(seen), cluster_queue=cluster_queue, **given_evidence)
-    found = explain_state(evidence)
-    assert isinstance(found.cause, Cause)
-    assert (found.state, found.reason) == (evidence.status.state, evidence.status.reason)
+    explanation = explain_state(evidence)
+    assert isinstance(explanation.cause, Cause)
+    assert (explanation.state, explanation.reason) == (evidence.status.state, evidence.status.reason)
 
 
 def test_direct_causes_precede_inferred_causes_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever their order in the file."""
     killed = ended(137, "OOMKilled")
-    (rule,) = (one for group in groups() for one in group if one.id == why(killed).cause.id)
+    (rule,) = (
+        rule_of_group for group in groups() for rule_of_group in group if rule_of_group.id == why(killed).cause.id
+    )
     assert rule.basis == "direct"
     guess = replace(rule, id="guess", basis="inferred")
     for group in ((guess, rule), (rule, guess)):

@@ -13,8 +13,8 @@ from xsft.runs.classify import classify
 
 
 def test_every_stage_has_its_state_and_reason() -> None:
-    found = {name: classify(seen) for name, seen, _ in CASES}
-    assert {name: (one.state, one.reason) for name, one in found.items()} == {case[0]: case[2] for case in CASES}
+    statuses = {name: classify(observation_of_case) for name, observation_of_case, _ in CASES}
+    assert {name: (one.state, one.reason) for name, one in statuses.items()} == {case[0]: case[2] for case in CASES}
 
 
 def test_no_two_stages_share_a_name() -> None:
@@ -23,8 +23,8 @@ def test_no_two_stages_share_a_name() -> None:
 
 @pytest.mark.parametrize("name", ["one slice done", "no step for 301 s of 12 s each", "completed, ended short"])
 def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> None:
-    seen = next(case[1] for case in CASES if case[0] == name)
-    assert "log" in classify(seen).evidence
+    observation_of_case = next(case[1] for case in CASES if case[0] == name)
+    assert "log" in classify(observation_of_case).evidence
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_state_that_follows_from_steps_has_the_log_as_evidence(name: str) -> N
     ],
 )
 def test_the_evidence_names_the_sources_that_decided(name: str, evidence: tuple[str, ...]) -> None:
-    seen = next(case[1] for case in CASES if case[0] == name)
-    assert classify(seen).evidence == evidence
+    observation_of_case = next(case[1] for case in CASES if case[0] == name)
+    assert classify(observation_of_case).evidence == evidence
 
 
 OF_STEPS = {
@@ -79,13 +79,17 @@ SOURCES = {"jobset", "deployment", "workload", "pods", "log", "metrics", "checkp
 
 
 def test_a_status_without_evidence_is_unreachable_or_not_found() -> None:
-    for name, seen, _ in CASES:
-        status = classify(seen)
+    for name, observation_of_case, _ in CASES:
+        status = classify(observation_of_case)
         assert set(status.evidence) <= SOURCES, name
         assert status.evidence or status.reason in ("unreachable", "not-found", "object-not-read"), name
-        if status.reason in OF_STEPS and seen.progress is not None and seen.jobset is not None:
+        if (
+            status.reason in OF_STEPS
+            and observation_of_case.progress is not None
+            and observation_of_case.jobset is not None
+        ):
             assert status.evidence[0] in ("jobset", "workload"), name
-            assert seen.progress.source in status.evidence, name
+            assert observation_of_case.progress.source in status.evidence, name
 
 
 LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "log"))
@@ -93,8 +97,8 @@ LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "lo
 
 @pytest.mark.parametrize("what", ["jobsets", "servers"])
 def test_an_unreachable_cluster_keeps_the_last_known_state(what: str) -> None:
-    seen = absent("created", unread=unread(what), last_known=LAST_KNOWN)
-    assert classify(seen) is LAST_KNOWN
+    observed = absent("created", unread=unread(what), last_known=LAST_KNOWN)
+    assert classify(observed) is LAST_KNOWN
 
 
 def test_an_unread_jobset_does_not_replace_the_last_known_state() -> None:
@@ -113,19 +117,19 @@ def test_an_end_that_was_seen_outlives_its_jobset(state: State) -> None:
     assert classify(absent("created", last_known=ended)) is ended
 
 
-@pytest.mark.parametrize(("seen", "expected"), [pytest.param(*case[1:], id=case[0]) for case in LOCAL])
-def test_a_local_run_is_derived_from_its_record(seen: Observation, expected: tuple[str, str]) -> None:
-    status = classify(seen)
+@pytest.mark.parametrize(("observed", "expected"), [pytest.param(*case[1:], id=case[0]) for case in LOCAL])
+def test_a_local_run_is_derived_from_its_record(observed: Observation, expected: tuple[str, str]) -> None:
+    status = classify(observed)
     assert (status.state, status.reason) == expected
     if status.state in ENDED and status.reason != "last-step-saved":
-        source = (seen.progress.source,) if seen.progress else ()
+        source = (observed.progress.source,) if observed.progress else ()
         assert status.evidence in (("record",), tuple(dict.fromkeys(("record", *source)))), "what ended it is first"
 
 
 def test_an_unreadable_local_record_keeps_the_last_known_state() -> None:
-    known = local("", record=None, last_known=LAST_KNOWN)
-    assert classify(replace(known, unread=unread("record"))) is LAST_KNOWN
-    assert classify(known).reason == "not-found"
+    recalled = local("", record=None, last_known=LAST_KNOWN)
+    assert classify(replace(recalled, unread=unread("record"))) is LAST_KNOWN
+    assert classify(recalled).reason == "not-found"
 
 
 @pytest.mark.parametrize("outcome", ["running", "failed", "unknown", "interrupted"])
@@ -140,18 +144,18 @@ def test_the_evidence_of_a_local_run_names_each_source_once() -> None:
 
 
 def test_a_trainer_is_stalled_after_ten_steps_without_a_line() -> None:
-    seen = observation(progress=training(said_at="2026-11-21T11:48:00Z", step_seconds=60.0))
-    assert classify(seen).state == "stalled"
+    observed = observation(progress=training(said_at="2026-11-21T11:48:00Z", step_seconds=60.0))
+    assert classify(observed).state == "stalled"
 
 
 def test_two_conditions_of_one_type_give_the_same_status_in_any_order() -> None:
     both = (condition("Evicted", reason="Preempted"), condition("Evicted", reason="AdmissionCheck"))
-    found = {classify(observation(workload=workload(*its))) for its in (both, both[::-1])}
-    assert [(one.state, one.reason) for one in found] == [("evicted", "admission-check")]
+    statuses = {classify(observation(workload=workload(*its))) for its in (both, both[::-1])}
+    assert [(one.state, one.reason) for one in statuses] == [("evicted", "admission-check")]
 
 
 def test_an_evicted_inactive_workload_is_deactivated_with_any_condition() -> None:
-    seen = next(case[1] for case in CASES if case[0] == "preempted, back in queue")
-    assert seen.workload is not None
-    inactive = workload(*seen.workload.conditions, active=False)
-    assert classify(replace(seen, workload=inactive)).reason == "deactivated"
+    observation_of_case = next(case[1] for case in CASES if case[0] == "preempted, back in queue")
+    assert observation_of_case.workload is not None
+    inactive = workload(*observation_of_case.workload.conditions, active=False)
+    assert classify(replace(observation_of_case, workload=inactive)).reason == "deactivated"

@@ -45,14 +45,14 @@ def test_every_observation_has_one_state_and_a_reason_that_is_explained(seen: Ob
     assert status is seen.last_known or status.reason == "" or status.state in BY_SLUG[status.reason].states
 
 
-def no_message_decides(seen: Observation) -> None:
-    seen = replace(seen, last_known=None)
-    assert classify(with_other_messages(seen)) == classify(seen)
+def no_message_decides(observed: Observation) -> None:
+    observed = replace(observed, last_known=None)
+    assert classify(with_other_messages(observed)) == classify(observed)
 
 
 def test_no_message_of_a_real_cluster_decides() -> None:
-    for name, seen, _ in CASES:
-        assert classify(with_other_messages(seen)) == classify(seen), name
+    for name, observation_of_case, _ in CASES:
+        assert classify(with_other_messages(observation_of_case)) == classify(observation_of_case), name
 
 
 @given(
@@ -70,19 +70,19 @@ def test_a_terminal_jobset_stays_ended(
     ended = replace(before, terminal=terminal, steps=4)
     status = classify(observation(jobset=ended, workload=workload, pods=seen, progress=said, unread=more, steps=4))
     doomed = said is not None and (said.aborted is not None or worthless(said, asked=4))
-    whole = said is not None and (said.saved_step or 0) >= 4  # a failure after the last save loses nothing
+    all_saved = said is not None and (said.saved_step or 0) >= 4  # a failure after the last save loses nothing
     if doomed:
         assert status.state == "failed"
     elif terminal == "Failed" or any(c.type == "Failed" and c.status == "True" for c in before.conditions):
-        assert status.state == ("succeeded" if whole else "failed")
+        assert status.state == ("succeeded" if all_saved else "failed")
     else:
         done = max((s for s in (said.step, said.saved_step, said.resumed_from) if s), default=0) if said else 0
         assert status.state == "succeeded" if done >= 4 else status.state in {"failed", "unknown"}
 
 
-def no_run_succeeds_whose_steps_taught_nothing(seen: Observation) -> None:
+def no_run_succeeds_whose_steps_taught_nothing(observed: Observation) -> None:
     """Whatever its exit status, its checkpoints and its record say."""
-    taught_nothing = replace(seen, last_known=None, progress=progress(no_target_steps=3))
+    taught_nothing = replace(observed, last_known=None, progress=progress(no_target_steps=3))
     assert classify(taught_nothing).state != "succeeded"
 
 
@@ -96,7 +96,7 @@ def test_unread_sources_never_make_a_run_failed(seen: Observation, names: set[st
     last checkpoint was saved: without that, the JobSet's word is the last.
     """
     seen = replace(seen, last_known=None, target="xpk", jobset=seen.jobset or jobset(), unread=())
-    whole = classify(seen)
+    known = classify(seen)
     kinds = {"jobset": "jobsets", "workload": "workloads", "pods": "pods", "progress": "log"}
     less = replace(
         seen,
@@ -106,22 +106,24 @@ def test_unread_sources_never_make_a_run_failed(seen: Observation, names: set[st
         progress=None if "progress" in names else seen.progress,
         unread=not_read(*(kinds[name] for name in sorted(names))),
     )
-    assert whole.state == "failed" or whole.reason == "after-last-step" or classify(less).state != "failed"
+    assert known.state == "failed" or known.reason == "after-last-step" or classify(less).state != "failed"
 
 
-def what_is_only_shown_decides_nothing(seen: Observation) -> None:
-    other = replace(seen, was=None if seen.was else jobset(), output=None if seen.output else "/a", found="x")
-    assert classify(other) == classify(seen)
+def what_is_only_shown_decides_nothing(observed: Observation) -> None:
+    other = replace(
+        observed, was=None if observed.was else jobset(), output=None if observed.output else "/a", found="x"
+    )
+    assert classify(other) == classify(observed)
 
 
-def how_it_was_before_a_restart_decides_no_state(seen: Observation) -> None:
+def how_it_was_before_a_restart_decides_no_state(observed: Observation) -> None:
     """Nor anything of a run that was not restarted."""
-    told, untold = classify(seen), classify(replace(seen, before=None))
-    assert told.state == untold.state
-    if told != untold:
-        assert seen.jobset is not None
-        assert seen.jobset.restarts > 0
-        assert "restarted" in {told.reason, untold.reason}
+    with_restart, untold = classify(observed), classify(replace(observed, before=None))
+    assert with_restart.state == untold.state
+    if with_restart != untold:
+        assert observed.jobset is not None
+        assert observed.jobset.restarts > 0
+        assert "restarted" in {with_restart.reason, untold.reason}
 
 
 @given(seen=observations, held=jobsets, restarts=st.integers(1, 3))
@@ -132,10 +134,10 @@ def test_an_old_restart_does_not_explain_missing_pods(seen: Observation, held: R
     assert classify(late).reason != "restarted"
 
 
-def an_unreachable_cluster_never_fails_a_run(seen: Observation) -> None:
-    away = replace(seen, target="xpk", jobset=None, unread=not_read("jobsets"))
+def an_unreachable_cluster_never_fails_a_run(observed: Observation) -> None:
+    away = replace(observed, target="xpk", jobset=None, unread=not_read("jobsets"))
     status = classify(away)
-    assert status is seen.last_known if seen.last_known else status.state != "failed"
+    assert status is observed.last_known if observed.last_known else status.state != "failed"
 
 
 @given(known=statuses)
@@ -153,10 +155,11 @@ def test_the_order_of_conditions_jobs_and_pods_does_not_change_the_state(
     def shuffled(values: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(data.draw(st.permutations(values)))
 
-    held, workload = seen.jobset, seen.workload
+    jobset_read, workload = seen.jobset, seen.workload
     other = replace(
         seen,
-        jobset=held and replace(held, conditions=shuffled(held.conditions), jobs=shuffled(held.jobs)),
+        jobset=jobset_read
+        and replace(jobset_read, conditions=shuffled(jobset_read.conditions), jobs=shuffled(jobset_read.jobs)),
         workload=workload and _with_conditions(workload, shuffled(workload.conditions)),
         pods=None if seen.pods is None else shuffled(seen.pods),
         unread=shuffled(seen.unread),
@@ -182,15 +185,15 @@ def test_a_run_short_of_its_last_step_never_succeeds(step: int, saved: int | Non
     assert classify(short).state in {"failed", "unknown"}
 
 
-def no_false_condition_counts(seen: Observation) -> None:
+def no_false_condition_counts(observed: Observation) -> None:
     """Kueue keeps conditions and turns them False: a False one is as good as none, but for QuotaReserved's reason."""
-    if seen.jobset:
-        kept = tuple(c for c in seen.jobset.conditions if c.status == "True")
-        assert classify(replace(seen, jobset=replace(seen.jobset, conditions=kept))) == classify(seen)
-    if seen.workload:
-        kept = tuple(c for c in seen.workload.conditions if c.status == "True" or c.type == "QuotaReserved")
-        less = replace(seen, workload=_with_conditions(seen.workload, kept))
-        assert classify(less) == classify(seen)
+    if observed.jobset:
+        true = tuple(c for c in observed.jobset.conditions if c.status == "True")
+        assert classify(replace(observed, jobset=replace(observed.jobset, conditions=true))) == classify(observed)
+    if observed.workload:
+        true = tuple(c for c in observed.workload.conditions if c.status == "True" or c.type == "QuotaReserved")
+        less = replace(observed, workload=_with_conditions(observed.workload, true))
+        assert classify(less) == classify(observed)
 
 
 LAWS = (
@@ -212,6 +215,8 @@ def test_every_observation_satisfies_the_laws(seen: Observation) -> None:
 
 
 def test_every_reason_that_is_explained_is_given_by_a_stage() -> None:
-    seen = [case[1] for case in (*CASES, *LOCAL)]
-    given_by = {(status.state, status.reason) for one in seen if (status := classify(one)).reason}
+    observations = [case[1] for case in (*CASES, *LOCAL)]
+    given_by = {
+        (status.state, status.reason) for observed_case in observations if (status := classify(observed_case)).reason
+    }
     assert {(state, reason.slug) for reason in REASONS for state in reason.states} == given_by

@@ -42,9 +42,9 @@ from xsft.runs.classify import classify
 from xsft.runs.pod_reasons import place
 
 
-def evidence(seen: Observation | None = None, **more: Any) -> Evidence:
-    seen = seen or observation()
-    return Evidence(seen=seen, status=more.pop("status", None) or classify(seen), **more)
+def evidence(observed: Observation | None = None, **more: Any) -> Evidence:
+    observed = observed or observation()
+    return Evidence(seen=observed, status=more.pop("status", None) or classify(observed), **more)
 
 
 def texts(clues: Iterable[Clue]) -> list[str]:
@@ -60,7 +60,7 @@ def log(
     said_at: str | None = None,
     lost_peer: bool = False,
 ) -> Log:
-    said = Diagnosis(kind=kind, line=kind, text=kind, signature=kind, lost_peer=lost_peer) if kind else None
+    diagnosis = Diagnosis(kind=kind, line=kind, text=kind, signature=kind, lost_peer=lost_peer) if kind else None
     name = pod(slice_index, host).name
     return Log(
         replicated_job="slice-job",
@@ -69,18 +69,18 @@ def log(
         attempt=attempt,
         pod=name,
         lines=("1", "2", "3"),
-        said=said,
+        said=diagnosis,
         said_at=said_at,
     )
 
 
 def test_kueues_message_is_shown_while_quota_is_not_reserved() -> None:
-    said = workload(
+    queued_workload = workload(
         condition("QuotaReserved", "True", "QuotaReserved", "reserved"),
         condition("Admitted", "False", "NoReservation", "not admitted"),
         condition("QuotaReserved", "False", "Pending", ""),
     )
-    assert texts(clues.kueue(evidence(observation(workload=said)))) == []
+    assert texts(clues.kueue(evidence(observation(workload=queued_workload)))) == []
     assert texts(clues.kueue(evidence(observation(workload=workload(WAITING))))) == [WAITING.message]
     assert texts(clues.kueue(evidence(observation(workload=None)))) == []
 
@@ -94,7 +94,7 @@ def test_an_eviction_that_is_over_gives_no_clue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "seen", "expected"),
+    ("queue", "observed", "expected"),
     [
         (condition("Active", "True", "Ready", "ok"), observation(), []),
         (condition("Active", "False", "Stopped", "no"), observation(), [("Active=False Stopped: no", "ClusterQueue")]),
@@ -112,9 +112,9 @@ def test_an_eviction_that_is_over_gives_no_clue() -> None:
     ],
     ids=["active", "stopped", "stopped, named by its Workload", "stopped, no Workload", "unread"],
 )
-def test_only_an_inactive_cluster_queue_gives_a_clue(queue: Any, seen: Observation, expected: Any) -> None:
-    found = clues.cluster_queue(evidence(seen, cluster_queue=queue))
-    assert [(clue.text, clue.where) for clue in found] == expected
+def test_only_an_inactive_cluster_queue_gives_a_clue(queue: Any, observed: Observation, expected: Any) -> None:
+    clue_list = clues.cluster_queue(evidence(observed, cluster_queue=queue))
+    assert [(clue.text, clue.where) for clue in clue_list] == expected
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_the_clue_names_and_counts_the_runs_ahead_in_the_queue(
     mine: int | None, ahead: tuple[int | None, ...], expected: tuple[str, str]
 ) -> None:
     names = tuple(Neighbour(name=f"r{n}", priority=priority) for n, priority in enumerate(ahead))
-    seen = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
-    (clue,) = clues.behind(evidence(seen, ahead=names))
+    observed = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
+    (clue,) = clues.behind(evidence(observed, ahead=names))
     assert (clue.text, clue.values["names"], clue.quoted) == (*expected, ()), "no line of the cluster says it"
     assert clue.values["count"] == clue.text.split()[0]
 
@@ -142,50 +142,52 @@ def test_an_empty_queue_gives_no_clue() -> None:
     assert texts(clues.behind(evidence(ahead=()))) == texts(clues.behind(evidence())) == []
 
 
-def event(reason: str, at: str = NOW) -> Event:
-    return kube_event(reason, message="m", object="Pod/x", at=at)
+def event(reason: str, moment: str = NOW) -> Event:
+    return kube_event(reason, message="m", object="Pod/x", at=moment)
 
 
 @pytest.mark.parametrize("reason", ["FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"])
 def test_events_say_more_of_a_pod_that_finds_no_node(reason: str) -> None:
-    lost = pod(phase="Pending", conditions=(condition("Ready", "False", "x", "y"), replace(UNSCHEDULABLE, message="")))
-    seen = observation(jobset=STARTING, pods=(lost,))
-    found = tuple(clues.unplaced(evidence(seen, events=(event("Pulled"), event(reason)))))
-    assert texts(found) == ["Unschedulable", f"{reason}: m"]
-    assert found[0].where.startswith("slice 0 host 0 (pod ")
+    pod_object = pod(
+        phase="Pending", conditions=(condition("Ready", "False", "x", "y"), replace(UNSCHEDULABLE, message=""))
+    )
+    observed = observation(jobset=STARTING, pods=(pod_object,))
+    clue_list = tuple(clues.unplaced(evidence(observed, events=(event("Pulled"), event(reason)))))
+    assert texts(clue_list) == ["Unschedulable", f"{reason}: m"]
+    assert clue_list[0].where.startswith("slice 0 host 0 (pod ")
     assert texts(clues.unplaced(evidence(observation(), events=(event(reason),)))) == []
 
 
 @pytest.mark.parametrize("reason", ["Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"])
 def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
     waits = pod(containers=(waiting("ErrImagePull"), waiting(""), container()))
-    seen = observation(jobset=STARTING, pods=(waits,))
-    found = tuple(clues.waiting(evidence(seen, events=(event("Pulled"), event(reason)))))
-    assert texts(found) == ["ErrImagePull: ", f"{reason}: m"]
-    assert {clue.values["image"] for clue in found} == {"its image"}
+    observed = observation(jobset=STARTING, pods=(waits,))
+    clue_list = tuple(clues.waiting(evidence(observed, events=(event("Pulled"), event(reason)))))
+    assert texts(clue_list) == ["ErrImagePull: ", f"{reason}: m"]
+    assert {clue.values["image"] for clue in clue_list} == {"its image"}
 
 
 @pytest.mark.parametrize(
-    ("held", "image"),
+    ("containers", "image"),
     [
         pytest.param(jobset(image="gcr.io/p/m:v1"), "gcr.io/p/m:v1", id="known"),
         pytest.param(jobset(image=""), "its image", id="unknown"),
         pytest.param(None, "its image", id="no-jobset"),
     ],
 )
-def test_a_clue_about_pods_names_its_object_and_the_image_if_known(held: Any, image: str) -> None:
+def test_a_clue_about_pods_names_its_object_and_the_image_if_known(containers: Any, image: str) -> None:
     waits = pod(0, 2, containers=(waiting("ErrImagePull"),))
-    seen = observation(jobset=held, pods=(waits,))
-    (of_pod, of_event) = clues.waiting(evidence(seen, events=(event("Failed"),)))
+    observed = observation(jobset=containers, pods=(waits,))
+    (of_pod, of_event) = clues.waiting(evidence(observed, events=(event("Failed"),)))
     assert (of_pod.where.partition(" (")[0], of_event.where) == ("slice 0 host 2", "Pod/x")
     assert of_pod.values["image"] == of_event.values["image"] == image
 
 
 def test_the_clue_of_a_server_names_its_current_pod() -> None:
-    seen = next(one for name, one, _ in SERVERS if name == "a server that crashes")
-    (now,) = seen.pods or ()
+    crashing = next(server_case for name, server_case, _ in SERVERS if name == "a server that crashes")
+    (now,) = crashing.pods or ()
     for pods, named_pod in (((now,), now), ((server_pod(crashed(1), name="old", deleting=True), now), now), ((), None)):
-        (clue,) = clues.server(evidence(replace(seen, pods=pods)))
+        (clue,) = clues.server(evidence(replace(crashing, pods=pods)))
         assert clue.where == (place(named_pod) if named_pod else "")
 
 
@@ -195,34 +197,36 @@ def test_the_latest_event_is_shown_first() -> None:
 
 
 def test_a_disruption_that_holds_names_its_node() -> None:
-    taken = condition("DisruptionTarget", "True", "DeletionByTaintManager", "m")
+    disruption = condition("DisruptionTarget", "True", "DeletionByTaintManager", "m")
     pods = (
-        pod(0, 1, conditions=(replace(taken, status="False"),)),
-        pod(0, 2, conditions=(condition("Ready"), taken)),
-        pod(0, 3, conditions=(taken,), node=False),
+        pod(0, 1, conditions=(replace(disruption, status="False"),)),
+        pod(0, 2, conditions=(condition("Ready"), disruption)),
+        pod(0, 3, conditions=(disruption,), node=False),
     )
-    found = tuple(clues.disrupted(evidence(observation(pods=pods))))
-    assert [clue.where.partition(") ")[2] for clue in found] == ["(node gke-0-2)", ""]
+    clue_list = tuple(clues.disrupted(evidence(observation(pods=pods))))
+    assert [clue.where.partition(") ")[2] for clue in clue_list] == ["(node gke-0-2)", ""]
 
 
-@pytest.mark.parametrize(("at", "heard"), [("11:49:00", True), ("11:50:00", True), ("11:50:01", False), ("", True)])
-def test_a_node_that_is_taken_after_the_failure_is_not_its_cause(at: str, heard: bool) -> None:
-    taken = condition("DisruptionTarget", reason="r", at=f"2026-11-21T{at}Z" if at else "")
+@pytest.mark.parametrize(
+    ("clock_time", "heard"), [("11:49:00", True), ("11:50:00", True), ("11:50:01", False), ("", True)]
+)
+def test_a_node_that_is_taken_after_the_failure_is_not_its_cause(clock_time: str, heard: bool) -> None:
+    disruption = condition("DisruptionTarget", reason="r", at=f"2026-11-21T{clock_time}Z" if clock_time else "")
     failed = pod(0, 1, containers=(terminated(1, finished_at="2026-11-21T11:50:00Z"),))
-    seen = observation(pods=(failed, pod(0, 2, conditions=(taken,))))
-    assert bool(texts(clues.disrupted(evidence(seen)))) == heard
+    observed = observation(pods=(failed, pod(0, 2, conditions=(disruption,))))
+    assert bool(texts(clues.disrupted(evidence(observed)))) == heard
 
 
 def test_only_the_log_of_the_first_failed_process_is_read() -> None:
     ended = pod(0, 2, "Failed", containers=(terminated(1),))
-    seen = observation(jobset=jobset(terminal="Failed"), pods=(ended,))
+    observed = observation(jobset=jobset(terminal="Failed"), pods=(ended,))
     both = (log("peer-lost", host=1, lost_peer=True), log("exception", host=2))
-    assert texts(clues.said(evidence(seen, logs=both))) == ["exception"]
-    assert texts(clues.said(evidence(seen, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
+    assert texts(clues.said(evidence(observed, logs=both))) == ["exception"]
+    assert texts(clues.said(evidence(observed, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
 
 
 def test_clues_from_logs_put_the_latest_attempt_first_and_echoes_last() -> None:
-    seen = observation(jobset=jobset(terminal="Failed"), pods=())
+    observed = observation(jobset=jobset(terminal="Failed"), pods=())
     logs = (
         log("peer-lost", attempt=1, lost_peer=True),
         log(None, attempt=2),
@@ -230,7 +234,7 @@ def test_clues_from_logs_put_the_latest_attempt_first_and_echoes_last() -> None:
         log("exception", host=3, attempt=1),
         log("config-error", attempt=0),
     )
-    assert texts(clues.said(evidence(seen, logs=logs))) == ["exception", "hbm", "config-error", "peer-lost"]
+    assert texts(clues.said(evidence(observed, logs=logs))) == ["exception", "hbm", "config-error", "peer-lost"]
 
 
 def test_a_stalled_run_in_which_no_process_ended_has_no_failure() -> None:
@@ -242,9 +246,9 @@ def test_a_stalled_run_in_which_no_process_ended_has_no_failure() -> None:
 
 def test_an_end_is_reported_with_the_last_three_lines_of_either() -> None:
     ended = pod(containers=(terminated(1, message="a\nb\nc\nd\n"),))
-    seen = observation(pods=(ended,))
+    observed = observation(pods=(ended,))
     lines = replace(log(None), lines=("w", "x", "y", "z"))
-    (clue,) = clues.ended(evidence(seen, logs=(lines,)))
+    (clue,) = clues.ended(evidence(observed, logs=(lines,)))
     assert clue.quoted == ("b", "c", "d", "x", "y", "z")
     unknown = pod(containers=(terminated(None, ""),))
     assert texts(clues.ended(evidence(observation(pods=(unknown,))))) == ["worker Error exit unknown"]
@@ -266,8 +270,8 @@ def test_the_end_of_a_job_beside_the_training_names_its_work_and_memory() -> Non
 
 
 def test_containers_that_run_again_are_named_out_of_memory_first_and_then_the_latest() -> None:
-    def again(code: int | None, at: str | None, *, host: int, reason: str = "Error", times: int = 1) -> Pod:
-        end = terminated(code, reason, message="a\nb\nc\nd\n", finished_at=at)
+    def again(code: int | None, ended_at: str | None, *, host: int, reason: str = "Error", times: int = 1) -> Pod:
+        end = terminated(code, reason, message="a\nb\nc\nd\n", finished_at=ended_at)
         return pod(0, host, containers=(container(last=end, restarts=times),))
 
     pods = (
@@ -277,18 +281,18 @@ def test_containers_that_run_again_are_named_out_of_memory_first_and_then_the_la
         again(137, "2026-11-21T11:00:00Z", host=3, reason="OOMKilled"),
         pod(0, 4),
     )
-    found = tuple(clues.ended_in_place(evidence(observation(pods=pods))))
-    assert texts(found) == ["OOMKilled exit 137", "Error exit 2", "Error exit 1", "Error exit unknown"]
-    assert ["host 3" in found[0].where, found[0].quoted] == [True, ("b", "c", "d")]
-    assert [clue.values for clue in found[1:3]] == [{"count": "1", "pods": "4"}, {"count": "3", "pods": "4"}]
+    clue_list = tuple(clues.ended_in_place(evidence(observation(pods=pods))))
+    assert texts(clue_list) == ["OOMKilled exit 137", "Error exit 2", "Error exit 1", "Error exit unknown"]
+    assert ["host 3" in clue_list[0].where, clue_list[0].quoted] == [True, ("b", "c", "d")]
+    assert [clue.values for clue in clue_list[1:3]] == [{"count": "1", "pods": "4"}, {"count": "3", "pods": "4"}]
 
 
 def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
-    seen = observation(
+    observed = observation(
         jobset=jobset(conditions=(condition("Failed", "False", "r", "m"), condition("Failed", "True", "r", "m")))
     )
-    found = tuple(clues.jobset(evidence(seen)))
-    assert [(clue.text, clue.where) for clue in found] == [("Failed r: m", "JobSet deepseek-ultrachat")]
+    jobset_object = tuple(clues.jobset(evidence(observed)))
+    assert [(clue.text, clue.where) for clue in jobset_object] == [("Failed r: m", "JobSet deepseek-ultrachat")]
     assert texts(clues.jobset(evidence(observation(jobset=None)))) == []
 
 
@@ -316,20 +320,20 @@ def test_what_was_not_read_is_reported_with_its_reason() -> None:
     assert texts(clues.unread(evidence(observation(unread=unread("log"))))) == ["log: connection refused"]
 
 
-def named(seen: Observation, **more: Any) -> dict[str, str]:
-    return words(evidence(seen, **more))
+def named(observed: Observation, **more: Any) -> dict[str, str]:
+    return words(evidence(observed, **more))
 
 
 def test_words_hold_the_known_values() -> None:
-    known = named(observation(progress=training(saved_step=300, said_at="2026-11-21T11:50:00Z")))
-    assert (known["step"], known["steps"], known["saved"], known["progress"]) == (
+    words_of_run = named(observation(progress=training(saved_step=300, said_at="2026-11-21T11:50:00Z")))
+    assert (words_of_run["step"], words_of_run["steps"], words_of_run["saved"], words_of_run["progress"]) == (
         "400",
         "1000",
         "300",
         ", step 400 of 1000",
     )
-    assert (known["silence"], known["median"]) == ("10 minutes", ", 50 times its median step of 12 s")
-    assert (known["run"], known["jobset"], known["workload"]) == (
+    assert (words_of_run["silence"], words_of_run["median"]) == ("10 minutes", ", 50 times its median step of 12 s")
+    assert (words_of_run["run"], words_of_run["jobset"], words_of_run["workload"]) == (
         "deepseek-ultrachat",
         "deepseek-ultrachat",
         "jobset-deepseek-ultrachat-ab12c",
@@ -344,21 +348,27 @@ def test_words_hold_the_known_values() -> None:
 
 
 def test_words_have_placeholders_for_unknown_values() -> None:
-    for seen in (
+    for observation_of_case in (
         observation(steps=None, jobset=None, workload=None, progress=None),
         local("failed", steps=None, progress=progress()),
     ):
-        known = named(seen)
-        assert (known["step"], known["steps"], known["saved"], known["progress"], known["median"]) == (
+        words_of_run = named(observation_of_case)
+        assert (
+            words_of_run["step"],
+            words_of_run["steps"],
+            words_of_run["saved"],
+            words_of_run["progress"],
+            words_of_run["median"],
+        ) == (
             "?",
             "?",
             "?",
             "",
             "",
         )
-        assert known["jobset"] == known["workload"] == known["run"] == seen.run_name
-        assert known["namespace"] == "default"
-        assert [known["no_target_steps"], known["not_finite_steps"]] == ["several", "several"]
+        assert words_of_run["jobset"] == words_of_run["workload"] == words_of_run["run"] == observation_of_case.run_name
+        assert words_of_run["namespace"] == "default"
+        assert [words_of_run["no_target_steps"], words_of_run["not_finite_steps"]] == ["several", "several"]
     assert named(observation(progress=None))["silence"] == "a long time"
     assert named(observation(progress=training(said_at=None)))["median"] == ""
     assert named(observation(progress=progress(step=None)))["progress"] == ""
@@ -389,9 +399,9 @@ def test_words_count_the_restarts() -> None:
 )
 def test_words_name_the_process_that_failed_after_the_last_step(code: int | None, reason: str, text: str) -> None:
     end = terminated(code, reason)
-    known = named(observation(pods=(pod(0, 2, "Failed", containers=(end,)),)))
+    words_of_run = named(observation(pods=(pod(0, 2, "Failed", containers=(end,)),)))
     name = pod(0, 2).name
-    assert known["exit_after"] == f"Afterwards slice 0 host 2 (pod {name}) ended with {text}."
+    assert words_of_run["exit_after"] == f"Afterwards slice 0 host 2 (pod {name}) ended with {text}."
 
 
 def test_words_name_the_recorded_reason_if_no_pod_shows_it() -> None:
@@ -402,17 +412,17 @@ def test_words_name_the_recorded_reason_if_no_pod_shows_it() -> None:
 
 @pytest.mark.parametrize(("restarts", "text"), [(1, "once"), (2, "2 times")])
 def test_words_count_the_restarts_of_a_container_in_its_pod(restarts: int, text: str) -> None:
-    one = pod(0, 2, containers=(terminated(1, restarts=restarts),))
-    known = named(observation(pods=(one,)))
-    assert known["exits"] == f"Its pod restarts the container, {text} so far, whatever the exit code."
+    pod_object = pod(0, 2, containers=(terminated(1, restarts=restarts),))
+    words_of_run = named(observation(pods=(pod_object,)))
+    assert words_of_run["exits"] == f"Its pod restarts the container, {text} so far, whatever the exit code."
 
 
 def test_words_name_holders_queue_and_quotas() -> None:
     holders = (Neighbour(name="a", holds="512 chips"), Neighbour(name="b", priority=0), Neighbour(name="c"))
     quota = Quota(flavor="f", resource="r", total="8", used="6")
-    known = named(observation(), holders=holders, ahead=holders[2:], quotas=(quota,))
-    assert known["holders"] == "Held by a (512 chips), b (priority 0), c."
-    assert (known["queue"], known["quotas"]) == ("Ahead of it: c.", "In use: 6 of 8 r of f.")
+    words_of_run = named(observation(), holders=holders, ahead=holders[2:], quotas=(quota,))
+    assert words_of_run["holders"] == "Held by a (512 chips), b (priority 0), c."
+    assert (words_of_run["queue"], words_of_run["quotas"]) == ("Ahead of it: c.", "In use: 6 of 8 r of f.")
     assert [named(observation())[name] for name in ("holders", "queue", "quotas")] == ["", "", ""]
 
 
@@ -438,7 +448,7 @@ def test_a_rule_takes_the_first_clue_it_knows_and_quotes_at_most_five_lines() ->
         states=frozenset(),
         reasons=frozenset({"", "r"}),
     )
-    (found,) = causes(rule, clues, words={"run": "r", "what": "not this"})
-    assert (found.message, found.evidence) == ("A r", ("1", "2", "3", "4", "5"))
+    (cause,) = causes(rule, clues, words={"run": "r", "what": "not this"})
+    assert (cause.message, cause.evidence) == ("A r", ("1", "2", "3", "4", "5"))
     assert rule.applies(Status(state="training", reason="r"))
     assert not rule.applies(Status(state="training", reason="s"))

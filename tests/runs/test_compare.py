@@ -47,12 +47,14 @@ def curves(*names: str) -> tuple[LossCurve, ...]:
 def test_compare_reports_a_run_that_learned_nothing() -> None:
     nothing = replace(observed("gemma"), progress=said_of(no_target_steps=40))
 
-    def failed(seen: Observation) -> Status:
-        return Status(state="failed", reason="no-target-tokens" if seen.run_name == "gemma" else "trainer-failed")
+    def failed(observation: Observation) -> Status:
+        return Status(
+            state="failed", reason="no-target-tokens" if observation.run_name == "gemma" else "trainer-failed"
+        )
 
     runs = FakeRuns(runs_read((nothing, local("tiny"))), classify=failed)
     problems = curves_of(("gemma", "tiny"), runs=runs, read=read)[1]
-    assert [(one.id, one.where) for one in problems] == [("no-target-tokens", "gemma")]
+    assert [(reported.id, reported.where) for reported in problems] == [("no-target-tokens", "gemma")]
     assert "40 steps in a row" in problems[0].message
 
 

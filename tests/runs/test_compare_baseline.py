@@ -128,7 +128,10 @@ def test_a_worse_run_exits_6_by_the_records_alone(output: Path) -> None:
     status, document = compared(output, "tonight")
     assert status == document["exit_status"] == 6
     assert [run["run_name"] for run in document["runs"]] == ["tonight", "night-4", "night-3", "night-2", "night-1"]
-    assert [(one["name"], round(one["above"], 3)) for one in document["measures"]] == [("level", 0.05), ("rise", 0.0)]
+    assert [(measure["name"], round(measure["above"], 3)) for measure in document["measures"]] == [
+        ("level", 0.05),
+        ("rise", 0.0),
+    ]
     (problem,) = document["problems"]
     assert (problem["id"], problem["severity"]) == ("run-worse", "error")
     assert (

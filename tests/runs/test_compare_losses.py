@@ -42,9 +42,9 @@ def completed(step: int, loss: float) -> str:
 def test_read_curve_joins_metrics_and_log_and_prefers_the_log(tmp_path: Path) -> None:
     metrics(tmp_path / "gemma" / "metrics", 0, 1, {1: 6.6})
     metrics(tmp_path / "gemma" / "metrics", 2, 3, {2: 6.4, 3: 6.2})
-    said = ("noise", "Train step 3 training loss: 6.123456", completed(3, 6.123), completed(4, 6.0))
-    found = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=lines(*said))
-    assert found == LossCurve(
+    log_lines = ("noise", "Train step 3 training loss: 6.123456", completed(3, 6.123), completed(4, 6.0))
+    loss_curve = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=lines(*log_lines))
+    assert loss_curve == LossCurve(
         run_name="gemma",
         points={1: 6.6, 2: 6.4, 3: 6.123456, 4: 6.0},
         sources=("metrics", "log"),
@@ -54,28 +54,28 @@ def test_read_curve_joins_metrics_and_log_and_prefers_the_log(tmp_path: Path) ->
 
 def test_an_unreadable_source_does_not_hide_another(tmp_path: Path) -> None:
     metrics(tmp_path / "gemma" / "metrics", 0, 1, {1: 6.6})
-    found = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=silent)
-    assert found.points == {1: 6.6}
-    assert found.problems == ("log: the cluster does not answer",)
+    loss_curve = read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=silent)
+    assert loss_curve.points == {1: 6.6}
+    assert loss_curve.problems == ("log: the cluster does not answer",)
 
 
 def test_read_curve_is_empty_before_the_first_step(tmp_path: Path) -> None:
     for output in (str(tmp_path), None):
-        found = read_curve(observed(), output=output, store=store(tmp_path), lines=lines())
-        assert (found.points, found.sources, found.problems) == ({}, (), ())
+        loss_curve = read_curve(observed(), output=output, store=store(tmp_path), lines=lines())
+        assert (loss_curve.points, loss_curve.sources, loss_curve.problems) == ({}, (), ())
 
 
 def test_repeated_steps_of_a_resumed_run_replace_the_earlier_ones(tmp_path: Path) -> None:
-    said = (
+    log_lines = (
         completed(1, 6.0),
         completed(2, 5.0),
         completed(3, 4.0),
         "Restored params from step: 1 in 2 s",
         completed(2, 5.5),
     )
-    found = read_curve(observed(), output=None, store=store(tmp_path), lines=lines(*said))
-    assert found.points == {1: 6.0, 2: 5.5}
-    assert found.resumed == {1: "repeated"}
+    loss_curve = read_curve(observed(), output=None, store=store(tmp_path), lines=lines(*log_lines))
+    assert loss_curve.points == {1: 6.0, 2: 5.5}
+    assert loss_curve.resumed == {1: "repeated"}
 
 
 def test_resumed_steps_of_earlier_attempts_come_from_the_records(tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_resumed_steps_of_earlier_attempts_come_from_the_records(tmp_path: Path)
         record = Record(run_name="gemma", target="xpk", attempts=(attempt,))
         (folder / f"attempt-{number}.json").write_text(to_json(record))
     restarted = replace(observed(), jobset=jobset("gemma-2", run_name="gemma", restarts=1, data_on_restart="reshuffle"))
-    said = ("Restored params from step: 80 in 2 s", completed(81, 5.5))
-    found = read_curve(restarted, output=str(tmp_path), store=store(tmp_path), lines=lines(*said))
-    assert found.resumed == {40: "reshuffled", 80: "reshuffled"}
+    log_lines = ("Restored params from step: 80 in 2 s", completed(81, 5.5))
+    loss_curve = read_curve(restarted, output=str(tmp_path), store=store(tmp_path), lines=lines(*log_lines))
+    assert loss_curve.resumed == {40: "reshuffled", 80: "reshuffled"}
 
 
 def test_the_losses_of_a_local_run_come_from_its_record(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_the_losses_of_a_local_run_come_from_its_record(tmp_path: Path) -> None:
     attempts = (Attempt(number=1), Attempt(number=2, resumed_from=1))
     record = Record(run_name="tiny", attempts=attempts, losses={1: 6.5, 2: 6.0})
     (folder / "run.json").write_text(to_json(record))
-    found = read_curve(local(), output=str(tmp_path), store=store(tmp_path), lines=silent)
-    assert found == LossCurve(
+    loss_curve = read_curve(local(), output=str(tmp_path), store=store(tmp_path), lines=silent)
+    assert loss_curve == LossCurve(
         run_name="tiny",
         points={1: 6.5, 2: 6.0},
         resumed={1: "repeated"},

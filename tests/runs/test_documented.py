@@ -19,12 +19,14 @@ def test_every_state_is_a_row_with_the_filters_that_mean_it() -> None:
     rows = re.findall(
         r"^\| `([a-z]+)` \| .+? \| (.+) \|$", STATES_PAGE.partition("## What is certain")[0], re.MULTILINE
     )
-    told = {state: set(re.findall(r"`([a-z]+)`", filters)) for state, filters in rows}
-    assert told == {state: {word for word in WORDS if word not in STATES and matches(state, word)} for state in STATES}
+    filters_by_state = {state: set(re.findall(r"`([a-z]+)`", filters)) for state, filters in rows}
+    assert filters_by_state == {
+        state: {word for word in WORDS if word not in STATES and matches(state, word)} for state in STATES
+    }
 
 
 def test_documented_time_limits_are_those_of_the_code() -> None:
-    said = " ".join(STATES_PAGE.split())
+    words = " ".join(STATES_PAGE.split())
     for text in (
         f"{classify.STALL_FACTOR:g} × the median step, and at least {classify.STEP_SILENCE_S / 60:g} minutes",
         f"one step done | {classify.UNKNOWN_STEP_SILENCE_S / 60:g} minutes",
@@ -33,7 +35,7 @@ def test_documented_time_limits_are_those_of_the_code() -> None:
         f"saving | {classify.SAVE_SILENCE_S / 60:g} minutes",
         f"more than {BROKEN_AFTER_S:g} seconds",
     ):
-        assert text in said
+        assert text in words
 
 
 def test_every_cause_is_explained_once() -> None:

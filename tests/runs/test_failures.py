@@ -169,11 +169,11 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
 def test_diagnose_recognises_each_failure_by_its_line(kind: str, lines: Sequence[str], quoted: str) -> None:
-    said = diagnose(("I1 x] completed step: 3, seconds: 0.2, loss: 6.2", *RAISED, *lines))
-    assert said is not None
-    assert said.kind == kind
-    assert quoted in f"{said.text} {said.line}"
-    assert said.lost_peer == (kind in {"dcn-timeout", "peer-late", "peer-lost"})
+    diagnosis = diagnose(("I1 x] completed step: 3, seconds: 0.2, loss: 6.2", *RAISED, *lines))
+    assert diagnosis is not None
+    assert diagnosis.kind == kind
+    assert quoted in f"{diagnosis.text} {diagnosis.line}"
+    assert diagnosis.lost_peer == (kind in {"dcn-timeout", "peer-late", "peer-lost"})
 
 
 @pytest.mark.parametrize("lines", [("I1 x] completed step: 3, seconds: 1.0, loss: 6.2", "bye"), ()])
@@ -208,14 +208,14 @@ LEFT = "F1121 12:00:01.000000    17 client.h:80] Shutdown barrier has failed"
     ],
 )
 def test_the_end_of_the_log_is_judged(lines: Sequence[str], kind: str | None, earlier: bool) -> None:
-    said = diagnose(("up", *lines))
-    assert (said.kind if said else None, said.earlier if said else False) == (kind, earlier)
-    assert reason(("up", *lines)) == (None if said is None or earlier else said.text)
+    diagnosis = diagnose(("up", *lines))
+    assert (diagnosis.kind if diagnosis else None, diagnosis.earlier if diagnosis else False) == (kind, earlier)
+    assert reason(("up", *lines)) == (None if diagnosis is None or earlier else diagnosis.text)
 
 
 def test_an_unknown_key_is_reported_without_the_900_known_keys() -> None:
-    known = ", ".join(f"'key_{n}'" for n in range(900))
-    assert reason((f"{ABSL}MAXTEXT CONFIG ERROR: 'stepz' not in {known}.", RULER)) == (
+    text = ", ".join(f"'key_{n}'" for n in range(900))
+    assert reason((f"{ABSL}MAXTEXT CONFIG ERROR: 'stepz' not in {text}.", RULER)) == (
         "MaxText does not know the key 'stepz'"
     )
 
@@ -236,9 +236,9 @@ def test_a_pydantic_message_is_joined_from_its_lines() -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    found = reason(("ValueError: " + "x" * 10_000,))
-    assert found is not None
-    assert (len(found), found[-1]) == (MAX_REASON, "…")
+    reason_text = reason(("ValueError: " + "x" * 10_000,))
+    assert reason_text is not None
+    assert (len(reason_text), reason_text[-1]) == (MAX_REASON, "…")
 
 
 def test_every_rule_of_a_log_has_a_line() -> None:
@@ -263,12 +263,12 @@ def test_signature_is_the_same_for_the_same_failure_in_another_attempt() -> None
 
 
 def test_long_line_is_cut_to_400_characters() -> None:
-    said = diagnose((f"ValueError: {'x' * 2000}",))
-    assert said is not None
-    assert (len(said.line), len(said.text)) == (400, 600)
+    diagnosis = diagnose((f"ValueError: {'x' * 2000}",))
+    assert diagnosis is not None
+    assert (len(diagnosis.line), len(diagnosis.text)) == (400, 600)
 
 
 @given(st.lists(st.text()))
 def test_any_lines_give_a_cause_or_none(lines: list[str]) -> None:
-    said = diagnose(lines)
-    assert said is None or (said.kind and said.line)
+    diagnosis = diagnose(lines)
+    assert diagnosis is None or (diagnosis.kind and diagnosis.line)

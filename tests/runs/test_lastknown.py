@@ -26,14 +26,14 @@ SILENT = (Unread(what="jobsets", why="no answer"),)
 
 
 def kept(state: Path) -> dict[str, Observation]:
-    found = recall(state, cluster=CLUSTER, namespace="default")
-    return {uid: known.observation(CLUSTER, unread=SILENT) for uid, known in found.items()}
+    known_runs = recall(state, cluster=CLUSTER, namespace="default")
+    return {uid: known_run.observation(CLUSTER, unread=SILENT) for uid, known_run in known_runs.items()}
 
 
 def living(state: Path) -> set[str]:
     """Names of those that are not known to be gone."""
-    found = recall(state, cluster=CLUSTER, namespace="default")
-    return {known.jobset.run_name for known in found.values() if not known.gone}
+    known_runs = recall(state, cluster=CLUSTER, namespace="default")
+    return {known_run.jobset.run_name for known_run in known_runs.values() if not known_run.gone}
 
 
 def only_file(state: Path) -> Path:
@@ -42,8 +42,8 @@ def only_file(state: Path) -> Path:
 
 
 def test_a_run_of_a_silent_cluster_is_shown_with_its_age(tmp_path: Path) -> None:
-    seen = observed("gemma")
-    remember(tmp_path, [(seen, TRAINING)], now=NOW)
+    observation = observed("gemma")
+    remember(tmp_path, [(observation, TRAINING)], now=NOW)
     (old,) = kept(tmp_path).values()
     later = "2026-11-21T13:00:00Z"
     status = classify(old)
@@ -59,8 +59,8 @@ def test_an_ended_run_with_unread_output_is_read_again(tmp_path: Path, what: Any
     unread = (Unread(what=what, why="not read in time", passed_over=True),)
     late = replace(finished("gemma", at="2026-11-21T11:30:00Z"), progress=None, unread=unread)
     remember(tmp_path, [(late, DONE)], now=NOW)
-    (known,) = recall(tmp_path, cluster=CLUSTER, namespace="default").values()
-    assert known.unheard
+    (known_run,) = recall(tmp_path, cluster=CLUSTER, namespace="default").values()
+    assert known_run.unheard
 
 
 @settings(max_examples=20)
@@ -68,14 +68,16 @@ def test_an_ended_run_with_unread_output_is_read_again(tmp_path: Path, what: Any
 def test_every_field_of_last_known_is_read_back(seen: Observation, tmp_path_factory: pytest.TempPathFactory) -> None:
     state = tmp_path_factory.mktemp("state")
     record = Recorded(outcome="completed", finished_at=NOW)
-    there = replace(seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, record=record)
-    there = replace(there, observed_at=NOW, read_at="2026-11-21T12:00:05Z", mode="x")
-    remember(state, [(there, TRAINING)], now=NOW)
-    assert there.jobset is not None
-    known = recall(state, cluster=CLUSTER, namespace=there.jobset.namespace)[there.jobset.uid]
-    kept = ("jobset", "observed_at", "read_at", "progress", "steps", "mode", "before", "found")
-    whole = LastKnown(status=TRAINING, **{name: getattr(there, name) for name in kept})
-    assert known == read_line(line_of(whole)), "without what changes quickly; the JobSet tells the time of its end"
+    complete = replace(seen, cluster=CLUSTER, jobset=seen.jobset or jobset(), last_known=None, record=record)
+    complete = replace(complete, observed_at=NOW, read_at="2026-11-21T12:00:05Z", mode="x")
+    remember(state, [(complete, TRAINING)], now=NOW)
+    assert complete.jobset is not None
+    known_run = recall(state, cluster=CLUSTER, namespace=complete.jobset.namespace)[complete.jobset.uid]
+    fields_kept = ("jobset", "observed_at", "read_at", "progress", "steps", "mode", "before", "found")
+    last_known = LastKnown(status=TRAINING, **{name: getattr(complete, name) for name in fields_kept})
+    assert known_run == read_line(line_of(last_known)), (
+        "without what changes quickly; the JobSet tells the time of its end"
+    )
 
 
 def test_the_file_is_private_and_lists_the_newest_run_first(tmp_path: Path) -> None:
@@ -91,8 +93,8 @@ def test_the_file_is_private_and_lists_the_newest_run_first(tmp_path: Path) -> N
 
 
 def test_the_end_of_a_run_is_kept_with_its_time(tmp_path: Path) -> None:
-    seen = finished("gemma", at="2026-11-21T11:30:00Z")
-    remember(tmp_path, [(seen, DONE)], now=NOW)
+    ended_run = finished("gemma", at="2026-11-21T11:30:00Z")
+    remember(tmp_path, [(ended_run, DONE)], now=NOW)
     (old,) = kept(tmp_path).values()
     assert old.jobset is not None
     assert old.jobset.terminal == "Completed"
@@ -103,20 +105,20 @@ def test_the_cause_of_a_failure_is_kept_and_shown_after_the_restart(tmp_path: Pa
     starting = Status(state="starting", reason="pods-not-ready")
     remember(tmp_path, [(observed("a", found="killed for memory"), starting), (observed("b"), TRAINING)], now=NOW)
     remember(tmp_path, [(observed("a"), starting), (observed("b"), TRAINING)], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
-    assert (known["uid-a"].found, known["uid-b"].found) == ("killed for memory", "")
-    before = known["uid-a"].as_before()
+    known_runs = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known_runs["uid-a"].found, known_runs["uid-b"].found) == ("killed for memory", "")
+    before = known_runs["uid-a"].as_before()
     assert before.found == "killed for memory"
     remember(tmp_path / "other", [(observed("a", found="killed for memory"), starting)], now=NOW)
     remember(tmp_path / "other", [(observed("a"), TRAINING)], now=NOW)
     assert not recall(tmp_path / "other", cluster=CLUSTER, namespace="default")["uid-a"].found, "it runs again"
     again = observed("a", jobset=jobset("a", restarts=1), before=before)
     remember(tmp_path, [(again, starting)], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
-    assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
+    known_runs = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known_runs["uid-a"].found, known_runs["uid-a"].before) == ("", before)
     remember(tmp_path, [(again, TRAINING)], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
-    assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
+    known_runs = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known_runs["uid-a"].found, known_runs["uid-a"].before) == ("", before)
 
 
 def test_progress_is_kept_while_the_log_is_not_read(tmp_path: Path) -> None:
@@ -140,7 +142,11 @@ def test_progress_is_kept_while_the_log_is_not_read(tmp_path: Path) -> None:
 def test_remember_adds_to_the_known_runs(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("one"), TRAINING), (observed("two"), TRAINING)], now=NOW)
     remember(tmp_path, [(observed("one", observed_at="2026-11-21T12:30:00Z"), DONE)], now="2026-11-21T12:30:00Z")
-    states = {one.run_name: one.last_known.state for one in kept(tmp_path).values() if one.last_known}
+    states = {
+        observation.run_name: observation.last_known.state
+        for observation in kept(tmp_path).values()
+        if observation.last_known
+    }
     assert states == {"one": "succeeded", "two": "training"}
 
 
@@ -148,8 +154,8 @@ def test_forget_marks_missing_runs_as_no_longer_running(tmp_path: Path) -> None:
     """A run was cancelled, or its TTL ran out, between two reads; the end of an ended run stays known."""
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
-    assert gone_of(known, {"uid-there"}) == {"uid-gone"}
+    known_runs = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert gone_of(known_runs, {"uid-there"}) == {"uid-gone"}
     forget(tmp_path, cluster=CLUSTER, namespace="default", gone={"uid-gone"}, now=NOW)
     assert living(tmp_path) == {"there", "ended"}
     assert gone_of(recall(tmp_path, cluster=CLUSTER, namespace="default"), {"uid-there"}) == set()
@@ -163,41 +169,41 @@ def test_the_progress_of_a_deleted_run_is_kept(tmp_path: Path) -> None:
         forget(tmp_path, cluster=CLUSTER, namespace="default", gone={"uid-gone"}, now=NOW)
     (line,) = only_file(tmp_path).read_text().splitlines()[1:]
     assert line.count('"gone": true') == 1
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
-    assert (known.gone, known.ended, known.jobset.tpu, known.status) == (True, False, "v6e-256", TRAINING)
-    assert known.progress is not None
-    assert (known.progress.step, known.progress.loss) == (120, 2.3456)
+    uid_gone = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
+    assert (uid_gone.gone, uid_gone.ended, uid_gone.jobset.tpu, uid_gone.status) == (True, False, "v6e-256", TRAINING)
+    assert uid_gone.progress is not None
+    assert (uid_gone.progress.step, uid_gone.progress.loss) == (120, 2.3456)
     remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)  # a list that lacked it was wrong
     assert living(tmp_path) == {"gone"}
 
 
 def test_the_end_of_a_deleted_run_is_kept_with_its_time(tmp_path: Path) -> None:
-    seen = observed("gone")
+    observation = observed("gone")
     record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
-    gone = replace(seen, jobset=None, was=seen.jobset, record=record)
+    gone = replace(observation, jobset=None, was=observation.jobset, record=record)
     remember(tmp_path, [(gone, Status(state="unknown", reason="jobset-gone"))], now=NOW)
     assert recall(tmp_path, cluster=CLUSTER, namespace="default") == {}
     remember(tmp_path, [(gone, Status(state="cancelled", evidence=("record",)))], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
-    assert (known.status.state, known.ended, known.ended_at) == ("cancelled", True, "2026-11-21T11:00:00Z")
-    assert known.jobset.tpu == "v6e-256"
+    uid_gone = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
+    assert (uid_gone.status.state, uid_gone.ended, uid_gone.ended_at) == ("cancelled", True, "2026-11-21T11:00:00Z")
+    assert uid_gone.jobset.tpu == "v6e-256"
 
 
 def test_the_state_before_a_restart_is_kept(tmp_path: Path) -> None:
     before = Before(at=NOW, state="training", reason="evaluating", step=7, saved_step=5)
     remember(tmp_path, [(observed("a", before=before), TRAINING)], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"]
-    assert known.before == before
-    assert known.observation(CLUSTER, unread=SILENT).before == before
-    assert known.as_before() == Before(at="2026-11-21T11:59:56Z", state="training", step=120, saved_step=100)
+    uid_a = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"]
+    assert uid_a.before == before
+    assert uid_a.observation(CLUSTER, unread=SILENT).before == before
+    assert uid_a.as_before() == Before(at="2026-11-21T11:59:56Z", state="training", step=120, saved_step=100)
 
 
 def test_counts_of_steps_without_targets_or_finite_loss_are_kept(tmp_path: Path) -> None:
     progress = said(no_target_steps=3, not_finite_steps=4, zero_loss_steps=5)
     remember(tmp_path, [(observed("a", progress=progress), TRAINING)], now=NOW)
-    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress
-    assert known is not None
-    assert (known.no_target_steps, known.not_finite_steps, known.zero_loss_steps) == (3, 4, 5)
+    run_progress = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress
+    assert run_progress is not None
+    assert (run_progress.no_target_steps, run_progress.not_finite_steps, run_progress.zero_loss_steps) == (3, 4, 5)
 
 
 def test_runs_not_seen_for_long_are_removed(tmp_path: Path) -> None:
@@ -205,7 +211,7 @@ def test_runs_not_seen_for_long_are_removed(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("lately", observed_at="2026-11-08T12:00:00Z"), DONE)], now="2026-11-08T12:00:00Z")
     remember(tmp_path, [(observed("new"), TRAINING)], now=NOW)
     assert 13 * 24 * 3600 < FORGET_AFTER_S < 51 * 24 * 3600
-    assert {one.run_name for one in kept(tmp_path).values()} == {"lately", "new"}
+    assert {observation.run_name for observation in kept(tmp_path).values()} == {"lately", "new"}
 
 
 def test_unknown_recalled_and_local_states_are_not_kept(tmp_path: Path) -> None:
@@ -255,7 +261,9 @@ def test_a_file_of_another_version_is_read_without_an_error(tmp_path_factory: An
     only_file(state).write_text("\n".join((first.replace("known/3", "known/9"), *lines)))
     found = kept(state)
     assert 1 <= len(found) <= 2
-    assert all(classify(replace(one, unread=SILENT)) == one.last_known for one in found.values())
+    assert all(
+        classify(replace(observation, unread=SILENT)) == observation.last_known for observation in found.values()
+    )
 
 
 def test_a_truncated_file_keeps_its_complete_lines(tmp_path: Path) -> None:
@@ -270,10 +278,10 @@ def test_a_truncated_file_keeps_its_complete_lines(tmp_path: Path) -> None:
 def test_a_broken_line_does_not_hide_others(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("a"), TRAINING), (observed("b"), DONE)], now=NOW)
     lines = only_file(tmp_path).read_text().splitlines()
-    (broken,) = [one for one in lines if '"uid-b"' in one]
+    (broken,) = [broken_line for broken_line in lines if '"uid-b"' in broken_line]
     text = "\n".join(lines).replace(broken, broken.replace('"jobset": {', '"jobset": {{'))
     only_file(tmp_path).write_bytes(text.encode() + b"\n\xff\xfe")
-    found = recall(tmp_path, cluster=CLUSTER, namespace="default")
-    assert found["uid-a"].status == TRAINING
-    assert "uid-b" not in found
-    assert list(found) == ["uid-a"]
+    known_runs = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert known_runs["uid-a"].status == TRAINING
+    assert "uid-b" not in known_runs
+    assert list(known_runs) == ["uid-a"]

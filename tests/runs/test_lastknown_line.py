@@ -32,25 +32,25 @@ OF_A_MOMENT: Mapping[str, frozenset[str]] = {
 
 def leaves() -> Iterator[tuple[str, str]]:
     """(part, field); the part is empty for the fields of `LastKnown` itself."""
-    for part, whole in (
+    for part, struct in (
         ("", KNOWN),
         *((name, getattr(KNOWN, name)) for name in ("jobset", "status", "progress", "before")),
     ):
         skipped = OF_A_MOMENT.get(part, frozenset())
-        yield from ((part, name) for name in whole.__struct_fields__ if name not in skipped and _is_leaf(whole, name))
+        yield from ((part, name) for name in struct.__struct_fields__ if name not in skipped and _is_leaf(struct, name))
 
 
-def _is_leaf(whole: Struct, name: str) -> bool:
-    return not isinstance(getattr(whole, name), Struct)
+def _is_leaf(struct: Struct, name: str) -> bool:
+    return not isinstance(getattr(struct, name), Struct)
 
 
 def other(value: object, hint: Any) -> object:
     """Return another value of the same type."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    kind = next(one for one in kinds if one is not type(None))
+    kind = next(member for member in kinds if member is not type(None))
     match get_origin(kind) or kind:
         case origin if origin is Literal:
-            return next(one for one in get_args(kind) if one != value)
+            return next(member for member in get_args(kind) if member != value)
         case origin if origin is tuple:
             return ("something",)
         case origin if origin is bool:
@@ -63,19 +63,19 @@ def other(value: object, hint: Any) -> object:
             return "something" if value != "something" else "else"
 
 
-def changes(known: LastKnown, part: str, name: str) -> LastKnown:
+def changes(last_known: LastKnown, part: str, name: str) -> LastKnown:
     """Return the same with another value in one field."""
-    whole = getattr(known, part) if part else known
-    changed = replace(whole, **{name: other(getattr(whole, name), get_type_hints(type(whole))[name])})
-    return replace(known, **{part: changed}) if part else changed
+    struct = getattr(last_known, part) if part else last_known
+    changed = replace(struct, **{name: other(getattr(struct, name), get_type_hints(type(struct))[name])})
+    return replace(last_known, **{part: changed}) if part else changed
 
 
 @pytest.mark.parametrize(("part", "name"), tuple(leaves()))
 def test_every_field_of_a_last_known_line_is_read_back(part: str, name: str) -> None:
-    known = changes(KNOWN, part, name)
-    back = read_line(line_of(known))
+    last_known = changes(KNOWN, part, name)
+    back = read_line(line_of(last_known))
     assert back is not None
-    read, written = ((getattr(one, part) if part else one) for one in (back, known))
+    read, written = ((getattr(struct, part) if part else struct) for struct in (back, last_known))
     assert getattr(read, name) == getattr(written, name)
 
 
@@ -93,8 +93,10 @@ def test_what_is_true_for_a_moment_is_not_kept(part: str, name: str) -> None:
 def test_only_the_end_of_the_jobset_is_kept_of_its_conditions() -> None:
     ends = tuple(Condition(type=kind, status="True", reason="r", at="now") for kind in ("Completed", "Failed"))
     others = (Condition(type="Failed", status="False"), Condition(type="Suspended", status="True"))
-    held = replace(KNOWN.jobset, conditions=(*others, *(replace(one, message="long") for one in ends)))
-    back = read_line(line_of(replace(KNOWN, jobset=held)))
+    with_messages = replace(
+        KNOWN.jobset, conditions=(*others, *(replace(last_condition, message="long") for last_condition in ends))
+    )
+    back = read_line(line_of(replace(KNOWN, jobset=with_messages)))
     assert back is not None
     assert back.jobset.conditions == ends
 
@@ -108,31 +110,41 @@ def test_the_end_of_a_jobset_in_an_older_line_is_read() -> None:
 
 
 def test_a_line_without_newer_fields_is_read_with_their_neutral_values() -> None:
-    whole = json.loads(line_of(KNOWN))
-    known = read_line(json.dumps({name: whole[name] for name in ("jobset", "status", "observed_at")}))
-    assert known is not None
-    assert (known.read_at, known.progress, known.before, known.ended_at) == ("", None, None, None)
-    assert (known.found, known.unheard, known.gone) == ("", False, False)
+    document = json.loads(line_of(KNOWN))
+    last_known = read_line(json.dumps({name: document[name] for name in ("jobset", "status", "observed_at")}))
+    assert last_known is not None
+    assert (last_known.read_at, last_known.progress, last_known.before, last_known.ended_at) == ("", None, None, None)
+    assert (last_known.found, last_known.unheard, last_known.gone) == ("", False, False)
 
 
 @pytest.mark.parametrize(("part", "name"), tuple(leaves()))
 def test_an_observation_of_the_last_known_state_has_every_field_that_both_have(part: str, name: str) -> None:
-    known = changes(KNOWN, part, name)
+    last_known = changes(KNOWN, part, name)
     unread = (Unread(what="jobsets", why="no answer"),)
-    seen = known.observation("my-cluster", unread=unread)
+    observation = last_known.observation("my-cluster", unread=unread)
     shared = set(LastKnown.__struct_fields__) & set(Observation.__struct_fields__) - {"found"}
-    assert {field: getattr(seen, field) for field in shared} == {field: getattr(known, field) for field in shared}
-    assert (seen.run_name, seen.target) == (known.jobset.run_name, known.jobset.target)
-    assert (seen.cluster, seen.unread, seen.last_known) == ("my-cluster", unread, known.status)
+    assert {field: getattr(observation, field) for field in shared} == {
+        field: getattr(last_known, field) for field in shared
+    }
+    assert (observation.run_name, observation.target) == (last_known.jobset.run_name, last_known.jobset.target)
+    assert (observation.cluster, observation.unread, observation.last_known) == (
+        "my-cluster",
+        unread,
+        last_known.status,
+    )
 
 
 @pytest.mark.parametrize(("part", "name"), tuple(leaves()))
 def test_the_state_before_a_restart_is_the_last_known_one(part: str, name: str) -> None:
-    known = changes(KNOWN, part, name)
-    before = known.as_before()
-    assert (before.at, before.state, before.reason) == (known.observed_at, known.status.state, known.status.reason)
-    assert known.progress is not None
-    assert (before.step, before.saved_step) == (known.progress.step, known.progress.saved_step)
-    assert before.found == known.found
-    unread = replace(known, progress=None).as_before()
+    last_known = changes(KNOWN, part, name)
+    before = last_known.as_before()
+    assert (before.at, before.state, before.reason) == (
+        last_known.observed_at,
+        last_known.status.state,
+        last_known.status.reason,
+    )
+    assert last_known.progress is not None
+    assert (before.step, before.saved_step) == (last_known.progress.step, last_known.progress.saved_step)
+    assert before.found == last_known.found
+    unread = replace(last_known, progress=None).as_before()
     assert (unread.step, unread.saved_step) == (None, None)

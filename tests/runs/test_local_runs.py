@@ -31,8 +31,8 @@ def entry(plan: Plan) -> IndexEntry:
 
 
 def seen(plan: Plan) -> Observation:
-    (one,) = observe_local([entry(plan)], now=NOW)
-    return one
+    (observation,) = observe_local([entry(plan)], now=NOW)
+    return observation
 
 
 def ran(plan: Plan, tmp_path: Path, **does: object) -> None:
@@ -41,22 +41,27 @@ def ran(plan: Plan, tmp_path: Path, **does: object) -> None:
 
 def test_a_run_with_all_steps_has_succeeded(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
-    one = seen(plan)
-    status = classify(one)
-    assert (status.state, one.target, one.cluster, one.jobset) == ("succeeded", "local", None, None)
-    assert one.progress is not None
+    observation = seen(plan)
+    status = classify(observation)
+    assert (status.state, observation.target, observation.cluster, observation.jobset) == (
+        "succeeded",
+        "local",
+        None,
+        None,
+    )
+    assert observation.progress is not None
     steps = plan.run.spec.train.steps
-    assert (one.progress.step, one.steps, one.progress.saved_step) == (steps, steps, steps)
-    assert one.progress.loss == pytest.approx(7 - steps / 10)
-    assert one.progress.step_seconds == 0.217
-    assert one.record is not None
-    assert (one.record.outcome, one.record.alive) == ("completed", False)
+    assert (observation.progress.step, observation.steps, observation.progress.saved_step) == (steps, steps, steps)
+    assert observation.progress.loss == pytest.approx(7 - steps / 10)
+    assert observation.progress.step_seconds == 0.217
+    assert observation.record is not None
+    assert (observation.record.outcome, observation.record.alive) == ("completed", False)
 
 
 def test_a_run_whose_data_ended_has_failed(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path, data_ends=2)
-    one = seen(plan)
-    status = classify(one)
+    observation = seen(plan)
+    status = classify(observation)
     assert (status.state, status.reason) == ("failed", "data-ended")
 
 
@@ -68,10 +73,10 @@ def test_a_running_run_holds_its_lock_and_a_killed_one_does_not(plan: Plan, tmp_
     document["outcome"] = "running"
     folder.record.write_text(json.dumps(document))
     with exclusive(folder.lock, waiting=lambda: None):
-        one = seen(plan)
-        assert one.record is not None
-        assert one.record.alive
-        assert classify(one).state in {"starting", "compiling", "training"}
+        observation = seen(plan)
+        assert observation.record is not None
+        assert observation.record.alive
+        assert classify(observation).state in {"starting", "compiling", "training"}
     dead = seen(plan)
     assert dead.record is not None
     assert not dead.record.alive
@@ -86,9 +91,9 @@ def test_a_run_that_ends_between_reading_record_and_lock_is_not_killed(
     ended = record.read_text()
     record.write_text(ended.replace('"completed"', '"running"'))
     monkeypatch.setattr("xsft.runs.local_runs.is_held", lambda _: not record.write_text(ended))
-    one = seen(plan)
-    assert one.record is not None
-    assert one.record.outcome == "completed"
+    observation = seen(plan)
+    assert observation.record is not None
+    assert observation.record.outcome == "completed"
 
 
 def test_is_held_works_without_the_kernels_lock_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +109,9 @@ def test_is_held_works_without_the_kernels_lock_list(tmp_path: Path, monkeypatch
 def test_an_unreadable_record_is_unread_and_unknown(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
     run_folder_of(plan).record.write_text("{")
-    one = seen(plan)
-    assert [unread.what for unread in one.unread] == ["record"]
-    assert classify(one).state == "unknown"
+    observation = seen(plan)
+    assert [unread.what for unread in observation.unread] == ["record"]
+    assert classify(observation).state == "unknown"
 
 
 def test_an_index_entry_without_a_local_folder_gives_no_run(plan: Plan, tmp_path: Path) -> None:
@@ -120,7 +125,7 @@ def test_progress_is_read_from_the_end_of_a_long_log(plan: Plan, tmp_path: Path)
     log = Path(json.loads(run_folder_of(plan).record.read_text())["attempts"][-1]["log"])
     log.write_text("noise\n" * 100_000 + log.read_text())
     os.utime(log, (0, 0))
-    one = seen(plan)
-    assert one.progress is not None
-    assert one.progress.step == plan.run.spec.train.steps
-    assert one.progress.said_at == "1970-01-01T00:00:00+00:00"
+    observation = seen(plan)
+    assert observation.progress is not None
+    assert observation.progress.step == plan.run.spec.train.steps
+    assert observation.progress.said_at == "1970-01-01T00:00:00+00:00"

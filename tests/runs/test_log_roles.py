@@ -32,10 +32,10 @@ def test_processes_are_named_by_slice_and_host_or_by_their_job() -> None:
 
 @pytest.mark.parametrize(("tpu", "hosts"), [("v6e-8", 2), ("v99-8", 1), (None, 1)])
 def test_a_slice_has_the_hosts_of_its_type(tpu: str | None, hosts: int) -> None:
-    there = replace(MCJAX, tpu=tpu)
-    assert len(all_roles(there)) == 2 * hosts
+    changed_mcjax = replace(MCJAX, tpu=tpu)
+    assert len(all_roles(changed_mcjax)) == 2 * hosts
     with pytest.raises(UsageError, match=f"slice 0 has hosts 0 to {hosts - 1}; slice 1 has hosts 0 to {hosts - 1}"):
-        chosen_roles(there, slice_index=2, host=None, every=False)
+        chosen_roles(changed_mcjax, slice_index=2, host=None, every=False)
 
 
 @pytest.mark.parametrize("every", [True, False])

@@ -31,17 +31,17 @@ class OfTwoAttempts:
     def output_of(self, _seen: object) -> str:
         return "/out"
 
-    def records(self, seen: Observation) -> tuple[Record, ...]:
-        return self.read_run("/out", seen.run_name)
+    def records(self, observation: Observation) -> tuple[Record, ...]:
+        return self.read_run("/out", observation.run_name)
 
     def read_run(self, _output: str, run_name: str) -> tuple[Record, ...]:
         attempts = (Attempt(number=n, started_at="", log=log) for n, log in enumerate(self.logs, start=1))
-        return tuple(Record(run_name=run_name, attempts=(one,)) for one in attempts)
+        return tuple(Record(run_name=run_name, attempts=(attempt_of_two,)) for attempt_of_two in attempts)
 
 
-def lines(*logs: str, **asked: Any) -> list[str]:
+def lines(*logs: str, **options: Any) -> list[str]:
     sources = RunLogs(runs=cast("Runs", OfTwoAttempts(logs)))
-    return list(sources.local_lines(local("tiny"), LogRequest(**asked)))
+    return list(sources.local_lines(local("tiny"), LogRequest(**options)))
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def two(tmp_path: Path) -> tuple[str, str]:
     return (str(files[0]), str(files[1]))
 
 
-@pytest.mark.parametrize(("attempt", "said"), [(None, 2), (1, 1), (2, 2)])
+@pytest.mark.parametrize(("attempt", "attempt_read"), [(None, 2), (1, 1), (2, 2)])
 def test_the_log_is_that_of_the_newest_or_the_requested_attempt(
-    two: tuple[str, str], attempt: int | None, said: int
+    two: tuple[str, str], attempt: int | None, attempt_read: int
 ) -> None:
-    assert lines(*two, attempt=attempt) == [f"of attempt {said}"]
+    assert lines(*two, attempt=attempt) == [f"of attempt {attempt_read}"]
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -74,10 +74,10 @@ def test_an_unknown_attempt_is_reported_with_the_existing_ones(two: tuple[str, s
 
 
 def test_curves_of_one_name_are_told_apart_by_their_folders() -> None:
-    seen = (local("tiny", output="/a"), local("tiny", output="/b"), local("other", output="/a"))
-    hits = fold(seen, classify=judged, now=NOW)
+    three = (local("tiny", output="/a"), local("tiny", output="/b"), local("other", output="/a"))
+    hits = fold(three, classify=judged, now=NOW)
     curves = RunLogs(runs=cast("Runs", OfTwoAttempts(("", "")))).curves(hits)
-    assert sorted(one.run_name for one in curves) == ["/a/tiny", "/b/tiny", "other"]
+    assert sorted(curve.run_name for curve in curves) == ["/a/tiny", "/b/tiny", "other"]
 
 
 def test_the_log_of_a_record_without_its_path_is_unknown() -> None:

@@ -56,8 +56,8 @@ class World:
             pod["status"]["phase"] = "Succeeded"
         for name, _ in list(self.logs.logs):
             self.logs.end(name)
-        for one in self.listeners:
-            one.rest()
+        for silent_listener in self.listeners:
+            silent_listener.rest()
 
     def listen(self, *roles: ProcessRole, **how: Any) -> Reporter:
         self.listeners.append(Reporter(self.follow(*roles, **how)))
@@ -78,20 +78,20 @@ class World:
         self.json["status"] = ended(how, "AllJobsCompleted")
 
     def read(self, *roles: ProcessRole, **how: Any) -> list[str]:
-        found = read_logs(self.cluster, jobset=self.jobset, roles=roles or (printer(self.jobset),), **how)
-        return [line.text for line in found]
+        log_lines = read_logs(self.cluster, jobset=self.jobset, roles=roles or (printer(self.jobset),), **how)
+        return [line.text for line in log_lines]
 
     def follow(self, *roles: ProcessRole, **how: Any) -> Iterator[LogLine]:
-        wanted = roles or (printer(self.jobset),)
-        return follow_logs(self.cluster, jobset=self.jobset, roles=wanted, **{"pace": PACE, **how})
+        followed_roles = roles or (printer(self.jobset),)
+        return follow_logs(self.cluster, jobset=self.jobset, roles=followed_roles, **{"pace": PACE, **how})
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with standing_in(tmp_path) as api:
-        one = World(api)
-        yield one
-        one.close()
+        new_world = World(api)
+        yield new_world
+        new_world.close()
 
 
 class Reporter:
@@ -133,8 +133,8 @@ def test_read_logs_reads_the_pod_that_prints_steps(world: World) -> None:
     world.logs.say("gemma-slice-job-0-1-abcde", "another")
     assert world.read() == ["one", "two", "three"]
     assert world.read(tail=2) == ["two", "three"]
-    (asked,) = world.api.server.asked("/log.*tailLines")
-    assert asked.query["container"] == "jax-tpu"
+    (request,) = world.api.server.asked("/log.*tailLines")
+    assert request.query["container"] == "jax-tpu"
     assert len(world.api.server.asked(r"slice-job-0-1-abcde/log")) == 0
 
 
@@ -206,11 +206,11 @@ def test_lines_between_snapshot_and_stream_are_printed_once(
 ) -> None:
     world.pod()
     world.logs.say(FIRST, *before, second=1)
-    one = follower(world)
-    assert [line.text for line in one.begin(since=None, tail=tail)] == snapshot
+    log_follower = follower(world)
+    assert [line.text for line in log_follower.begin(since=None, tail=tail)] == snapshot
     world.logs.say(FIRST, "between", "between", second=second)
     world.logs.say(FIRST, "after", second=3, end=True)
-    assert [line.text for line in itertools.islice(one.lines(), 3)] == ["between", "between", "after"]
+    assert [line.text for line in itertools.islice(log_follower.lines(), 3)] == ["between", "between", "after"]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -218,12 +218,12 @@ def test_since_also_applies_to_a_pod_that_starts_later(world: World, *, there: b
     """With `--since`, the first pod may have no log yet, or not exist yet."""
     if there:
         world.pod()
-    one = follower(world)
-    assert list(one.begin(since="2026-11-21T10:00:05Z", tail=None)) == []
+    log_follower = follower(world)
+    assert list(log_follower.begin(since="2026-11-21T10:00:05Z", tail=None)) == []
     world.pod()
     world.logs.say(FIRST, "old", second=1)
     world.logs.say(FIRST, "new", second=6, end=True)
-    assert [line.text for line in itertools.islice(one.lines(), 1)] == ["new"]
+    assert [line.text for line in itertools.islice(log_follower.lines(), 1)] == ["new"]
 
 
 def test_a_tail_is_not_repeated_for_its_last_second(world: World) -> None:
@@ -404,9 +404,9 @@ def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None
 def test_following_a_log_without_lines_ends_with_its_process(world: World, ending: bool) -> None:
     """A kubelet sends no headers before the first line, so there is no stream to interrupt yet."""
     old = world.pod()
-    said: list[str] = []
+    complaints: list[str] = []
     world.api.server.fail(f"{FIRST}/log.*follow=true", action="hang-before", times=99)
-    lines = world.listen(trouble=said.append)
+    lines = world.listen(trouble=complaints.append)
     until(lambda: world.api.server.asked("follow=true"))
     if ending:
         world.logs.say(FIRST, "last", end=True)
@@ -418,17 +418,17 @@ def test_following_a_log_without_lines_ends_with_its_process(world: World, endin
         world.pod(tag="zzzzz", attempt=1)
         world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
         assert lines.take(1) == ["anew"]
-    assert [text for text in said if "restart 1" not in text] == []
+    assert [text for text in complaints if "restart 1" not in text] == []
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
+    ("after", "message"),
     [
         ({"tag": "zzzzz", "attempt": 1}, "-- gemma: restart 1 of 3; the lines below are from the new processes --"),
         ({"tag": "zzzzz"}, f"-- {FIRST} was replaced; the lines below are from gemma-slice-job-0-0-zzzzz --"),
     ],
 )
-def test_a_mark_names_the_restart_or_the_new_pod(world: World, after: dict[str, Any], told: str) -> None:
+def test_a_mark_names_the_restart_or_the_new_pod(world: World, after: dict[str, Any], message: str) -> None:
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
     marks: list[str] = []
@@ -438,7 +438,7 @@ def test_a_mark_names_the_restart_or_the_new_pod(world: World, after: dict[str, 
     pod = world.pod(**after)["metadata"]["name"]
     world.logs.say(pod, "anew", second=9)
     assert lines.take(1) == ["anew"]
-    assert marks == [told]
+    assert marks == [message]
 
 
 def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: World) -> None:
@@ -466,8 +466,8 @@ def test_an_unreachable_node_does_not_delay_the_next_process(world: World, endin
     """Its kubelet does not answer, so the last lines of its processes are lost."""
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
-    said: list[str] = []
-    lines = world.listen(trouble=said.append)
+    complaints: list[str] = []
+    lines = world.listen(trouble=complaints.append)
     assert lines.take(1) == ["one"]
     until(lambda: world.logs.followed(FIRST))
     world.api.server.fail(f"{FIRST}/log", code=500, times=99)
@@ -480,7 +480,7 @@ def test_an_unreachable_node_does_not_delay_the_next_process(world: World, endin
         world.pod(tag="zzzzz", attempt=1)
         world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
         assert lines.take(1) == ["anew"]
-    assert [text for text in said if "last lines of" in text]
+    assert [text for text in complaints if "last lines of" in text]
 
 
 def test_a_long_log_is_streamed_completely(world: World) -> None:
@@ -492,8 +492,8 @@ def test_a_long_log_is_streamed_completely(world: World) -> None:
     for heard, one in enumerate(read_logs(world.cluster, jobset=world.jobset, roles=(printer(world.jobset),)), start=1):
         assert one.text == (line if heard < 301 else "last")
     assert heard == 301
-    (asked,) = world.api.server.asked("/log")
-    assert "limitBytes" not in asked.query
+    (request,) = world.api.server.asked("/log")
+    assert "limitBytes" not in request.query
 
 
 def test_long_logs_of_several_hosts_are_merged_while_streaming(world: World) -> None:
@@ -509,9 +509,9 @@ def test_long_logs_of_several_hosts_are_merged_while_streaming(world: World) -> 
     lines = read_logs(world.cluster, jobset=world.jobset, roles=roles)
     first = next(lines)
     assert first.text.startswith("0 0 ")
-    rest = [line.text[:4].strip() for line in lines]
-    assert len(rest) == 799
-    assert [int(text.split()[0]) for text in rest] == sorted(int(text.split()[0]) for text in rest)
+    texts = [line.text[:4].strip() for line in lines]
+    assert len(texts) == 799
+    assert [int(text.split()[0]) for text in texts] == sorted(int(text.split()[0]) for text in texts)
 
 
 def test_reading_a_broken_log_continues_after_its_last_line(tmp_path: Path) -> None:
@@ -564,7 +564,7 @@ def test_each_line_is_given_once_wherever_a_stream_breaks(lines: list[tuple[int,
         LoggedLine(text=text, at=f"2026-11-21T10:00:{second:02}.5Z")
         for second, text in sorted(lines, key=lambda x: x[0])
     ]
-    state, seen = YieldedLines(), list[LoggedLine]()
+    state, lines_yielded = YieldedLines(), list[LoggedLine]()
     for stop in [*breaks, len(log)]:
         since = (state.since or "")[:19]
         repeated = [line for line in log if line.at[:19] >= since]
@@ -573,10 +573,10 @@ def test_each_line_is_given_once_wherever_a_stream_breaks(lines: list[tuple[int,
             line = next(new, None)
             if line is None:
                 break
-            seen.append(line)
+            lines_yielded.append(line)
         new.close()  # type: ignore[attr-defined]
-    seen.extend(state.new(iter([line for line in log if line.at[:19] >= (state.since or "")[:19]])))
-    assert seen == log
+    lines_yielded.extend(state.new(iter([line for line in log if line.at[:19] >= (state.since or "")[:19]])))
+    assert lines_yielded == log
 
 
 def test_an_error_in_one_stream_is_raised_for_all() -> None:

@@ -26,9 +26,9 @@ def staged(real_cluster: Real, cluster_namespace: str) -> Staged:
 
 
 def jobset(staged: Staged) -> RunObject:
-    found = staged.seen("gemma")[0].jobset
-    assert found is not None
-    return found
+    jobset_object = staged.seen("gemma")[0].jobset
+    assert jobset_object is not None
+    return jobset_object
 
 
 def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> None:
@@ -61,10 +61,12 @@ def test_logs_of_several_hosts_are_merged(staged: Staged) -> None:
     for host in range(HOSTS):
         where = f"batch.kubernetes.io/job-completion-index={host},jobset.sigs.k8s.io/job-index=1"
         texts = [f"host {host} line {i}" for i in range(3)]
-        at = start + timedelta(seconds=host)
-        staged.real.write_logs(staged.namespace, where, texts, at=at, apart_s=10.0)
+        written_at = start + timedelta(seconds=host)
+        staged.real.write_logs(staged.namespace, where, texts, at=written_at, apart_s=10.0)
     roles = tuple(ProcessRole(replicated_job="slice-job", slice_index=1, host=host) for host in range(HOSTS))
-    found = read_logs(staged.cluster, jobset=jobset(staged), roles=roles)
-    assert [one.text for one in found] == [f"host {host} line {i}" for i in range(3) for host in range(HOSTS)]
+    log_lines = read_logs(staged.cluster, jobset=jobset(staged), roles=roles)
+    assert [log_line.text for log_line in log_lines] == [
+        f"host {host} line {i}" for i in range(3) for host in range(HOSTS)
+    ]
     tail = read_logs(staged.cluster, jobset=jobset(staged), roles=roles, tail=1)
-    assert [one.text for one in tail] == [f"host {host} line 2" for host in range(HOSTS)]
+    assert [log_line.text for log_line in tail] == [f"host {host} line 2" for host in range(HOSTS)]

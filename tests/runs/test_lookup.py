@@ -12,18 +12,18 @@ from xsft.runs.lookup import answer_of, one_run
 
 
 def test_runs_without_jobsets_are_distinguished_without_none() -> None:
-    there = observed("gemma", cluster="lab")
+    observation = observed("gemma", cluster="lab")
     gone = Observation(run_name="gemma", target="xpk", observed_at=NOW, cluster="east")
-    known = Observation(
+    ended_here = Observation(
         run_name="gemma",
         target="xpk",
         observed_at=NOW,
         cluster="west",
         record=Recorded(outcome="created", jobset="gemma-2"),
     )
-    found = answer_of(runs_read((there, gone, known)), classify=classify, now=NOW)
+    answer = answer_of(runs_read((observation, gone, ended_here)), classify=classify, now=NOW)
     with pytest.raises(UsageError, match="3 runs are named 'gemma'") as several:
-        one_run("gemma", found)
+        one_run("gemma", answer)
     assert "None" not in several.value.message
     assert "its JobSet of east, which is gone" in several.value.message
     assert "JobSet gemma-2 of west, which is gone" in several.value.message

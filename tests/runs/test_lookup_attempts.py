@@ -55,7 +55,7 @@ def test_the_name_of_a_jobset_chooses_its_submission() -> None:
 
 
 def test_the_number_of_a_submission_is_read_from_its_jobset_or_its_record() -> None:
-    assert [number_of(one) for one in (FIRST, SECOND, GONE)] == [1, 2, 3]
+    assert [number_of(observation) for observation in (FIRST, SECOND, GONE)] == [1, 2, 3]
     assert number_of(local(record=Recorded(outcome="completed", number=2))) == 2
     assert number_of(observed(jobset=jobset("else", run_name="gemma"))) is None
     assert number_of(observed(jobset=None)) is None

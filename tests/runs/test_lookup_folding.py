@@ -19,25 +19,25 @@ def rows(*observations: Observation) -> tuple[FoldedRun, ...]:
     return fold(observations, classify=judged, now=NOW)
 
 
-def names(found: tuple[FoldedRun, ...]) -> list[str]:
-    return [one.row.run_name for one in found]
+def names(folded_runs: tuple[FoldedRun, ...]) -> list[str]:
+    return [folded_run.row.run_name for folded_run in folded_runs]
 
 
 def test_attempts_are_one_row_of_the_newest() -> None:
     first = observed(jobset=jobset("gemma", terminal="Failed"))
     second = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
     for order in ((first, second), (second, first)):
-        (found,) = rows(*order)
-        assert found.row.jobset == "gemma-2"
-        assert found.row.attempts == 2
+        (folded_run,) = rows(*order)
+        assert folded_run.row.jobset == "gemma-2"
+        assert folded_run.row.attempts == 2
     assert named(rows(first, second), "gemma-2") == named(rows(first, second), "gemma") != ()
 
 
 def test_a_live_attempt_stands_for_the_run_though_a_later_one_failed() -> None:
     alive = observed()
     refused = observed(jobset=jobset("gemma-2", created_at="2026-11-21T11:00:00Z", terminal="Failed"))
-    (found,) = rows(alive, refused)
-    assert found.row.jobset == "gemma"
+    (folded_run,) = rows(alive, refused)
+    assert folded_run.row.jobset == "gemma"
 
 
 def test_an_attempt_with_unknown_end_is_not_used_for_a_later_one() -> None:
@@ -47,8 +47,8 @@ def test_an_attempt_with_unknown_end_is_not_used_for_a_later_one() -> None:
     unread = finished("gemma", at="2026-11-21T10:30:00Z")
     gone = observed(jobset=None, progress=None, record=Recorded(outcome="created", started_at="2026-11-21T09:00:00Z"))
     for earlier in (replace(unread, progress=None), gone):
-        (found,) = fold([earlier, newest], classify=classify, now=NOW)
-        assert (found.row.jobset, found.status.reason) == ("gemma-2", "ended-short")
+        (folded,) = fold([earlier, newest], classify=classify, now=NOW)
+        assert (folded.row.jobset, folded.status.reason) == ("gemma-2", "ended-short")
 
 
 def test_the_newest_attempt_stands_for_a_run_of_a_silent_cluster() -> None:
@@ -57,15 +57,15 @@ def test_the_newest_attempt_stands_for_a_run_of_a_silent_cluster() -> None:
     since = observed(
         jobset=None, progress=None, unread=silent, record=Recorded(outcome="created", started_at="2026-11-21T11:00:00Z")
     )
-    (found,) = fold([since, before], classify=classify, now=NOW)
-    assert (found.row.state, found.row.reason) == ("unknown", "unreachable")
+    (folded,) = fold([since, before], classify=classify, now=NOW)
+    assert (folded.row.state, folded.row.reason) == ("unknown", "unreachable")
 
 
 def test_an_attempt_whose_jobset_is_gone_is_counted_in_its_run() -> None:
     gone = observed(jobset=None, progress=None, record=Recorded(outcome="failed", jobset="gemma"))
-    (found,) = rows(gone, observed(jobset=jobset("gemma-2", run_name="gemma")))
-    assert found.row.jobset == "gemma-2"
-    assert found.row.attempts == 2
+    (folded_run,) = rows(gone, observed(jobset=jobset("gemma-2", run_name="gemma")))
+    assert folded_run.row.jobset == "gemma-2"
+    assert folded_run.row.attempts == 2
 
 
 @pytest.mark.parametrize(
@@ -79,38 +79,38 @@ def test_an_attempt_whose_jobset_is_gone_is_counted_in_its_run() -> None:
     ids=["cluster", "namespace", "not ours", "local"],
 )
 def test_runs_of_one_name_elsewhere_are_other_runs(other: Observation) -> None:
-    found = rows(observed(), other)
-    assert len(found) == 2
-    assert len(named(found, "gemma")) == 2
+    folded_runs = rows(observed(), other)
+    assert len(folded_runs) == 2
+    assert len(named(folded_runs, "gemma")) == 2
 
 
 def test_runs_of_one_name_in_two_outputs_on_this_machine_are_two() -> None:
-    found = rows(local("tiny", output="/a/"), local("tiny", output="/b"))
-    assert sorted(one.row.output or "" for one in found) == ["/a/", "/b"]
-    assert len(named(found, "tiny")) == 2
-    assert [one.row.output for one in named(found, "/a/tiny")] == ["/a/"]
-    assert [one.row.output for one in chosen(found, RowFilter(runs=("/b/tiny",)))] == ["/b"]
-    assert named(found, "/a/tin") == ()
+    folded_runs = rows(local("tiny", output="/a/"), local("tiny", output="/b"))
+    assert sorted(folded_run.row.output or "" for folded_run in folded_runs) == ["/a/", "/b"]
+    assert len(named(folded_runs, "tiny")) == 2
+    assert [folded_run.row.output for folded_run in named(folded_runs, "/a/tiny")] == ["/a/"]
+    assert [folded_run.row.output for folded_run in chosen(folded_runs, RowFilter(runs=("/b/tiny",)))] == ["/b"]
+    assert named(folded_runs, "/a/tin") == ()
     assert named(rows(observed("tiny")), "gs://my-bucket/runs/tiny") == (), "a folder names what is on this machine"
 
 
-def one_row_never_holds_two_places(seen: list[Observation]) -> None:
+def one_row_never_holds_two_places(any_observations: list[Observation]) -> None:
     """Nor two names; and no row hides an observation."""
-    found = fold(seen, classify=judged, now=NOW)
-    for one in found:
-        assert len({(a.target, a.cluster or a.output or "", a.run_name) for a in one.attempts}) == 1
-        assert len({(a.jobset.namespace, a.jobset.ours) for a in one.attempts if a.jobset}) <= 1
-    assert sorted(map(repr, seen)) == sorted(repr(a) for one in found for a in one.attempts)
+    folded = fold(any_observations, classify=judged, now=NOW)
+    for folded_run in folded:
+        assert len({(a.target, a.cluster or a.output or "", a.run_name) for a in folded_run.attempts}) == 1
+        assert len({(a.jobset.namespace, a.jobset.ours) for a in folded_run.attempts if a.jobset}) <= 1
+    assert sorted(map(repr, any_observations)) == sorted(repr(a) for folded_run in folded for a in folded_run.attempts)
 
 
-def no_order_of_what_was_read_makes_other_runs(seen: list[Observation], random: Any) -> None:
+def no_order_of_what_was_read_makes_other_runs(any_observations: list[Observation], random: Any) -> None:
     def runs(given: list[Observation]) -> list[list[str]]:
-        return sorted(sorted(map(repr, one.attempts)) for one in fold(given, classify=judged, now=NOW))
+        return sorted(sorted(map(repr, observation.attempts)) for observation in fold(given, classify=judged, now=NOW))
 
-    shuffled = list(seen)
+    shuffled = list(any_observations)
     random.shuffle(shuffled)
-    if all(one.jobset is not None or one.target == "local" for one in seen):
-        assert runs(shuffled) == runs(seen)
+    if all(observation.jobset is not None or observation.target == "local" for observation in any_observations):
+        assert runs(shuffled) == runs(any_observations)
 
 
 def test_active_runs_come_first_then_the_newest() -> None:
@@ -119,15 +119,15 @@ def test_active_runs_come_first_then_the_newest() -> None:
 
 
 def test_runs_that_ended_over_a_day_ago_are_shown_only_on_demand() -> None:
-    found = rows(
+    folded_runs = rows(
         observed("active", jobset=jobset("active", created_at="2026-10-01T00:00:00Z")),
         finished("today", at="2026-11-20T12:30:00Z"),
         finished("before", at="2026-11-20T12:00:00Z"),
         local("old", record=Recorded(outcome="completed", started_at="2026-10-01T00:00:00Z")),
     )
-    assert sorted(names(chosen(found, RowFilter()))) == ["active", "today"]
-    assert len(chosen(found, RowFilter(everything=True))) == 4
-    assert names(chosen(found, RowFilter(runs=("before",)))) == ["before"]
+    assert sorted(names(chosen(folded_runs, RowFilter()))) == ["active", "today"]
+    assert len(chosen(folded_runs, RowFilter(everything=True))) == 4
+    assert names(chosen(folded_runs, RowFilter(runs=("before",)))) == ["before"]
 
 
 def test_a_run_with_only_a_record_is_shown_for_a_week() -> None:
@@ -137,27 +137,27 @@ def test_a_run_with_only_a_record_is_shown_for_a_week() -> None:
         )
 
     def shown(started_at: str) -> bool:
-        found = fold([gone(started_at)], classify=lambda _seen: Status(state="unknown"), now=NOW)
-        return bool(chosen(found, RowFilter()))
+        folded = fold([gone(started_at)], classify=lambda _seen: Status(state="unknown"), now=NOW)
+        return bool(chosen(folded, RowFilter()))
 
     assert shown("2026-11-16T00:00:00Z")
     assert not shown("2026-11-14T12:00:00Z")
-    there = observed("there", jobset=jobset("there", created_at="2026-10-01T00:00:00Z"))
-    found = fold([there], classify=lambda _seen: Status(state="unknown"), now=NOW)
-    assert names(chosen(found, RowFilter())) == ["there"]
+    observation = observed("there", jobset=jobset("there", created_at="2026-10-01T00:00:00Z"))
+    folded = fold([observation], classify=lambda _seen: Status(state="unknown"), now=NOW)
+    assert names(chosen(folded, RowFilter())) == ["there"]
 
 
 def test_filters_choose_runs_by_state_and_mode() -> None:
-    found = rows(observed("a"), queued("b"), local("c"))
-    assert names(chosen(found, RowFilter(states=("running",)))) == ["a"]
-    assert names(chosen(found, RowFilter(states=("running", "queued")))) == ["b", "a"]
-    assert names(chosen(found, RowFilter(mode="pathways"))) == []
+    folded_runs = rows(observed("a"), queued("b"), local("c"))
+    assert names(chosen(folded_runs, RowFilter(states=("running",)))) == ["a"]
+    assert names(chosen(folded_runs, RowFilter(states=("running", "queued")))) == ["b", "a"]
+    assert names(chosen(folded_runs, RowFilter(mode="pathways"))) == []
 
 
 def test_a_name_does_not_match_as_a_prefix() -> None:
-    found = rows(observed("gemma"), observed("gemma-long"))
-    assert names(named(found, "gemma")) == ["gemma"]
-    assert names(named(found, "gem")) == []
+    folded_runs = rows(observed("gemma"), observed("gemma-long"))
+    assert names(named(folded_runs, "gemma")) == ["gemma"]
+    assert names(named(folded_runs, "gem")) == []
 
 
 def test_a_run_is_found_by_the_name_of_any_of_its_jobsets() -> None:
@@ -170,15 +170,15 @@ def test_a_run_is_found_by_the_name_of_any_of_its_jobsets() -> None:
     assert names(chosen(rows(first, second), RowFilter(runs=("gemma-2",)))) == ["gemma"]
 
 
-def every_observation_has_a_row(seen: list[Observation], state: Any) -> None:
-    found = fold(seen, classify=lambda _seen: Status(state=state), now=NOW)
-    assert sum(one.row.attempts for one in found) == len(seen)
-    assert all(one.row.age_s is None or one.row.age_s >= 0 for one in found)
-    assert len(chosen(found, RowFilter(everything=True))) == len(found)
+def every_observation_has_a_row(any_observations: list[Observation], state: Any) -> None:
+    folded = fold(any_observations, classify=lambda _seen: Status(state=state), now=NOW)
+    assert sum(folded_run.row.attempts for folded_run in folded) == len(any_observations)
+    assert all(folded_run.row.age_s is None or folded_run.row.age_s >= 0 for folded_run in folded)
+    assert len(chosen(folded, RowFilter(everything=True))) == len(folded)
 
 
-def rows_of_ended_runs_come_last(seen: list[Observation]) -> None:
-    ended = [one.row.ended for one in fold(seen, classify=classify, now=NOW)]
+def rows_of_ended_runs_come_last(any_observations: list[Observation]) -> None:
+    ended = [folded_run.row.ended for folded_run in fold(any_observations, classify=classify, now=NOW)]
     assert ended == sorted(ended)
 
 

@@ -26,16 +26,16 @@ def pending(created_at: str = "2026-11-21T10:00:05Z", **changed: Any) -> Observa
     return observed(progress=None, pods=(waiting,), **changed)
 
 
-def row(seen: Observation, state: State = "training", reason: str = "") -> Row:
-    return row_of(seen, Status(state=state, reason=reason), now=NOW)
+def row(observation: Observation, state: State = "training", reason: str = "") -> Row:
+    return row_of(observation, Status(state=state, reason=reason), now=NOW)
 
 
-def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE, reason: str = "") -> Loss:
-    return loss_of(seen, row(seen, state, reason), saved)
+def loss(observation: Observation, state: State = "training", saved: SavedSteps = NONE, reason: str = "") -> Loss:
+    return loss_of(observation, row(observation, state, reason), saved)
 
 
 @pytest.mark.parametrize(
-    ("seen", "state", "saved", "steps", "words"),
+    ("observation", "state", "saved", "steps", "words"),
     [
         (observed(), "training", NONE, 20, "20 steps since the checkpoint of step 100 would be lost .it is at step 12"),
         (observed(), "training", SavedSteps(step=110), 10, "10 steps since the checkpoint of step 110"),
@@ -116,11 +116,11 @@ def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE,
     ],
 )
 def test_loss_counts_the_steps_since_the_last_checkpoint(
-    seen: Observation, state: State, saved: SavedSteps, steps: int | None, words: str
+    observation: Observation, state: State, saved: SavedSteps, steps: int | None, words: str
 ) -> None:
-    found = loss(seen, state, saved)
-    assert found.steps == steps
-    assert re.search(words, loss_text(found)), loss_text(found)
+    lost_steps = loss(observation, state, saved)
+    assert lost_steps.steps == steps
+    assert re.search(words, loss_text(lost_steps)), loss_text(lost_steps)
 
 
 def test_chips_of_all_slices_are_freed_and_none_of_a_queued_run() -> None:
@@ -139,5 +139,5 @@ def test_a_run_whose_pod_is_being_replaced_may_lose_steps() -> None:
 
 @pytest.mark.parametrize("reason", ["admitted", "no-jobs", "workers-after-head"])
 def test_a_run_without_a_running_trainer_has_nothing_to_lose(reason: str) -> None:
-    seen = observed(progress=None)
-    assert not may_lose(seen, row(seen, "starting", reason))
+    observation = observed(progress=None)
+    assert not may_lose(observation, row(observation, "starting", reason))

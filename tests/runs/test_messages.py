@@ -32,19 +32,21 @@ def evidence_of(message: dict[str, Any]) -> Evidence:
     text, (kind, *words) = message["text"], message["kind"].split()
     events: tuple[Event, ...] = ()
     if kind == "kueue":
-        seen = held(condition("QuotaReserved", "False", "Pending", text))
+        observed = held(condition("QuotaReserved", "False", "Pending", text))
     elif kind == "evicted":
-        seen = held(WAITING, condition("Evicted", "True", words[0], text))
+        observed = held(WAITING, condition("Evicted", "True", words[0], text))
     elif kind == "scheduler":
-        seen = starting(replace(UNSCHEDULABLE, message=text))
+        observed = starting(replace(UNSCHEDULABLE, message=text))
     elif kind == "waiting":
-        one = pod(1, 3, "Pending", containers=(waiting(words[0], message=text),))
-        seen = observation(jobset=STARTING, pods=pods((one,)), progress=None)
+        pod_object = pod(1, 3, "Pending", containers=(waiting(words[0], message=text),))
+        observed = observation(jobset=STARTING, pods=pods((pod_object,)), progress=None)
     else:
         about = f"{words[0]}/deepseek-ultrachat-slice-job-1"
         events = (kube_event(kind, message=text, object=about, at="2026-11-21T11:59:00Z"),)
-        seen = starting(replace(UNSCHEDULABLE, message="0/134 nodes are available.")) if words == ["Pod"] else refused()
-    return Evidence(seen=seen, status=classify(seen), events=events, dry_run=())
+        observed = (
+            starting(replace(UNSCHEDULABLE, message="0/134 nodes are available.")) if words == ["Pod"] else refused()
+        )
+    return Evidence(seen=observed, status=classify(observed), events=events, dry_run=())
 
 
 def held(*conditions: Any) -> Observation:
@@ -52,8 +54,8 @@ def held(*conditions: Any) -> Observation:
 
 
 def starting(scheduled: Any) -> Observation:
-    one = pod(1, 0, "Pending", conditions=(scheduled,), containers=(), node=False)
-    return observation(jobset=STARTING, pods=(one,), progress=None)
+    pod_object = pod(1, 0, "Pending", conditions=(scheduled,), containers=(), node=False)
+    return observation(jobset=STARTING, pods=(pod_object,), progress=None)
 
 
 def refused() -> Observation:
@@ -66,18 +68,21 @@ def refused() -> Observation:
     "message", MESSAGES, ids=[f"{one['id']}: {one.get('literal', one['text'])}" for one in MESSAGES]
 )
 def test_a_message_leads_to_its_cause(message: dict[str, Any]) -> None:
-    found = explain_state(evidence_of(message))
-    assert (found.cause.id, found.cause.basis) == (message["id"], "direct")
+    explanation = explain_state(evidence_of(message))
+    assert (explanation.cause.id, explanation.cause.basis) == (message["id"], "direct")
 
 
 def test_inferred_causes_stand_behind_direct_ones() -> None:
     """The dry run accepts the Jobs; that alone would suspect the JobSet controller."""
-    seen = refused()
-    alone = explain_state(Evidence(seen=seen, status=classify(seen), dry_run=()))
+    observed = refused()
+    alone = explain_state(Evidence(seen=observed, status=classify(observed), dry_run=()))
     assert (alone.cause.id, alone.cause.basis) == ("jobset-controller", "inferred")
-    account = next(one for one in MESSAGES if one["id"] == "service-account-missing")
+    account = next(message_row for message_row in MESSAGES if message_row["id"] == "service-account-missing")
     both = explain_state(evidence_of(account))
-    assert [one.id for one in (both.cause, *both.others)][:2] == ["service-account-missing", "jobset-controller"]
+    assert [message_row.id for message_row in (both.cause, *both.others)][:2] == [
+        "service-account-missing",
+        "jobset-controller",
+    ]
 
 
 @pytest.mark.contract
@@ -85,11 +90,11 @@ def test_the_words_stand_in_the_released_sources() -> None:
     """Of each message, in the releases that Go's module cache holds here."""
     cache = Path(os.environ.get("GOMODCACHE") or Path.home() / "go" / "pkg" / "mod")
     looked = 0
-    for one in (one for one in MESSAGES if "literal" in one):
-        for version in one["versions"].split(", "):
-            file = cache / f"{MODULES[one['project']]}@v{version}" / one["path"]
+    for message_row in (message_row for message_row in MESSAGES if "literal" in message_row):
+        for version in message_row["versions"].split(", "):
+            file = cache / f"{MODULES[message_row['project']]}@v{version}" / message_row["path"]
             if file.is_file():
                 looked += 1
-                assert one["literal"] in file.read_text(encoding="utf-8"), (one["id"], version)
+                assert message_row["literal"] in file.read_text(encoding="utf-8"), (message_row["id"], version)
     if not looked:
         pytest.skip("NOT RUN: Go's module cache holds no release of Kubernetes, Kueue or JobSet: make cluster-tools")

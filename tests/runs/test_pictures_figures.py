@@ -21,5 +21,5 @@ def test_words_of_an_svg_are_text() -> None:
 
 
 def test_only_whole_steps_have_a_tick() -> None:
-    drawn = [draw_figure(falling, kind="svg", whole_steps=whole) for whole in (False, True)]
+    drawn = [draw_figure(falling, kind="svg", whole_steps=whole_steps) for whole_steps in (False, True)]
     assert [b">1.25</text>" in content for content in drawn] == [True, False]

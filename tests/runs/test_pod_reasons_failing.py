@@ -18,26 +18,26 @@ from xsft.runs.pod_reasons import first_failure, place, suspects
 
 
 def died(slice_index: int, host: int, code: int, second: int | None, *, oom: bool = False, **more: Any) -> Pod:
-    at = None if second is None else f"2026-11-21T11:50:{second:02}Z"
-    end = terminated(code, "OOMKilled" if oom else "Error", finished_at=at)
+    ended_at = None if second is None else f"2026-11-21T11:50:{second:02}Z"
+    end = terminated(code, "OOMKilled" if oom else "Error", finished_at=ended_at)
     return pod(slice_index, host, "Failed", **{"containers": (end,), **more})
 
 
-def log_of(one: Pod, kind: str, *, lost_peer: bool = False) -> Log:
+def log_of(pod_object: Pod, kind: str, *, lost_peer: bool = False) -> Log:
     return Log(
-        replicated_job=one.replicated_job,
-        slice_index=one.slice_index,
-        host=one.host,
-        pod=one.name,
+        replicated_job=pod_object.replicated_job,
+        slice_index=pod_object.slice_index,
+        host=pod_object.host,
+        pod=pod_object.name,
         lines=(kind,),
         said=Diagnosis(kind=kind, line=kind, text=kind, signature=kind, lost_peer=lost_peer),
     )
 
 
 def first(pods: Sequence[Pod], *logs: Log) -> tuple[int, int] | None:
-    seen = observation(pods=tuple(pods))
-    found = first_failure(Evidence(seen=seen, status=classify(seen), logs=logs))
-    return found and (found.pod.slice_index, found.pod.host)
+    observed = observation(pods=tuple(pods))
+    failure = first_failure(Evidence(seen=observed, status=classify(observed), logs=logs))
+    return failure and (failure.pod.slice_index, failure.pod.host)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def first(pods: Sequence[Pod], *logs: Log) -> tuple[int, int] | None:
 def test_a_failure_in_place_is_one_that_its_pod_restarted(phase: str, restarts: int, in_place: bool) -> None:
     """Neither the pod nor its Job has failed then."""
     others = container(name="sidecar", restarts=9)
-    one = pod(0, 2, phase, containers=(others, terminated(1, finished_at=NOW, restarts=restarts)))
-    found = first_failure(Evidence(seen=observation(pods=(one,)), status=Status(state="starting", reason="")))
-    assert found is not None
-    assert (found.in_place, found.container.restart_count) == (in_place, restarts)
+    pod_object = pod(0, 2, phase, containers=(others, terminated(1, finished_at=NOW, restarts=restarts)))
+    failure = first_failure(Evidence(seen=observation(pods=(pod_object,)), status=Status(state="starting", reason="")))
+    assert failure is not None
+    assert (failure.in_place, failure.container.restart_count) == (in_place, restarts)
 
 
 ECHO = died(0, 0, 1, 10)
@@ -115,7 +115,7 @@ def test_pods_that_did_not_fail_have_no_first_failure(pods: tuple[Pod, ...]) -> 
 
 def test_suspects_are_sorted_by_attempt_and_likelihood() -> None:
     pods = (died(0, 0, 1, 5, attempt=0), died(0, 1, 137, 10, attempt=1), died(1, 5, 1, 10, attempt=1), pod(1, 6))
-    assert [(one.slice_index, one.host) for one in suspects(pods)] == [(1, 5), (0, 1), (0, 0)]
+    assert [(pod_object.slice_index, pod_object.host) for pod_object in suspects(pods)] == [(1, 5), (0, 1), (0, 0)]
 
 
 def test_a_pod_with_two_failed_containers_is_one_suspect() -> None:
@@ -131,5 +131,5 @@ def test_a_pod_is_named_by_slice_and_host() -> None:
 
 @given(st.permutations([died(s, h, 1 + (h == 3), (7 * s + 3 * h) % 5) for s in range(2) for h in range(4)]))
 def test_the_order_of_pods_does_not_change_the_first_failure(pods: list[Pod]) -> None:
-    assert first(pods) == first(sorted(pods, key=lambda one: one.name))
-    assert suspects(pods) == suspects(sorted(pods, key=lambda one: one.name))
+    assert first(pods) == first(sorted(pods, key=lambda pod_read: pod_read.name))
+    assert suspects(pods) == suspects(sorted(pods, key=lambda pod_read: pod_read.name))

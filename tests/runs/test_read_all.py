@@ -97,31 +97,37 @@ def test_a_failed_conversion_job_is_recorded_when_it_is_seen(runs: Runs, tmp_pat
     """A container that was killed for memory cannot record its own end."""
     attempt = Attempt(number=1, outcome="submitting", submitter="ab" * 8, jobset="gemma-convert", uid="uid-1")
     runs.store.begin(Record(run_name="gemma-convert", target="xpk", output=str(tmp_path), attempts=(attempt,)))
-    there = jobset("gemma-convert", uid="uid-1", work="convert", output=str(tmp_path))
-    seen = observed("gemma-convert", jobset=there, progress=None)
-    assert recorded(runs, tmp_path, seen, Status(state="training")) == ("submitting", None)
-    assert recorded(runs, tmp_path, seen, Status(state="failed", reason="oom-killed")) == ("failed", "oom-killed")
-    later = replace(seen, jobset=replace(there, uid="uid-2"))
+    jobset_object = jobset("gemma-convert", uid="uid-1", work="convert", output=str(tmp_path))
+    observation = observed("gemma-convert", jobset=jobset_object, progress=None)
+    assert recorded(runs, tmp_path, observation, Status(state="training")) == ("submitting", None)
+    assert recorded(runs, tmp_path, observation, Status(state="failed", reason="oom-killed")) == (
+        "failed",
+        "oom-killed",
+    )
+    later = replace(observation, jobset=replace(jobset_object, uid="uid-2"))
     assert recorded(runs, tmp_path, later, Status(state="failed", reason="backoff")) == ("failed", "oom-killed")
 
 
 def test_recording_a_failed_job_does_not_delay_status(runs: Runs) -> None:
     """If the bucket is silent or refuses, one short attempt is made for each job, without a message."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     def refuse(path: str) -> Objects:
-        asked.append(path)
+        paths.append(path)
         raise Unreachable("permission denied")
 
     closed = replace(runs, store=RecordStore(state=runs.store.state, objects_at=refuse))
-    there = jobset("gemma-convert", work="convert")
-    failed = (observed("gemma-convert", jobset=there, progress=None), Status(state="failed", reason="oom-killed"))
+    jobset_object = jobset("gemma-convert", work="convert")
+    failed = (
+        observed("gemma-convert", jobset=jobset_object, progress=None),
+        Status(state="failed", reason="oom-killed"),
+    )
     closed.keep([failed])
     closed.keep([failed])
-    assert len(asked) == 1
+    assert len(paths) == 1
     ended = Event()
     silent = RecordStore(state=runs.store.state / "new", objects_at=lambda _: _after(ended))
-    record_failed_jobs(silent, [(there, "oom-killed")], limit_s=0.05)
+    record_failed_jobs(silent, [(jobset_object, "oom-killed")], limit_s=0.05)
     ended.set()
 
 
@@ -130,8 +136,8 @@ def _after(ended: Event) -> Objects:
     return LocalObjects()
 
 
-def recorded(runs: Runs, output: Path, seen: Observation, status: Status) -> tuple[str, str | None]:
-    runs.keep([(seen, status)])
+def recorded(runs: Runs, output: Path, observation: Observation, status: Status) -> tuple[str, str | None]:
+    runs.keep([(observation, status)])
     (record,) = runs.store.read_run(str(output), "gemma-convert")
     return record.last.outcome, record.last.reason
 

@@ -38,13 +38,13 @@ class World:
         patience = Patience(tries=1, read_timeout_s=60.0)
         cluster = connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=patience)
         attempts = observe_run(cluster, namespace=NAMESPACE, name="here", run_name=run, now=NOW)
-        attempts = tuple(replace(one, progress=how.get("progress")) for one in attempts)
+        attempts = tuple(replace(attempt, progress=how.get("progress")) for attempt in attempts)
         how.pop("progress", None)
-        seen = replace(attempts[0], pods=None) if without_pods else attempts[0]
+        newest = replace(attempts[0], pods=None) if without_pods else attempts[0]
         if path := how.pop("denied", None):
             self.api.server.fail(path, times=99, code=403, message="x cannot get resource y")
-        given = {"status": classify(seen), **how}
-        return read_evidence(cluster, seen=seen, attempts=attempts, **given)
+        arguments = {"status": classify(newest), **how}
+        return read_evidence(cluster, seen=newest, attempts=attempts, **arguments)
 
     def event(self, name: str, kind: str, about: str, *, uid: str = "", type: str = "Warning", **said: Any) -> None:
         involved = {"kind": kind, "name": about, "uid": uid}
@@ -62,8 +62,8 @@ class World:
         message: str = "",
         reason: str = "Error",
     ) -> None:
-        at = f"2026-11-21T11:00:{host:02}Z"
-        terminated = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at, "message": message}}
+        text = f"2026-11-21T11:00:{host:02}Z"
+        terminated = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": text, "message": message}}
         status = [{"name": "jax-tpu", "restartCount": 0, "state": terminated}]
         pod = self.runs.pod(name, host=host, phase="Failed", containerStatuses=status)
         self.api.standin.logs.say(pod["metadata"]["name"], *lines, end=True)
@@ -88,18 +88,18 @@ def test_a_waiting_run_shows_the_usage_and_order_of_its_queue(world: World) -> N
     world.runs.queued("first", position=0)
     world.runs.queued("gemma", position=1)
     world.runs.queued("later", position=2)
-    found = world.evidence("gemma")
-    assert [(one.name, one.priority, one.holds) for one in found.holders or ()] == [
+    evidence = world.evidence("gemma")
+    assert [(holder.name, holder.priority, holder.holds) for holder in evidence.holders or ()] == [
         ("holder", 500, "512 google.com/tpu")
     ]
-    assert [(one.name, one.position) for one in found.ahead or ()] == [("first", 0)]
-    assert next((q.flavor, q.resource, q.total, q.used) for q in found.quotas or ()) == (
+    assert [(holder.name, holder.position) for holder in evidence.ahead or ()] == [("first", 0)]
+    assert next((q.flavor, q.resource, q.total, q.used) for q in evidence.quotas or ()) == (
         "2xv6e-256", "google.com/tpu", "512", "512",
     )  # fmt: skip
-    assert found.cluster_queue is not None
-    assert (found.cluster_queue.type, found.cluster_queue.status) == ("Active", "True")
-    assert found.missing == ()
-    assert (found.logs, found.events, found.dry_run) == ((), (), None)
+    assert evidence.cluster_queue is not None
+    assert (evidence.cluster_queue.type, evidence.cluster_queue.status) == ("Active", "True")
+    assert evidence.missing == ()
+    assert (evidence.logs, evidence.events, evidence.dry_run) == ((), (), None)
 
 
 def test_holders_are_in_order_of_priority_and_runs_ahead_of_position(world: World) -> None:
@@ -120,11 +120,11 @@ def test_holders_are_in_order_of_priority_and_runs_ahead_of_position(world: Worl
         workload["status"]["admission"] = {"clusterQueue": queue, "podSetAssignments": assigned}
     for name, position in (("second", 1), ("first", 0), ("gemma", 2), ("later", 3)):
         world.runs.queued(name, position=position)
-    found = world.evidence("gemma")
-    assert [(one.name, one.priority) for one in found.holders or ()] == [
+    evidence = world.evidence("gemma")
+    assert [(holder.name, holder.priority) for holder in evidence.holders or ()] == [
         ("urgent", 1000), ("a", 500), ("b", 500), ("unranked", None),
     ]  # fmt: skip
-    assert [(one.name, one.priority, one.position) for one in found.ahead or ()] == [
+    assert [(holder.name, holder.priority, holder.position) for holder in evidence.ahead or ()] == [
         ("first", 500, 0), ("second", 500, 1),
     ]  # fmt: skip
 
@@ -138,11 +138,11 @@ def test_the_queue_of_a_run_is_found_by_its_quota_workload_or_label(world: World
     world.runs.queued("waits")
     world.runs.jobset("new", status=QUEUED)
     for name in ("holds", "waits", "new"):
-        found = world.evidence(name)
-        assert found.cluster_queue is not None, name
-        assert (found.cluster_queue.type, bool(found.quotas)) == ("Active", True)
-    made = world.runs.queued("moved")
-    made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
+        evidence = world.evidence(name)
+        assert evidence.cluster_queue is not None, name
+        assert (evidence.cluster_queue.type, bool(evidence.quotas)) == ("Active", True)
+    jobset = world.runs.queued("moved")
+    jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
     assert world.evidence("moved").cluster_queue is not None
     del objects.of("kueue.x-k8s.io/localqueues")[NAMESPACE, QUEUE]
     world.runs.queued("gone")
@@ -153,8 +153,8 @@ def test_the_queue_of_a_run_is_found_by_its_quota_workload_or_label(world: World
 def test_a_running_run_makes_no_queue_requests(world: World) -> None:
     world.runs.admitted("gemma")
     world.runs.pod("gemma")
-    found = world.evidence("gemma")
-    assert (found.holders, found.ahead) == (None, None)
+    evidence = world.evidence("gemma")
+    assert (evidence.holders, evidence.ahead) == (None, None)
     assert not world.api.server.asked("pendingworkloads")
 
 
@@ -174,9 +174,9 @@ def test_the_preemptor_is_found_by_the_uid_in_kueues_message(world: World) -> No
 
 def test_missing_objects_that_the_run_names_are_listed(world: World) -> None:
     world.runs.queued("gemma", queue="nosuch")
-    made = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")[NAMESPACE, "gemma"]
-    made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
-    pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    jobset = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")[NAMESPACE, "gemma"]
+    jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["priorityClassName"] = "urgent"
     pod["volumes"].append({"name": "t", "secret": {"secretName": "hf-token"}})
     objects = world.api.standin.objects
@@ -189,24 +189,24 @@ def test_missing_objects_that_the_run_names_are_listed(world: World) -> None:
 
 
 def test_events_are_those_of_the_run_only(world: World) -> None:
-    made = world.runs.admitted("gemma")
+    jobset = world.runs.admitted("gemma")
     world.runs.admitted("gemma-slice")
-    world.event("1", "JobSet", "gemma", uid=made["metadata"]["uid"], type="Normal", reason="Started")
+    world.event("1", "JobSet", "gemma", uid=jobset["metadata"]["uid"], type="Normal", reason="Started")
     world.event("2", "Pod", "gemma-slice-job-1-63-abcde", reason="FailedScheduling", count=7, lastTimestamp=NOW)
     world.event("3", "Job", "gemma-slice-job-1", reason="FailedCreate")
     world.event("4", "Workload", "jobset-gemma-1a2b3", reason="W")
     world.event("5", "Pod", "gemma-slice-slice-job-0-0-abcde", reason="Other")
     world.event("6", "JobSet", "gemma-slice", reason="Other")
     world.event("7", "Job", "gemma-slice-job-2", reason="Other")
-    found = world.evidence("gemma").events or ()
-    assert sorted(one.reason for one in found) == ["FailedCreate", "FailedScheduling", "Started", "W"]
-    scheduling = next(one for one in found if one.reason == "FailedScheduling")
+    events = world.evidence("gemma").events or ()
+    assert sorted(event.reason for event in events) == ["FailedCreate", "FailedScheduling", "Started", "W"]
+    scheduling = next(event for event in events if event.reason == "FailedScheduling")
     assert (scheduling.object, scheduling.at) == ("Pod/gemma-slice-job-1-63-abcde", NOW)
 
 
 def test_evidence_includes_warnings_of_the_nodes_of_a_restarted_run(world: World) -> None:
     again = {**RUNNING, "restarts": 1, "replicatedJobsStatus": [{"name": "slice-job", "ready": 0, "active": 2}]}
-    made = world.runs.admitted("gemma", status=again)
+    jobset = world.runs.admitted("gemma", status=again)
     world.runs.pod("gemma", attempt=1)
     killing = {"reason": "OOMKilling", "message": "Memory cgroup out of memory: Killed process 7"}
     world.event("1", "Node", "n", lastTimestamp="2026-11-21T11:59:00Z", **killing)
@@ -214,31 +214,31 @@ def test_evidence_includes_warnings_of_the_nodes_of_a_restarted_run(world: World
     world.event("3", "Node", "n", lastTimestamp="2026-11-20T11:59:00Z", **killing)
     world.event("4", "Node", "n", type="Normal", lastTimestamp="2026-11-21T11:59:00Z", reason="NodeReady")
     world.event("5", "Node", "n", reason="Timeless")
-    found = world.evidence("gemma")
-    about = {(one.object, one.reason, one.at) for one in found.node_events or ()}
+    evidence = world.evidence("gemma")
+    about = {(event.object, event.reason, event.at) for event in evidence.node_events or ()}
     assert about == {("Node/n", "OOMKilling", "2026-11-21T11:59:00Z"), ("Node/n", "Timeless", "2026-11-21T10:00:00Z")}
-    assert explain_state(found).cause.id == "restarted-memory"
-    made["status"] = {**again, "restarts": 0}
+    assert explain_state(evidence).cause.id == "restarted-memory"
+    jobset["status"] = {**again, "restarts": 0}
     assert world.evidence("gemma").node_events is None
 
 
 def test_evidence_reads_pods_that_status_does_not_read(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
-    found = world.evidence("gemma")
-    assert (found.status.state, found.status.reason) == ("failed", "oom-killed")
-    assert explain_state(found).reason == "oom-killed"
+    evidence = world.evidence("gemma")
+    assert (evidence.status.state, evidence.status.reason) == ("failed", "oom-killed")
+    assert explain_state(evidence).reason == "oom-killed"
 
 
 def test_a_run_is_judged_again_by_its_pods_if_they_can_be_read(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
     earlier = Status(state="failed", reason="trainer-failed")
-    found = world.evidence("gemma", without_pods=True, status=earlier)
-    assert (found.status.reason, [pod.host for pod in found.seen.pods or ()]) == ("oom-killed", [3])
+    evidence = world.evidence("gemma", without_pods=True, status=earlier)
+    assert (evidence.status.reason, [pod.host for pod in evidence.seen.pods or ()]) == ("oom-killed", [3])
     blind = world.evidence("gemma", without_pods=True, status=earlier, denied="/pods")
     assert (blind.status, blind.seen.pods) == (earlier, None)
-    assert [one.what for one in blind.seen.unread] == ["pods"]
+    assert [unread_source.what for unread_source in blind.seen.unread] == ["pods"]
 
 
 def test_a_part_that_is_late_is_not_waited_for(world: World) -> None:
@@ -254,9 +254,9 @@ def test_logs_of_only_the_first_failed_processes_are_read(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     for host in range(8):
         world.failed("gemma", "gemma", host=host, lines=(ERROR if host == 0 else "peer is gone",))
-    found = world.evidence("gemma")
-    assert [log.host for log in found.logs or ()] == [0, 1, 2]
-    first = (found.logs or ())[0]
+    evidence = world.evidence("gemma")
+    assert [log.host for log in evidence.logs or ()] == [0, 1, 2]
+    first = (evidence.logs or ())[0]
     assert first.said is not None
     assert first.said.kind == "config-error"
     assert first.lines == (ERROR,)
@@ -273,11 +273,11 @@ def test_a_termination_message_is_used_if_the_log_has_no_cause(world: World, fau
     world.failed("gemma", "gemma", message=RAISED)
     if fault is not None:
         world.api.server.fail("/log", times=9, **fault)
-    found = world.evidence("gemma")
-    (log,) = found.logs or ()
+    evidence = world.evidence("gemma")
+    (log,) = evidence.logs or ()
     assert log.said is not None
     assert (log.said.kind, log.said.line) == ("exception", "ValueError: no such key 'a'")
-    cause = explain_state(found).cause
+    cause = explain_state(evidence).cause
     assert (cause.id, cause.evidence) == ("exception", ("ValueError: no such key 'a'",))
 
 
@@ -312,32 +312,32 @@ def test_the_log_before_a_container_restart_is_read(world: World) -> None:
 def test_earlier_attempts_are_listed_with_their_last_step(world: World) -> None:
     for number, second in ((1, "08"), (2, "09"), (3, "10")):
         name = "gemma" if number == 1 else f"gemma-{number}"
-        made = world.runs.jobset(name, run="gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
-        made["metadata"]["creationTimestamp"] = f"2026-11-21T{second}:00:00Z"
+        jobset = world.runs.jobset(name, run="gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+        jobset["metadata"]["creationTimestamp"] = f"2026-11-21T{second}:00:00Z"
         world.failed("gemma", name, lines=(ERROR,))
-    found = world.evidence("gemma", progress=Progress(source="log", read_at=NOW, step=3))
-    assert found.seen.jobset is not None
-    assert found.seen.jobset.name == "gemma-3"
-    assert [(end.name, end.step) for end in found.earlier] == [("gemma", 3), ("gemma-2", 3)]
-    assert {end.signature for end in found.earlier} == {(found.logs or ())[0].said.signature}  # type: ignore[union-attr]
+    evidence = world.evidence("gemma", progress=Progress(source="log", read_at=NOW, step=3))
+    assert evidence.seen.jobset is not None
+    assert evidence.seen.jobset.name == "gemma-3"
+    assert [(end.name, end.step) for end in evidence.earlier] == [("gemma", 3), ("gemma-2", 3)]
+    assert {end.signature for end in evidence.earlier} == {(evidence.logs or ())[0].said.signature}  # type: ignore[union-attr]
 
 
 def test_the_jobs_of_a_run_without_jobs_are_dry_run(world: World) -> None:
-    made = world.runs.admitted("gemma", status={})
-    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    jobset = world.runs.admitted("gemma", status={})
+    container = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["image"] = ""
-    found = world.evidence("gemma")
-    assert found.status.reason in {"broken-spec", "no-jobs"}
-    assert found.dry_run is not None
-    assert "image: Required value" in found.dry_run[0].message
+    evidence = world.evidence("gemma")
+    assert evidence.status.reason in {"broken-spec", "no-jobs"}
+    assert evidence.dry_run is not None
+    assert "image: Required value" in evidence.dry_run[0].message
 
 
 def test_the_jobs_of_workers_that_wait_for_their_head_are_dry_run(world: World) -> None:
     waits = {"type": "StartupPolicyInProgress", "status": "True", "reason": "InOrderStartupPolicyInProgress"}
     up = [{"name": "pathways-head", "ready": 1, "active": 1}]
     world.runs.admitted("gemma", mode="pathways", status={"conditions": [waits], "replicatedJobsStatus": up})
-    found = world.evidence("gemma")
-    assert (found.status.reason, found.dry_run) == ("workers-after-head", ())
+    evidence = world.evidence("gemma")
+    assert (evidence.status.reason, evidence.dry_run) == ("workers-after-head", ())
 
 
 @pytest.mark.parametrize(
@@ -352,10 +352,10 @@ def test_an_unreadable_part_of_the_evidence_is_none_and_no_error(
     world.runs.queued("gemma", position=0)
     world.runs.pod("gemma")
     world.api.server.fail(path, times=99, **fault)
-    found = world.evidence("gemma")
+    evidence = world.evidence("gemma")
     none = {
-        "/events": found.events, "/clusterqueues/": found.quotas, "/workloads": found.holders,
-        "/pendingworkloads": found.ahead, "/log": found.logs or None, "/priorityclasses": None,
+        "/events": evidence.events, "/clusterqueues/": evidence.quotas, "/workloads": evidence.holders,
+        "/pendingworkloads": evidence.ahead, "/log": evidence.logs or None, "/priorityclasses": None,
     }  # fmt: skip
     assert none[path] is None
-    assert found.missing == ()
+    assert evidence.missing == ()

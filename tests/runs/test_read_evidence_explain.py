@@ -61,13 +61,13 @@ def gathered(hit: FoldedRun) -> Evidence:
 
 def explain(
     name: str,
-    found: RunsRead | FakeRuns,
+    source: RunsRead | FakeRuns,
     *,
     attempt: int | None = None,
     evidence: ReadEvidence = gathered,
     recorded: ReadAttempt = lambda _hit, _number: None,
 ) -> RunExplanation:
-    runs = found if isinstance(found, FakeRuns) else FakeRuns(found, classify=classify)
+    runs = source if isinstance(source, FakeRuns) else FakeRuns(source, classify=classify)
     return explain_run(name, runs=runs, evidence=evidence, recorded=recorded, attempt=attempt)
 
 
@@ -94,9 +94,9 @@ def test_the_submission_that_is_requested_is_explained(
     def recorded(*_: object) -> Observation | None:
         raise AssertionError("its JobSet is there")
 
-    found = explain(name, runs_read((BROKEN, SECOND)), attempt=attempt, recorded=recorded)
-    explanation = found.explanation
-    assert (found.row.jobset, explanation.state, explanation.reason, found.row.step) == expected
+    run_explanation = explain(name, runs_read((BROKEN, SECOND)), attempt=attempt, recorded=recorded)
+    explanation = run_explanation.explanation
+    assert (run_explanation.row.jobset, explanation.state, explanation.reason, run_explanation.row.step) == expected
     assert ("stepz" in explanation.cause.message) == (explanation.state == "failed")
 
 
@@ -105,9 +105,9 @@ def test_a_submission_that_is_gone_is_explained_by_its_record() -> None:
         record = Recorded(outcome="not-created", reason="the cluster refused it: no such queue", jobset="gemma")
         return observed("gemma", jobset=None, progress=None, record=record) if number == 1 else None
 
-    found = explain("gemma", runs_read((SECOND,)), attempt=1, recorded=recorded)
-    cause = found.explanation.cause
-    assert (found.explanation.state, found.row.jobset, cause.id) == ("failed", "gemma", "recorded")
+    run_explanation = explain("gemma", runs_read((SECOND,)), attempt=1, recorded=recorded)
+    cause = run_explanation.explanation.cause
+    assert (run_explanation.explanation.state, run_explanation.row.jobset, cause.id) == ("failed", "gemma", "recorded")
     assert "no such queue" in cause.message
     with pytest.raises(UsageError, match=r"no attempt 7\. Known submissions: 2\."):
         explain("gemma", runs_read((SECOND,)), attempt=7, recorded=recorded)
@@ -135,10 +135,10 @@ def test_why_keeps_a_failure_that_only_pods_tell_for_after_the_restart() -> None
     fails = observed("gemma", jobset=jobset(jobs=jobs), pods=(pod(5),), progress=None)
     runs = FakeRuns(runs_read((fails,)), runs_read((BROKEN,)), classify=classify)
     explain("gemma", runs)
-    (found,) = [seen.found for seen, _ in runs.kept]
-    assert "stepz" in found
-    assert "slice 0 host 5" in found
-    assert "a" * 30 not in found
+    (cause_found,) = [kept_observation.found for kept_observation, _ in runs.kept]
+    assert "stepz" in cause_found
+    assert "slice 0 host 5" in cause_found
+    assert "a" * 30 not in cause_found
     runs.kept.clear()
     explain("gemma", runs)
     assert runs.kept == [], "it has ended: nothing follows"

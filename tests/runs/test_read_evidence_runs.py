@@ -28,9 +28,9 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(sources=(), store=store)
 
 
-def hit(seen: Observation) -> FoldedRun:
-    (found,) = fold([seen], classify=judged, now=NOW)
-    return found
+def hit(observation: Observation) -> FoldedRun:
+    (folded,) = fold([observation], classify=judged, now=NOW)
+    return folded
 
 
 def submitted(runs: Runs, output: Path, *, number: int, uid: str) -> None:
@@ -59,8 +59,8 @@ def test_a_submission_that_is_gone_is_known_by_its_record_and_by_earlier_looks(r
     assert first.last_known == Status(state="failed", reason="oom-killed")
     assert first.progress is not None
     assert first.progress.step == 120
-    seen = newest.seen
-    assert (first.target, first.cluster, first.output) == (seen.target, seen.cluster, seen.output)
+    newest_seen = newest.seen
+    assert (first.target, first.cluster, first.output) == (newest_seen.target, newest_seen.cluster, newest_seen.output)
     assert ask(newest, 3) is None
 
 
@@ -74,17 +74,19 @@ def test_forgotten_attempt_is_none_if_the_record_cannot_be_read(tmp_path: Path) 
 
 @pytest.mark.parametrize(("number", "line"), [(None, "of attempt 2"), (1, "of attempt 1"), (2, "of attempt 2")])
 def test_the_log_of_a_local_run_is_that_of_the_requested_attempt(tmp_path: Path, number: int | None, line: str) -> None:
-    for one in (1, 2):
-        (tmp_path / f"{one}.log").write_text(f"of attempt {one}\n")
+    for attempt_number in (1, 2):
+        (tmp_path / f"{attempt_number}.log").write_text(f"of attempt {attempt_number}\n")
 
     class Store(RecordStore):
         def read_run(self, output: str, run_name: str) -> tuple[Record, ...]:
             attempts = (Attempt(number=n, log=str(tmp_path / f"{n}.log")) for n in (1, 2))
-            return tuple(Record(run_name=run_name, attempts=(one,)) for one in attempts)
+            return tuple(Record(run_name=run_name, attempts=(attempt_number,)) for attempt_number in attempts)
 
     runs = Runs(sources=(), store=Store(state=tmp_path, objects_at=lambda _: LocalObjects()))
-    seen = local("tiny", output=str(tmp_path), record=Recorded(outcome="failed", number=number))
-    found = evidence_of(runs, hit(seen))
-    assert seen.progress is not None
-    at = {"replicated_job": "", "slice_index": 0, "host": 0, "pod": ""}
-    assert found.logs == (Log(**at, lines=(line,), said=diagnose((line,)), said_at=seen.progress.said_at),)
+    local_run = local("tiny", output=str(tmp_path), record=Recorded(outcome="failed", number=number))
+    evidence = evidence_of(runs, hit(local_run))
+    assert local_run.progress is not None
+    no_place = {"replicated_job": "", "slice_index": 0, "host": 0, "pod": ""}
+    assert evidence.logs == (
+        Log(**no_place, lines=(line,), said=diagnose((line,)), said_at=local_run.progress.said_at),
+    )

@@ -58,15 +58,15 @@ class World:
     def seen(self) -> list[Observation]:
         cluster = connect(ClusterAddress(context=self.api.context), here=self.api.here, patience=self.patience)
         self.cluster = cluster
-        found = observe_cluster(cluster, namespace="default", name="here", now=NOW)
-        return sorted(found, key=lambda one: one.run_name)
+        observations = observe_cluster(cluster, namespace="default", name="here", now=NOW)
+        return sorted(observations, key=lambda observation: observation.run_name)
 
-    def read(self, seen: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
-        given = self.seen() if seen is None else seen
+    def read(self, observed: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
+        observations_before = self.seen() if observed is None else observed
         source = self.source(**how.pop("source", {}))
-        asked = [one for one in given if lacks_progress(one)]
-        found = read_progress(asked, source=source, **{"deadline_s": 10.0, **how})
-        return {one.run_name: one for one in (*given, *found)}
+        to_read = [observation for observation in observations_before if lacks_progress(observation)]
+        observations = read_progress(to_read, source=source, **{"deadline_s": 10.0, **how})
+        return {observation.run_name: observation for observation in (*observations_before, *observations)}
 
     def source(self, objects: Objects | None = None, **how: Any) -> ProgressSource:
         objects_at = self.objects if objects is None else lambda _: objects
@@ -103,30 +103,33 @@ def test_progress_comes_from_the_log_of_the_pod_that_prints_steps(world: World) 
     for name in ("a", "b"):
         world.run(name)
         world.speaks(name, 1, 2, 3)
-    found = world.read()
+    observations = world.read()
     for name in ("a", "b"):
-        said = found[name].progress
-        assert said is not None
-        assert (said.source, said.step, said.loss, said.step_seconds) == ("log", 3, 2.5, 0.5)
-        assert (said.tflops_per_device, said.phase, said.said_at) == (
+        progress = observations[name].progress
+        assert progress is not None
+        assert (progress.source, progress.step, progress.loss, progress.step_seconds) == ("log", 3, 2.5, 0.5)
+        assert (progress.tflops_per_device, progress.phase, progress.said_at) == (
             400.0,
             "training",
             "2026-11-21T10:00:00.000000002Z",
         )
-        assert found[name].unread == ()
-    lists = [one for one in world.api.server.asked("/pods") if "/log" not in one.path]
-    assert [one.path for one in lists] == ["/api/v1/namespaces/default/pods"]  # for all that print
-    assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
+        assert observations[name].unread == ()
+    lists = [request for request in world.api.server.asked("/pods") if "/log" not in request.path]
+    assert [request.path for request in lists] == ["/api/v1/namespaces/default/pods"]  # for all that print
+    assert {request.query["tailLines"] for request in world.api.server.asked("/log")} == {str(TAIL)}
 
 
 def test_progress_of_a_log_has_the_start_of_its_container(world: World) -> None:
     world.run("a")
-    running = [{"name": name, "state": {"running": {"startedAt": at}}} for name, at in (("jax-tpu", NOW), ("x", ""))]
+    running = [
+        {"name": name, "state": {"running": {"startedAt": started_at}}}
+        for name, started_at in (("jax-tpu", NOW), ("x", ""))
+    ]
     pod = world.runs.pod("a", containerStatuses=running)["metadata"]["name"]
     world.api.standin.logs.say(pod, STEP.format(n=1))
-    said = world.read()["a"].progress
-    assert said is not None
-    assert (said.began_at, said.read_at) == (NOW, NOW)
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert (progress.began_at, progress.read_at) == (NOW, NOW)
 
 
 @pytest.mark.parametrize(
@@ -141,18 +144,18 @@ def test_the_output_of_a_completed_run_is_read_only_if_its_log_ends_before_the_l
     world.speaks("a", *logged, phase="Succeeded")
     if saved:
         world.checkpoint("a", saved)
-    found = world.read([replace(one, steps=4) for one in world.seen()])["a"]
-    assert found.progress is not None
-    assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("log", *expected)
-    assert found.unread == ()
+    run_read = world.read([replace(observation, steps=4) for observation in world.seen()])["a"]
+    assert run_read.progress is not None
+    assert (run_read.progress.source, run_read.progress.step, run_read.progress.saved_step) == ("log", *expected)
+    assert run_read.unread == ()
 
 
 def test_the_output_of_a_running_run_is_not_read(world: World) -> None:
     world.run("a")
     world.speaks("a", 1, 2)
     world.denied = True
-    found = world.read([replace(one, steps=4) for one in world.seen()])["a"]
-    assert (found.unread, found.progress and found.progress.step) == ((), 2)
+    run_read = world.read([replace(observation, steps=4) for observation in world.seen()])["a"]
+    assert (run_read.unread, run_read.progress and run_read.progress.step) == ((), 2)
 
 
 def test_a_pod_without_a_log_that_ran_out_of_memory_is_part_of_the_observation(world: World) -> None:
@@ -162,9 +165,9 @@ def test_a_pod_without_a_log_that_ran_out_of_memory_is_part_of_the_observation(w
     pod = world.runs.pod("a", phase="Failed", containerStatuses=[{"name": "jax-tpu", "state": killed}])
     world.run("b")
     world.speaks("b", 1)
-    found = world.read([replace(one, pods=None) for one in world.seen()])
-    assert [one.name for one in found["a"].pods or ()] == [pod["metadata"]["name"]]
-    assert found["b"].pods is None
+    observations = world.read([replace(observation, pods=None) for observation in world.seen()])
+    assert [observation.name for observation in observations["a"].pods or ()] == [pod["metadata"]["name"]]
+    assert observations["b"].pods is None
 
 
 @pytest.mark.parametrize(
@@ -180,31 +183,31 @@ def test_the_output_is_that_of_the_jobset_then_of_the_submission_then_of_the_las
     world: World, annotated: str | None, submitted: str | None, was: str | None, expected: str | None
 ) -> None:
     def held(output: str | None) -> RunObject | None:
-        made = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, output=output)
-        return made if output else None
+        run_object = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, output=output)
+        return run_object if output else None
 
-    seen = Observation(
+    observation = Observation(
         run_name="a", target="xpk", observed_at=NOW, cluster="here", jobset=held(annotated), was=held(was)
     )
     outputs = {"a": submitted} if submitted else {}
     world.seen()
-    assert world.source(outputs=outputs).output(seen) == expected
+    assert world.source(outputs=outputs).output(observation) == expected
 
 
 def test_a_run_that_has_not_started_has_no_progress(world: World) -> None:
     world.runs.queued("waits")
     world.run("starts", status={"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]})
-    found = world.read()
-    assert all(one.progress is None and one.unread == () for one in found.values())
+    observations = world.read()
+    assert all(observation.progress is None and observation.unread == () for observation in observations.values())
     assert world.api.server.asked("/log") == []
 
 
 def test_a_log_without_steps_has_the_phase_starting(world: World) -> None:
     world.run("a")
     world.speaks("a")
-    said = world.read()["a"].progress
-    assert said is not None
-    assert (said.phase, said.step) == ("starting", None)
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert (progress.phase, progress.step) == ("starting", None)
 
 
 def test_a_longer_tail_is_read_if_the_short_one_has_no_step(world: World) -> None:
@@ -213,14 +216,14 @@ def test_a_longer_tail_is_read_if_the_short_one_has_no_step(world: World) -> Non
     pod = world.runs.pod("a")["metadata"]["name"]
     for _ in range(TAIL):
         world.api.standin.logs.say(pod, "a warning that says nothing")
-    said = world.read()["a"].progress
-    assert said is not None
-    assert said.step == 42
-    assert [one.query["tailLines"] for one in world.api.server.asked("/log")] == [str(TAIL), str(LONG_TAIL)]
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert progress.step == 42
+    assert [request.query["tailLines"] for request in world.api.server.asked("/log")] == [str(TAIL), str(LONG_TAIL)]
     world.api.standin.logs.say(pod, *(["a warning that says nothing"] * LONG_TAIL))
-    said = world.read()["a"].progress
-    assert said is not None
-    assert (said.step, len(world.api.server.asked("/log"))) == (None, 4)
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert (progress.step, len(world.api.server.asked("/log"))) == (None, 4)
 
 
 @pytest.mark.parametrize(
@@ -240,8 +243,8 @@ def test_a_log_that_was_just_rotated_does_not_mean_that_the_run_starts(
     running = {"name": "jax-tpu", "restartCount": 0, "state": {"running": {"startedAt": began_at}}}
     pod = world.runs.pod("a", containerStatuses=[running])["metadata"]["name"]
     world.api.standin.logs.say(pod, *lines)
-    found = world.read()["a"]
-    status = classify(found)
+    run_read = world.read()["a"]
+    status = classify(run_read)
     assert (status.state, status.reason) == state
     world.metrics("a", 399, 400)
     progress = world.read()["a"].progress
@@ -257,17 +260,19 @@ def test_a_node_whose_clock_is_behind_does_not_make_its_run_stalled(world: World
     status = {"startTime": "2026-11-21T10:00:00Z", "conditions": [bound], "containerStatuses": [running]}
     pod = world.runs.pod("a", **status)["metadata"]["name"]
     world.api.standin.logs.say(pod, *(STEP.format(n=n) for n in (1, 2, 3)), second=3590)
-    found = world.read()["a"]
-    assert found.progress is not None
-    assert (found.progress.began_at, found.progress.said_at) == ("2026-11-21T11:01:00Z", "2026-11-21T11:59:50Z")
-    assert classify(found).state == "training"
+    run_read = world.read()["a"]
+    assert run_read.progress is not None
+    assert (run_read.progress.began_at, run_read.progress.said_at) == ("2026-11-21T11:01:00Z", "2026-11-21T11:59:50Z")
+    assert classify(run_read).state == "training"
 
 
 def test_not_asked_marks_the_log_only_of_runs_that_may_have_one(world: World) -> None:
     world.run("a")
-    (seen,) = world.seen()
-    assert not_asked(seen).unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
-    assert not_asked(replace(seen, jobset=None)).unread == (Unread(what="record", why=NOT_ASKED, passed_over=True),)
+    (observation,) = world.seen()
+    assert not_asked(observation).unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
+    assert not_asked(replace(observation, jobset=None)).unread == (
+        Unread(what="record", why=NOT_ASKED, passed_over=True),
+    )
     waits = queued("b")
     assert not_asked(waits) == waits
 
@@ -277,10 +282,10 @@ def test_a_slow_log_is_unread_after_the_deadline(world: World) -> None:
     for name in ("quick", "slow"):
         world.run(name)
         world.speaks(name, 5)
-    seen = world.seen()
+    observations = world.seen()
     world.api.server.fail("slow-slice-job.*/log", code=0, delay_s=60.0)
     began = time.monotonic()
-    found = world.read(seen, deadline_s=2.0)
+    found = world.read(observations, deadline_s=2.0)
     assert time.monotonic() - began < 30.0
     assert found["quick"].progress is not None
     assert found["slow"].progress is None
@@ -302,17 +307,17 @@ def test_a_slow_bucket_is_unread_and_keeps_the_progress_of_the_log(world: World,
         world.runs.admitted(name, status=ended("Completed", "AllJobsCompleted"))
     world.speaks("a", 1, 2, phase="Succeeded")
     world.checkpoint("a", 1)
-    seen = [replace(one, steps=6) for one in world.seen()]
+    observations_before = [replace(observation, steps=6) for observation in world.seen()]
     gone = Observation(run_name="b", target="xpk", observed_at=NOW, cluster="here", steps=6)
     outputs = {name: str(world.output) for name in ("a", "b", "c")}
     source = world.source(Hangs(), outputs=outputs)
-    first, silent, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
+    first, silent, second = read_progress([*observations_before, gone], source=source, deadline_s=1.0)
     never.set()
-    assert [one.what for one in silent.unread] == ["log", slow]
+    assert [observation.what for observation in silent.unread] == ["log", slow]
     assert first.progress is not None
     assert first.progress.step == 2
-    assert [(one.what, one.why) for one in first.unread] == [(slow, NOT_READ)]
-    assert [(one.what, one.why) for one in second.unread] == [(slow, NOT_READ)]
+    assert [(observation.what, observation.why) for observation in first.unread] == [(slow, NOT_READ)]
+    assert [(observation.what, observation.why) for observation in second.unread] == [(slow, NOT_READ)]
 
 
 @pytest.mark.parametrize(
@@ -324,10 +329,10 @@ def test_a_failed_log_leaves_the_progress_of_metrics_and_checkpoints(world: Worl
     world.metrics("a", 98, 99)
     world.checkpoint("a", 50)
     world.api.server.fail("/log", times=9, **fault)
-    found = world.read()["a"]
-    assert found.progress is not None
-    assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("metrics", 99, 50)
-    assert [one.what for one in found.unread] == ["log"]
+    run_read = world.read()["a"]
+    assert run_read.progress is not None
+    assert (run_read.progress.source, run_read.progress.step, run_read.progress.saved_step) == ("metrics", 99, 50)
+    assert [source.what for source in run_read.unread] == ["log"]
 
 
 def test_metrics_of_an_older_process_with_higher_steps_are_not_used(world: World) -> None:
@@ -337,37 +342,37 @@ def test_metrics_of_an_older_process_with_higher_steps_are_not_used(world: World
         world.metrics("a", *steps)
         path = next((world.output / "a" / "metrics").glob(f"metrics_step_{steps[0]:06}_*"))
         os.utime(path, (1_000_000 - age, 1_000_000 - age))
-    found = world.read()["a"]
-    assert found.progress is not None
-    assert (found.progress.source, found.progress.step) == ("metrics", 99)
+    run_read = world.read()["a"]
+    assert run_read.progress is not None
+    assert (run_read.progress.source, run_read.progress.step) == ("metrics", 99)
 
 
 def test_checkpoints_give_the_progress_without_log_and_metrics(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.checkpoint("a", 1000)
     (world.output / "a" / "checkpoints" / "1001.orbax-checkpoint-tmp").mkdir()
-    said = world.read()["a"].progress
-    assert said is not None
-    assert (said.source, said.step, said.saved_step) == ("checkpoints", None, 1000)
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert (progress.source, progress.step, progress.saved_step) == ("checkpoints", None, 1000)
 
 
 def test_a_forbidden_bucket_is_unread(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.denied = True
-    found = world.read()["a"]
-    assert found.progress is None
-    assert [one.what for one in found.unread] == ["log", "metrics", "checkpoints"]
-    gone = replace(found, jobset=None, was=found.jobset, unread=())
-    assert [one.what for one in world.read([gone])["a"].unread] == ["record", "metrics", "checkpoints"]
+    run_read = world.read()["a"]
+    assert run_read.progress is None
+    assert [source.what for source in run_read.unread] == ["log", "metrics", "checkpoints"]
+    gone = replace(run_read, jobset=None, was=run_read.jobset, unread=())
+    assert [source.what for source in world.read([gone])["a"].unread] == ["record", "metrics", "checkpoints"]
 
 
 def test_a_run_that_found_its_last_checkpoint_has_no_step(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.speaks("a", phase="Succeeded")
     world.checkpoint("a", 1000)
-    said = world.read()["a"].progress
-    assert said is not None
-    assert (said.source, said.step, said.saved_step) == ("log", None, 1000)
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert (progress.source, progress.step, progress.saved_step) == ("log", None, 1000)
 
 
 def test_a_run_that_failed_after_its_last_step_was_saved_has_succeeded(world: World) -> None:
@@ -375,10 +380,10 @@ def test_a_run_that_failed_after_its_last_step_was_saved_has_succeeded(world: Wo
     world.run("a", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     world.speaks("a", 999, 1000, phase="Failed")
     world.checkpoint("a", 1000)
-    found = world.read()["a"]
-    assert found.progress is not None
-    assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("log", 1000, 1000)
-    status = classify(found)
+    run_read = world.read()["a"]
+    assert run_read.progress is not None
+    assert (run_read.progress.source, run_read.progress.step, run_read.progress.saved_step) == ("log", 1000, 1000)
+    status = classify(run_read)
     assert (status.state, status.reason) == ("succeeded", "after-last-step")
 
 
@@ -386,9 +391,9 @@ def test_the_bucket_is_not_read_for_a_failed_run(world: World) -> None:
     world.run("a", status=ended("Failed", "ReachedMaxRestarts"))
     world.speaks("a", 1, phase="Failed")
     world.denied = True
-    found = world.read()["a"]
-    assert found.unread == ()
-    assert found.progress is not None
+    run_read = world.read()["a"]
+    assert run_read.unread == ()
+    assert run_read.progress is not None
 
 
 def test_the_pod_of_the_newer_attempt_gives_the_progress(world: World) -> None:
@@ -396,9 +401,9 @@ def test_the_pod_of_the_newer_attempt_gives_the_progress(world: World) -> None:
     world.speaks("a", 9)
     newer = world.runs.pod("a", tag="zzzzz", attempt=1)["metadata"]["name"]
     world.api.standin.logs.say(newer, STEP.format(n=4))
-    said = world.read()["a"].progress
-    assert said is not None
-    assert said.step == 4
+    progress = world.read()["a"].progress
+    assert progress is not None
+    assert progress.step == 4
 
 
 def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
@@ -413,11 +418,11 @@ def test_a_deleted_run_has_progress_from_its_output(world: World) -> None:
     begun = source.store.begin(record)
     assert isinstance(begun, RecordRef)
     source.store.finish(begun, AttemptFacts(outcome="cancelled", at=NOW))
-    (found,) = read_progress([gone], source=source, deadline_s=10.0)
-    assert found.record is not None
-    assert found.record.outcome == "cancelled"
-    assert found.progress is not None
-    assert found.progress.saved_step == 10
+    (observation,) = read_progress([gone], source=source, deadline_s=10.0)
+    assert observation.record is not None
+    assert observation.record.outcome == "cancelled"
+    assert observation.progress is not None
+    assert observation.progress.saved_step == 10
 
 
 def test_a_deleted_run_has_the_record_of_its_own_attempt(world: World) -> None:
@@ -425,47 +430,51 @@ def test_a_deleted_run_has_the_record_of_its_own_attempt(world: World) -> None:
     source = world.source(outputs={"a": str(world.output)})
     outcomes: tuple[Outcome, ...] = ("failed", "cancelled")
     attempts = (Attempt(number=n, started_at=NOW, spec_digest="ab", submitter="a" * 16) for n in (1, 2))
-    for one, outcome in zip(attempts, outcomes, strict=True):
+    for observation, outcome in zip(attempts, outcomes, strict=True):
         begun = source.store.begin(
-            Record(run_name="a", steps=10, target="xpk", output=str(world.output), attempts=(one,))
+            Record(run_name="a", steps=10, target="xpk", output=str(world.output), attempts=(observation,))
         )
         assert isinstance(begun, RecordRef)
-        source.store.finish(begun, AttemptFacts(outcome=outcome, at=NOW, uid=f"u-{one.number}"))
+        source.store.finish(begun, AttemptFacts(outcome=outcome, at=NOW, uid=f"u-{observation.number}"))
     gone = Observation(run_name="a", target="xpk", observed_at=NOW, cluster="here")
-    seen = [replace(gone, record=Recorded(outcome="created", uid=f"u-{n}")) for n in (1, 2)]
-    found = read_progress([*seen, gone], source=source, deadline_s=10.0)
-    assert [one.record and one.record.outcome for one in found] == ["failed", "cancelled", "cancelled"]
+    gone_twice = [replace(gone, record=Recorded(outcome="created", uid=f"u-{n}")) for n in (1, 2)]
+    observations = read_progress([*gone_twice, gone], source=source, deadline_s=10.0)
+    assert [observation.record and observation.record.outcome for observation in observations] == [
+        "failed",
+        "cancelled",
+        "cancelled",
+    ]
 
 
 def test_an_evaluation_whose_verdict_is_failed_has_failed(world: World) -> None:
     """Its pods exit with 0; the record of its attempt has the verdict."""
     jobset = world.run("a-evaluate", status=ended("Completed", "AllJobsCompleted"))
     jobset["metadata"]["labels"][WORK_LABEL] = "evaluate"
-    (seen,) = world.seen()
+    (observation,) = world.seen()
     source = world.source()
     for number, outcome in ((1, "failed"), (2, "completed")):
         attempt = Attempt(number=number, started_at=NOW, spec_digest="ab", submitter="a" * 16)
         record = Record(run_name="a-evaluate", target="xpk", output=str(world.output), attempts=(attempt,))
         begun = source.store.begin(record)
         assert isinstance(begun, RecordRef)
-        uid = seen.uid if number == 1 else "u-2"
+        uid = observation.uid if number == 1 else "u-2"
         source.store.finish(begun, AttemptFacts(outcome=outcome, at=NOW, uid=uid, reason="verdict failed"))
-    (found,) = read_progress([seen], source=source, deadline_s=10.0)
-    status = classify(found)
+    (observed,) = read_progress([observation], source=source, deadline_s=10.0)
+    status = classify(observed)
     assert (status.state, status.reason) == ("failed", "verdict-failed")
 
 
 def test_a_deleted_run_without_a_known_output_has_its_index_entry(world: World) -> None:
     world.seen()
-    kept = Recorded(outcome="created")
-    gone = Observation(run_name="a", target="xpk", observed_at=NOW, cluster="here", record=kept)
-    (found,) = read_progress([gone], source=world.source(), deadline_s=10.0)
-    assert (found.record, found.progress, found.unread) == (kept, None, ())
+    recorded = Recorded(outcome="created")
+    gone = Observation(run_name="a", target="xpk", observed_at=NOW, cluster="here", record=recorded)
+    (observation,) = read_progress([gone], source=world.source(), deadline_s=10.0)
+    assert (observation.record, observation.progress, observation.unread) == (recorded, None, ())
 
 
 def test_tells_is_false_for_unread_jobsets_and_local_runs() -> None:
     jobset = RunObject(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, terminal="Failed")
-    seen = Observation(run_name="a", target="xpk", observed_at=NOW, jobset=jobset)
-    assert may_have_progress(seen)
-    assert not may_have_progress(replace(seen, unread=(Unread(what="jobsets", why="x"),)))
-    assert not may_have_progress(replace(seen, target="local"))
+    observation = Observation(run_name="a", target="xpk", observed_at=NOW, jobset=jobset)
+    assert may_have_progress(observation)
+    assert not may_have_progress(replace(observation, unread=(Unread(what="jobsets", why="x"),)))
+    assert not may_have_progress(replace(observation, target="local"))

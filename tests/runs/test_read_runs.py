@@ -58,7 +58,7 @@ class World:
 
     def gather(
         self,
-        *asked: SourceCall,
+        *source_calls: SourceCall,
         names: Iterable[str] = (),
         everything: bool = False,
         limits: ReadLimits = NOTHING,
@@ -66,12 +66,12 @@ class World:
     ) -> RunsRead:
         index = self.store.local_index()
         scope = ReadScope(names=frozenset(names), everything=everything, limits=limits, now=self.store.now())
-        return read_runs(asked or (self.asked(),), scope=scope, store=self.store, index=index, **how)
+        return read_runs(source_calls or (self.asked(),), scope=scope, store=self.store, index=index, **how)
 
     def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
         """From this machine."""
         where = Where(context="stand-in")
-        one = IndexEntry(
+        index_entry = IndexEntry(
             run_name=name,
             target="xpk",
             output=self.output,
@@ -83,7 +83,7 @@ class World:
             uid=uid,
             updated_at=NOW,
         )
-        keep_entry(self.store.state / "runs", replace(one, **entry))
+        keep_entry(self.store.state / "runs", replace(index_entry, **entry))
 
     def silence(self) -> None:
         self.api.server.fail("/jobsets", code=503, times=99)
@@ -95,19 +95,19 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api, tmp_path)
 
 
-def by_name(found: RunsRead) -> dict[str, Observation]:
-    return {one.run_name: one for one in found.observations}
+def by_name(runs_read: RunsRead) -> dict[str, Observation]:
+    return {observation.run_name: observation for observation in runs_read.observations}
 
 
-def states(found: RunsRead) -> dict[str, Status]:
-    return {name: classify(one) for name, one in by_name(found).items()}
+def states(runs_read: RunsRead) -> dict[str, Status]:
+    return {name: classify(observation) for name, observation in by_name(runs_read).items()}
 
 
 def remembered(world: World, *, limits: ReadLimits = NOTHING) -> tuple[Observation, ...]:
     """Return the runs as `status` keeps them after a read."""
-    found = world.gather(limits=limits).observations
-    remember(world.store.state, [(one, classify(one)) for one in found], now=NOW)
-    return found
+    observations = world.gather(limits=limits).observations
+    remember(world.store.state, [(observation, classify(observation)) for observation in observations], now=NOW)
+    return observations
 
 
 @pytest.mark.early
@@ -119,9 +119,9 @@ def test_gather_combines_runs_of_a_cluster_and_of_this_machine(world: World) -> 
         world.store.state / "runs",
         IndexEntry(run_name=plan.run_name, target="local", output=plan.run.output or "", updated_at=NOW),
     )
-    found = world.gather()
-    assert set(by_name(found)) == {"on-cluster", plan.run_name}
-    assert (found.problems, found.answered, found.whole) == ((), True, True)
+    runs_read = world.gather()
+    assert set(by_name(runs_read)) == {"on-cluster", plan.run_name}
+    assert (runs_read.problems, runs_read.answered, runs_read.whole) == ((), True, True)
     assert set(by_name(world.gather(local=False))) == {"on-cluster"}
     assert set(by_name(world.gather(names=["on-cluster"]))) == {"on-cluster"}
     assert set(by_name(world.gather(names=["on"]))) == set()
@@ -137,11 +137,11 @@ def test_runs_of_one_name_in_two_folders_are_both_shown(world: World) -> None:
             world.store.state / "runs",
             IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW),
         )
-    found = world.gather().observations
-    assert len({one.output for one in found}) == len(found) == 2
-    assert len(fold(found, classify=classify, now=NOW)) == 2
+    observations = world.gather().observations
+    assert len({observation.output for observation in observations}) == len(observations) == 2
+    assert len(fold(observations, classify=classify, now=NOW)) == 2
     folder = f"{output}/{plan.run_name}"
-    assert [one.output for one in world.gather(names=[folder]).observations] == [output]
+    assert [observation.output for observation in world.gather(names=[folder]).observations] == [output]
 
 
 def test_runs_of_a_silent_cluster_have_their_last_known_state(world: World) -> None:
@@ -149,12 +149,12 @@ def test_runs_of_a_silent_cluster_have_their_last_known_state(world: World) -> N
     remembered(world)
     world.submitted("since", uid="u-2")
     world.silence()
-    found = world.gather()
-    assert states(found)["gemma"] == Status(state="training", reason="progress-not-read", evidence=("jobset",))
-    assert by_name(found)["gemma"].observed_at == NOW
-    assert states(found)["since"] == Status(state="unknown", reason="unreachable")
-    assert (found.answered, found.whole) == (True, False)
-    (problem,) = found.problems
+    runs_read = world.gather()
+    assert states(runs_read)["gemma"] == Status(state="training", reason="progress-not-read", evidence=("jobset",))
+    assert by_name(runs_read)["gemma"].observed_at == NOW
+    assert states(runs_read)["since"] == Status(state="unknown", reason="unreachable")
+    assert (runs_read.answered, runs_read.whole) == (True, False)
+    (problem,) = runs_read.problems
     assert (problem.severity, problem.id) == ("warning", "cluster-error")
     assert problem.message.startswith("stand-in: ")
 
@@ -175,18 +175,18 @@ def test_the_last_known_running_state_is_not_used_for_a_deleted_run(world: World
     world.runs.admitted("gemma")
     remembered(world)
     jobsets = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")
-    (uid,) = [one["metadata"]["uid"] for one in jobsets.values()]
+    (uid,) = [jobset_object["metadata"]["uid"] for jobset_object in jobsets.values()]
     world.submitted("gemma", uid=uid)
     jobsets.clear()
-    found = world.gather()
-    assert by_name(found)["gemma"].last_known is None
-    assert states(found)["gemma"].reason == "jobset-gone"
+    runs_read = world.gather()
+    assert by_name(runs_read)["gemma"].last_known is None
+    assert states(runs_read)["gemma"].reason == "jobset-gone"
 
 
 def test_a_silent_cluster_without_known_runs_gives_no_runs(world: World) -> None:
     world.silence()
-    found = world.gather()
-    assert (found.observations, found.answered, found.whole) == ((), False, False)
+    runs_read = world.gather()
+    assert (runs_read.observations, runs_read.answered, runs_read.whole) == ((), False, False)
 
 
 def test_a_silent_cluster_does_not_hide_another(world: World) -> None:
@@ -195,10 +195,10 @@ def test_a_silent_cluster_does_not_hide_another(world: World) -> None:
     def nobody() -> Cluster:
         raise Unreachable("no route", fix="dial in", id="unreachable")
 
-    found = world.gather(world.asked(), source_call(nobody, name="other"))
-    assert set(by_name(found)) == {"gemma"}
-    assert (found.answered, found.whole) == (True, False)
-    assert [problem.message for problem in found.problems] == ["other: no route"]
+    runs_read = world.gather(world.asked(), source_call(nobody, name="other"))
+    assert set(by_name(runs_read)) == {"gemma"}
+    assert (runs_read.answered, runs_read.whole) == (True, False)
+    assert [problem.message for problem in runs_read.problems] == ["other: no route"]
 
 
 def test_an_expired_login_is_a_problem_with_a_fix(world: World) -> None:
@@ -220,14 +220,14 @@ def test_a_deleted_jobset_is_known_from_its_record(world: World) -> None:
 
 
 def test_a_run_that_ended_before_its_deletion_keeps_its_state(world: World) -> None:
-    made = world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    jobset_object = world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
     remembered(world)
-    world.submitted("gemma", uid=made["metadata"]["uid"])
+    world.submitted("gemma", uid=jobset_object["metadata"]["uid"])
     world.api.world.delete("gemma")
     asked_before = len(world.api.server.seen)
     status = states(world.gather(limits=ReadLimits()))["gemma"]
     assert (status.state, status.reason) == ("failed", "trainer-failed")
-    assert not [one for one in world.api.server.seen[asked_before:] if "/log" in one.path]
+    assert not [request for request in world.api.server.seen[asked_before:] if "/log" in request.path]
 
 
 def test_a_cancelled_run_keeps_its_last_known_fields(world: World) -> None:
@@ -248,13 +248,13 @@ def test_a_cancelled_run_keeps_its_last_known_fields(world: World) -> None:
     del world.api.standin.objects.of("/pods")["default", pod]
     world.store.finish(ref, AttemptFacts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
     for _ in range(3):  # it is read from the record first, then remembered
-        found = by_name(world.gather(limits=ReadLimits()))["gemma"]
-        status = classify(found)
-        row = row_of(found, status, now=NOW)
+        gemma = by_name(world.gather(limits=ReadLimits()))["gemma"]
+        status = classify(gemma)
+        row = row_of(gemma, status, now=NOW)
         assert (row.state, row.step, row.steps, row.loss, row.step_seconds) == ("cancelled", 42, 1000, 2.5, 0.5)
         assert (row.tpu, row.num_slices, row.mode, row.ended_at) == ("v6e-256", 2, "mcjax", "2026-11-21T11:30:00Z")
-        remember(world.store.state, [(found, status)], now=NOW)
-    assert not lacks_progress(found)
+        remember(world.store.state, [(gemma, status)], now=NOW)
+    assert not lacks_progress(gemma)
 
 
 def test_a_deleted_run_shows_the_later_of_last_known_and_saved_step(world: World) -> None:
@@ -269,9 +269,9 @@ def test_a_deleted_run_shows_the_later_of_last_known_and_saved_step(world: World
         (checkpoints / str(step)).mkdir(parents=True)
         (checkpoints / str(step) / "commit_success.txt").touch()
         (checkpoints / str(step) / "_CHECKPOINT_METADATA").touch()
-        found = by_name(world.gather(limits=ReadLimits()))["gemma"]
-        assert found.progress is not None
-        assert (found.progress.step, found.progress.saved_step) == expected
+        gemma = by_name(world.gather(limits=ReadLimits()))["gemma"]
+        assert gemma.progress is not None
+        assert (gemma.progress.step, gemma.progress.saved_step) == expected
         assert states(world.gather(limits=ReadLimits()))["gemma"].reason == "jobset-gone"
 
 
@@ -355,8 +355,10 @@ def test_a_saved_step_before_the_log_tail_is_read_from_a_longer_tail_or_known(wo
 
     assert saved() is None
     assert saved(names=["gemma"]) == 100
-    found = world.gather(limits=ReadLimits(), names=["gemma"])
-    remember(world.store.state, [(one, classify(one)) for one in found.observations], now=NOW)
+    runs_read = world.gather(limits=ReadLimits(), names=["gemma"])
+    remember(
+        world.store.state, [(observation, classify(observation)) for observation in runs_read.observations], now=NOW
+    )
     assert saved() == 100
 
 
@@ -370,8 +372,8 @@ def test_an_ended_run_skipped_for_time_is_read_at_the_next_call(world: World) ->
         world.api.standin.logs.say(pod, line)
 
     def step(**limits: Any) -> int | None:
-        (seen,) = remembered(world, limits=ReadLimits(**limits))
-        return seen.progress.step if seen.progress else None
+        (observation,) = remembered(world, limits=ReadLimits(**limits))
+        return observation.progress.step if observation.progress else None
 
     says(42)
     assert step() == 42
@@ -381,9 +383,9 @@ def test_an_ended_run_skipped_for_time_is_read_at_the_next_call(world: World) ->
     assert step(ended_at_most=0) == 42
     assert step() == 55
     assert step(ended_at_most=0) == 55
-    asked = len(world.api.server.asked("/log"))
+    logs_before = len(world.api.server.asked("/log"))
     assert step() == 55
-    assert len(world.api.server.asked("/log")) == asked, "it is not read again"
+    assert len(world.api.server.asked("/log")) == logs_before, "it is not read again"
 
 
 @pytest.mark.parametrize(
@@ -399,10 +401,10 @@ def test_earlier_progress_is_shown_after_the_log_is_deleted(
     remembered(world, limits=ReadLimits())
     jobset["status"] = ended(how, "x")
     del world.api.standin.objects.of("/pods")["default", pod]
-    found = world.gather(limits=ReadLimits())
-    progress = by_name(found)["gemma"].progress
+    runs_read = world.gather(limits=ReadLimits())
+    progress = by_name(runs_read)["gemma"].progress
     assert (progress.step if progress else None) == step
-    assert (states(found)["gemma"].state, states(found)["gemma"].reason) == state
+    assert (states(runs_read)["gemma"].state, states(runs_read)["gemma"].reason) == state
 
 
 @pytest.mark.parametrize(
@@ -422,10 +424,10 @@ def test_a_run_that_lost_a_pod_keeps_the_step_it_had_reached(
         condition["lastTransitionTime"] = admitted_at
     jobset["status"] = {**PARTLY_UP, "restarts": restarts}
     del world.api.standin.objects.of("/pods")["default", pod]
-    found = world.gather(limits=ReadLimits())
-    progress = by_name(found)["gemma"].progress
+    runs_read = world.gather(limits=ReadLimits())
+    progress = by_name(runs_read)["gemma"].progress
     assert (progress.step if progress else None) == step
-    assert states(found)["gemma"].state == "starting"
+    assert states(runs_read)["gemma"].state == "starting"
 
 
 def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
@@ -441,13 +443,13 @@ def test_the_log_limits_for_active_and_ended_runs_are_obeyed(world: World) -> No
         world.api.standin.logs.say(world.runs.pod(name)["metadata"]["name"], "nothing")
     old = ended("Failed", "x", at="2026-11-01T00:00:00Z")
     world.runs.admitted("c-ended-long-ago", status=old)
-    found = by_name(world.gather(limits=ReadLimits(at_most=1, ended_at_most=0)))
-    assert {name for name, one in found.items() if one.progress} == {"b-going"}
-    assert found["a-ended"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
-    found = by_name(world.gather(limits=ReadLimits(at_most=0, ended_at_most=1)))
-    assert {name for name, one in found.items() if one.progress} == {"a-ended"}
-    assert found["b-going"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
-    assert found["c-ended-long-ago"].unread == ()
+    observations = by_name(world.gather(limits=ReadLimits(at_most=1, ended_at_most=0)))
+    assert {name for name, observation in observations.items() if observation.progress} == {"b-going"}
+    assert observations["a-ended"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
+    observations = by_name(world.gather(limits=ReadLimits(at_most=0, ended_at_most=1)))
+    assert {name for name, observation in observations.items() if observation.progress} == {"a-ended"}
+    assert observations["b-going"].unread == (Unread(what="log", why=NOT_ASKED, passed_over=True),)
+    assert observations["c-ended-long-ago"].unread == ()
     named = by_name(world.gather(names=["c-ended-long-ago"], limits=ReadLimits()))
     assert named["c-ended-long-ago"].progress is not None
 
@@ -458,10 +460,10 @@ def test_fewer_logs_are_read_if_not_all_can_be(world: World) -> None:
         world.api.standin.logs.say(world.runs.pod(f"run-{i}")["metadata"]["name"], "nothing")
 
     def read(**limits: Any) -> int:
-        found = by_name(world.gather(limits=ReadLimits(if_more=2, **limits)))
-        unread = [one for one in found.values() if one.unread]
-        assert {one.unread[0].why for one in unread} <= {NOT_ASKED}
-        return len(found) - len(unread)
+        observations = by_name(world.gather(limits=ReadLimits(if_more=2, **limits)))
+        unread = [observation for observation in observations.values() if observation.unread]
+        assert {observation.unread[0].why for observation in unread} <= {NOT_ASKED}
+        return len(observations) - len(unread)
 
     assert read(at_most=4) == 2
     assert read(at_most=6) == 6, "all of them can be shown"
@@ -471,8 +473,12 @@ def test_an_earlier_attempt_is_kept_although_only_the_log_of_the_newest_is_read(
     world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
     world.runs.admitted("gemma-2", run="gemma")
     world.runs.admitted("other")
-    found = world.gather(limits=ReadLimits(at_most=1, progress_s=20)).observations
-    assert sorted(one.jobset.name for one in found if one.jobset) == ["gemma", "gemma-2", "other"]
+    observations = world.gather(limits=ReadLimits(at_most=1, progress_s=20)).observations
+    assert sorted(observation.jobset.name for observation in observations if observation.jobset) == [
+        "gemma",
+        "gemma-2",
+        "other",
+    ]
 
 
 def test_first_pods_are_requested_once_before_all_lists_have_arrived(world: World) -> None:
@@ -480,15 +486,17 @@ def test_first_pods_are_requested_once_before_all_lists_have_arrived(world: Worl
     world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
     gate = threading.Event()
     world.api.server.fail("/workloads", code=0, do=partial(gate.wait, 20))
-    found = start(partial(world.gather, limits=ReadLimits()))
+    future = start(partial(world.gather, limits=ReadLimits()))
     assert until(lambda: printers_asked(world)) == 1
     gate.set()
-    assert by_name(found.result())["gemma"].progress is not None
+    assert by_name(future.result())["gemma"].progress is not None
     assert printers_asked(world) == 1
 
 
 def printers_asked(world: World) -> int:
-    return sum("batch.kubernetes.io/job-completion-index=0" in unquote(one.line) for one in world.api.server.seen)
+    return sum(
+        "batch.kubernetes.io/job-completion-index=0" in unquote(request.line) for request in world.api.server.seen
+    )
 
 
 @pytest.mark.parametrize("days", [1, -1])
@@ -496,11 +504,11 @@ def test_times_are_of_the_clock_of_the_cluster(world: World, days: int) -> None:
     """This machine's clock is a day behind or ahead; no run gets older for that, also once its cluster is silent."""
     world.runs.admitted("gemma")
     world.api.server.skew_s = days * 86_400.0
-    (seen,) = remembered(world)
-    assert abs((seconds_between(NOW, seen.observed_at) or 0) - days * 86_400.0) < 60
+    (observation,) = remembered(world)
+    assert abs((seconds_between(NOW, observation.observed_at) or 0) - days * 86_400.0) < 60
     world.silence()
-    for found in (seen, *world.gather().observations):
-        row = row_of(found, classify(found), now=NOW)
+    for run_read in (observation, *world.gather().observations):
+        row = row_of(run_read, classify(run_read), now=NOW)
         assert row.age_s is not None
         assert (row.evidence_age_s, row.age_s) == (0, pytest.approx(max(0, 7200 + days * 86_400.0), abs=60))
 
@@ -512,15 +520,15 @@ def test_an_object_of_another_shape_costs_one_row(world: World) -> None:
     for workload in world.api.standin.objects.of("kueue.x-k8s.io/workloads").values():
         if workload["metadata"]["ownerReferences"][0]["name"] == "waits":
             workload["status"]["conditions"] = "none"
-    found = world.gather()
+    runs_read = world.gather()
     assert bad_workload
-    assert (found.problems, found.whole) == ((), True)
-    assert {name: (status.state, status.reason) for name, status in states(found).items()} == {
+    assert (runs_read.problems, runs_read.whole) == ((), True)
+    assert {name: (status.state, status.reason) for name, status in states(runs_read).items()} == {
         "good": ("training", "progress-not-read"),
         "odd": ("unknown", "object-not-read"),
         "waits": ("queued", "workload-not-read"),
     }
-    (unread,) = by_name(found)["odd"].unread
+    (unread,) = by_name(runs_read)["odd"].unread
     assert unread.why == "odd cannot be read: Expected `array`, got `object` - at `$.spec.replicatedJobs`"
 
 
@@ -529,8 +537,8 @@ def test_a_cluster_that_answers_too_late_is_shown_as_last_known(world: World) ->
     remembered(world)
     gate = threading.Event()
     world.api.server.fail("/jobsets", code=0, do=partial(gate.wait, 20))
-    found = world.gather(limit_s=0.3)
+    runs_read = world.gather(limit_s=0.3)
     gate.set()
-    assert states(found)["gemma"].state == "training"
-    (problem,) = found.problems
+    assert states(runs_read)["gemma"].state == "training"
+    (problem,) = runs_read.problems
     assert "no answer within" in problem.message or "too late" in problem.message

@@ -46,12 +46,12 @@ def connected(api: ClusterApi) -> Cluster:
 
 
 def seen(api: ClusterApi) -> dict[str, Observation]:
-    found = observe_cluster(connected(api), namespace="default", name="here", now=NOW)
-    return {one.jobset.name: one for one in found if one.jobset}
+    observations = observe_cluster(connected(api), namespace="default", name="here", now=NOW)
+    return {observation.jobset.name: observation for observation in observations if observation.jobset}
 
 
-def whats(one: Observation) -> set[str]:
-    return {unread.what for unread in one.unread}
+def whats(observation: Observation) -> set[str]:
+    return {unread.what for unread in observation.unread}
 
 
 @pytest.mark.early
@@ -77,14 +77,17 @@ def test_runs_of_every_kind_are_observed_in_four_lists(api: ClusterApi, runs: Ru
     assert rows["by-xpk"].workload is None
     assert rows["by-xpk"].jobset is not None
     assert (rows["by-xpk"].jobset.ours, rows["by-xpk"].steps, rows["heads"].mode) == (False, 1000, "pathways")
-    assert all(one.unread == () and one.cluster == "here" and one.observed_at == NOW for one in rows.values())
+    assert all(
+        run_read.unread == () and run_read.cluster == "here" and run_read.observed_at == NOW
+        for run_read in rows.values()
+    )
     assert stuck["metadata"]["uid"] == rows["stuck"].jobset.uid if rows["stuck"].jobset else False
-    lists = [one for one in api.server.seen if one.method == "GET"]
-    assert len(lists) == 5, [one.line for one in lists]
+    lists = [run_read for run_read in api.server.seen if run_read.method == "GET"]
+    assert len(lists) == 5, [run_read.line for run_read in lists]
     (pods,) = api.server.asked("/pods")
     assert pods.query["fieldSelector"] == "status.phase=Pending"
     assert pods.query["resourceVersion"] == "0"
-    assert all(one.headers["accept-encoding"] == "gzip" for one in lists)
+    assert all(run_read.headers["accept-encoding"] == "gzip" for run_read in lists)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_the_number_of_lists_does_not_grow_with_the_runs(api: ClusterApi, runs: 
         runs.queued(f"waits-{i}", queue="q-0")
     runs.admitted("starts", status=STARTS)
     assert len(seen(api)) == 201
-    assert len([one for one in api.server.seen if one.method == "GET"]) == 5
+    assert len([request for request in api.server.seen if request.method == "GET"]) == 5
 
 
 def test_pods_are_listed_only_if_a_run_is_starting(api: ClusterApi, runs: Runs) -> None:
@@ -215,12 +218,12 @@ def test_positions_are_queried_for_the_fullest_queues(api: ClusterApi, runs: Run
         runs.queued(f"waits-{i}", queue=f"q-{i % (MAX_QUEUES + 1)}", position=i)
     runs.queued("last", queue=f"q-{MAX_QUEUES}", position=70)  # its queue is as full as the others now
     rows = seen(api)
-    asked = {one.path.split("/")[-2] for one in api.server.asked("/pendingworkloads")}
-    assert asked == {f"q-{i}" for i in range(MAX_QUEUES)}
+    queues_asked = {request.path.split("/")[-2] for request in api.server.asked("/pendingworkloads")}
+    assert queues_asked == {f"q-{i}" for i in range(MAX_QUEUES)}
     assert {name: row.position for name, row in rows.items() if row.position is not None} == {
         f"waits-{i}": i for i in range(2 * MAX_QUEUES + 1) if i % (MAX_QUEUES + 1) < MAX_QUEUES
     }
-    unread = {name: one.unread for name, one in seen(api).items() if one.unread}
+    unread = {name: request.unread for name, request in seen(api).items() if request.unread}
     assert {name: [lack.what for lack in lacks] for name, lacks in unread.items()} == {
         "last": ["queue"],
         f"waits-{MAX_QUEUES}": ["queue"],
@@ -230,5 +233,5 @@ def test_positions_are_queried_for_the_fullest_queues(api: ClusterApi, runs: Run
 @pytest.mark.early
 def test_an_unread_list_keeps_what_its_failure_says() -> None:
     failed = Unreachable("no route\nto host", fix="Connect the VPN.", id="no-route", again="never")
-    said = Unread(what="pods", why="no route to host", fix="Connect the VPN.", id="no-route", again="never")
-    assert unread_of("pods", failed) == said
+    unread_source = Unread(what="pods", why="no route to host", fix="Connect the VPN.", id="no-route", again="never")
+    assert unread_of("pods", failed) == unread_source

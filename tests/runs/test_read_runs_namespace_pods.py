@@ -53,16 +53,21 @@ class Looks:
 
     def look(self, *names: str, limits: ReadLimits = DEFAULTS) -> Told:
         before = len(self.api.server.seen)
-        seen = self._runs(names, limits).read().observations
+        observations = self._runs(names, limits).read().observations
         self.asked = self.api.server.seen[before:]
         return {
-            one.jobset.name: (one.progress and one.progress.step, one.jobset, one.pods, one.unread)
-            for one in seen
-            if one.jobset
+            observation.jobset.name: (
+                observation.progress and observation.progress.step,
+                observation.jobset,
+                observation.pods,
+                observation.unread,
+            )
+            for observation in observations
+            if observation.jobset
         }
 
     def count(self, on: str) -> int:
-        return sum(1 for one in self.asked if re.search(on, one.line))
+        return sum(1 for request in self.asked if re.search(on, request.line))
 
     def _runs(self, names: tuple[str, ...], limits: ReadLimits) -> Runs:
         store = RecordStore(state=self.state, objects_at=lambda _: LocalObjects())
@@ -84,16 +89,16 @@ def looks(tmp_path: Path) -> Iterator[Looks]:
         yield Looks(api, tmp_path)
 
 
-def steps(told: Told) -> dict[str, int | None]:
-    return {name: one[0] for name, one in told.items()}
+def steps(answers: Told) -> dict[str, int | None]:
+    return {name: answer[0] for name, answer in answers.items()}
 
 
 def test_one_list_of_pods_gives_progress_and_starting_pods(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1)
     waits(looks, "b")
-    told = looks.look()
-    assert steps(told) == {"a": 1, "b": None}
+    answers = looks.look()
+    assert steps(answers) == {"a": 1, "b": None}
     assert looks.count(PODS) == 1
 
 
@@ -101,8 +106,8 @@ def test_forbidden_pods_are_reported_once(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1)
     looks.api.standin.denied.add(("list", "pods"))
-    told = looks.look()["a"]
-    assert (told[0], [one.what for one in told[3]]) == (None, ["log"])
+    answer = looks.look()["a"]
+    assert (answer[0], [unread_source.what for unread_source in answer[3]]) == (None, ["log"])
     looks.api.standin.denied.clear()
     assert steps(looks.look()) == {"a": 1}
 
@@ -112,9 +117,9 @@ def test_a_log_that_hangs_does_not_delay_others(looks: Looks) -> None:
         looks.run(name)
         looks.says(name, 1)
     looks.api.server.fail("a-slice-job-0-0-abcde/log", action="hang-before", times=9)
-    told = looks.look(limits=ReadLimits(progress_s=2.0))
-    assert steps(told) == {"a": None, "b": 1}
-    assert [one.what for one in told["a"][3]] == ["log"]
+    answers = looks.look(limits=ReadLimits(progress_s=2.0))
+    assert steps(answers) == {"a": None, "b": 1}
+    assert [unread_source.what for unread_source in answers["a"][3]] == ["log"]
 
 
 def test_pods_and_logs_are_not_requested_without_progress(looks: Looks) -> None:
@@ -131,9 +136,9 @@ def test_a_named_run_reads_only_its_own_pods_and_log(looks: Looks) -> None:
         looks.says(name, 1)
     looks.run("c", QUEUED)
     assert steps(looks.look("a")) == {"a": 1}
-    (asked,) = [one for one in looks.asked if one.path.endswith("/log")]
-    assert (asked.path.split("/")[-2], asked.query["tailLines"]) == ("a-slice-job-0-0-abcde", "800")
-    (pods,) = [one for one in looks.asked if one.path.endswith("/pods")]
+    (log_request,) = [request for request in looks.asked if request.path.endswith("/log")]
+    assert (log_request.path.split("/")[-2], log_request.query["tailLines"]) == ("a-slice-job-0-0-abcde", "800")
+    (pods,) = [request for request in looks.asked if request.path.endswith("/pods")]
     assert "in (a)" in pods.query["labelSelector"]
 
 
@@ -145,14 +150,17 @@ def test_a_named_run_lists_no_other_jobset_and_workload(looks: Looks) -> None:
     del others[1]["metadata"]["labels"]["xsft.dev/run"]
     limits = ReadLimits(progress_s=0)
     assert set(looks.look("a", limits=limits)) == {"a", "a-2"}
-    jobsets = [one for one in looks.asked if "/jobsets" in one.path]
-    assert [(one.path.rpartition("/")[2], one.query) for one in sorted(jobsets, key=lambda one: one.path)] == [
+    jobsets = [request for request in looks.asked if "/jobsets" in request.path]
+    assert [
+        (request.path.rpartition("/")[2], request.query)
+        for request in sorted(jobsets, key=lambda request: request.path)
+    ] == [
         ("jobsets", {"labelSelector": "xsft.dev/run in (a)"}),
         ("a", {}),
     ]
-    (workloads,) = [one.query["labelSelector"] for one in looks.asked if one.path.endswith("/workloads")]
-    assert all(one["metadata"]["uid"] in workloads for one in attempts)
-    assert not any(one["metadata"]["uid"] in workloads for one in others)
+    (workloads,) = [request.query["labelSelector"] for request in looks.asked if request.path.endswith("/workloads")]
+    assert all(request["metadata"]["uid"] in workloads for request in attempts)
+    assert not any(request["metadata"]["uid"] in workloads for request in others)
     assert set(looks.look("by-xpk", "c", limits=limits)) == {"by-xpk", "c"}
     assert set(looks.look("a-2", limits=limits)) == {"a-2"}
     assert looks.look("/out/a", "b/c", limits=limits) == {}
@@ -171,8 +179,8 @@ def test_pending_first_pods_of_starting_runs_are_reported(looks: Looks, few: boo
     looks.says("a", 1)
     for name in ("b", "c"):
         waits(looks, name)
-    told = looks.look(limits=ReadLimits(starting_at_most=2 if few else 1))
-    assert {name: one[2] and [pod.status.phase for pod in one[2]] for name, one in told.items()} == {
+    answers = looks.look(limits=ReadLimits(starting_at_most=2 if few else 1))
+    assert {name: answer[2] and [pod.status.phase for pod in answer[2]] for name, answer in answers.items()} == {
         "a": None,
         "b": ["Pending"],
         "c": ["Pending"],
@@ -200,12 +208,15 @@ def test_a_named_run_that_ended_requests_no_pods_of_starting_ones(looks: Looks) 
     ],
 )
 def test_printer_of_chooses_the_latest_live_pod(others: list[dict[str, Any]], prints: str) -> None:
-    known: dict[str, Any] = {"jobset": "a", "created_at": "2026-11-21T10:00:00Z"}
-    several = [pod(name="one", **known), *(pod(**{"name": "other", **known, **changed}) for changed in others)]
+    pod_fields: dict[str, Any] = {"jobset": "a", "created_at": "2026-11-21T10:00:00Z"}
+    several = [
+        pod(name="one", **pod_fields),
+        *(pod(**{"name": "other", **pod_fields, **changed}) for changed in others),
+    ]
     for pods in (several, several[::-1]):
-        found = printer_of(jobset("a"), pods)
-        assert found is not None
-        assert found.name == prints
+        pod_object = printer_of(jobset("a"), pods)
+        assert pod_object is not None
+        assert pod_object.name == prints
 
 
 def test_printer_of_returns_a_deleted_pod_if_there_is_no_other() -> None:

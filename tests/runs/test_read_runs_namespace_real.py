@@ -71,18 +71,18 @@ def test_a_run_passes_its_states_from_start_to_success(staged: Staged) -> None:
     staged.says("gemma", "System Information: Jax Version: 0.11.0", "number parameters: 2.0 billion")
     staged.until("gemma", ("compiling", ""))
     staged.says("gemma", STEP.format(n=1), STEP.format(n=2), STEP.format(n=3))
-    seen = staged.until("gemma", ("training", ""))
-    assert seen.progress is not None
-    assert (seen.progress.step, seen.progress.loss, seen.progress.step_seconds) == (3, 2.5, 0.5)
-    assert seen.progress.said_at is not None
-    assert seen.pods is not None
-    assert len(seen.pods) == 2 * HOSTS
-    assert {pod.status.phase for pod in seen.pods} == {"Running"}
-    assert seen.jobset is not None
-    assert (seen.jobset.tpu, seen.jobset.num_slices, seen.jobset.mode) == ("v6e-16", 2, "mcjax")
-    assert [job.ready for job in seen.jobset.jobs] == [2]
-    assert seen.workload is not None
-    assert seen.workload.cluster_queue == "cluster-queue"
+    observation = staged.until("gemma", ("training", ""))
+    assert observation.progress is not None
+    assert (observation.progress.step, observation.progress.loss, observation.progress.step_seconds) == (3, 2.5, 0.5)
+    assert observation.progress.said_at is not None
+    assert observation.pods is not None
+    assert len(observation.pods) == 2 * HOSTS
+    assert {pod.status.phase for pod in observation.pods} == {"Running"}
+    assert observation.jobset is not None
+    assert (observation.jobset.tpu, observation.jobset.num_slices, observation.jobset.mode) == ("v6e-16", 2, "mcjax")
+    assert [job.ready for job in observation.jobset.jobs] == [2]
+    assert observation.workload is not None
+    assert observation.workload.cluster_queue == "cluster-queue"
     staged.says("gemma", f"[process=0] Saving checkpoint at step {STEPS}")
     staged.until("gemma", ("saving", ""))
     staged.says("gemma", STEP.format(n=STEPS))
@@ -118,9 +118,9 @@ def test_one_failed_process_ends_the_run_and_is_found(staged: Staged) -> None:
     staged.says("gemma", "MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'", index=1, host=2)
     staged.ends("gemma", code=1, index=1, host=2)
     staged.until("gemma", ("failed", "trainer-failed"))
-    found = staged.evidence("gemma")
-    assert [(log.slice_index, log.host) for log in found.logs or ()] == [(1, 2)]
-    cause = explain_state(found).cause
+    evidence = staged.evidence("gemma")
+    assert [(log.slice_index, log.host) for log in evidence.logs or ()] == [(1, 2)]
+    cause = explain_state(evidence).cause
     assert "stepz" in cause.message
     staged.wait(lambda: "FailJobSetFailurePolicyAction" in events(staged), "JobSet's event")
 
@@ -142,9 +142,9 @@ def test_a_restarted_run_is_starting_and_then_training(staged: Staged) -> None:
     staged.runs("gemma")
     staged.ends("gemma", code=42, host=1)
     staged.runs("gemma", restarts=1)
-    seen = staged.until("gemma", ("starting", "restarted"))
-    assert seen.pods is not None
-    assert {pod.attempt for pod in seen.pods if not pod.deleting} == {1}
+    observation = staged.until("gemma", ("starting", "restarted"))
+    assert observation.pods is not None
+    assert {pod.attempt for pod in observation.pods if not pod.deleting} == {1}
     staged.says("gemma", STEP.format(n=5))
     assert staged.until("gemma", ("training", "")).progress is not None
 
@@ -175,7 +175,7 @@ def test_the_cause_of_a_restart_is_shown_while_any_source_has_it(staged: Staged)
     staged.says("gemma", STEP.format(n=8))
     staged.until("gemma", ("training", ""))
     explained = staged.explained("gemma", "nothing-wrong")
-    assert [explained.cause.id, *(one.id for one in explained.others)] == ["nothing-wrong", "restarted-memory"]
+    assert [explained.cause.id, *(other.id for other in explained.others)] == ["nothing-wrong", "restarted-memory"]
 
 
 def test_the_reason_of_a_restarted_run_is_why_its_pods_do_not_start(staged: Staged) -> None:
@@ -185,8 +185,8 @@ def test_the_reason_of_a_restarted_run_is_why_its_pods_do_not_start(staged: Stag
     try:
         staged.ends("gemma", code=42, host=1)
         staged.until("gemma", ("starting", "not-scheduled"))
-        (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=clock.now())
-        assert classify(one).reason == "not-scheduled"  # by what `status` reads, too
+        (observation,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=clock.now())
+        assert classify(observation).reason == "not-scheduled"  # by what `status` reads, too
     finally:
         staged.cordon("4x4", unschedulable=False)
     staged.runs("gemma", restarts=1)
@@ -201,9 +201,9 @@ def test_refused_pods_are_the_cause_and_not_the_jobset_controller(staged: Staged
         label = "pod-security.kubernetes.io/enforce=baseline"
         staged.real.kubectl("label", "namespace", staged.namespace, label)
     staged.submit("gemma", account="nobody" if how == "service-account-missing" else None)
-    found = staged.explained("gemma", how)
-    assert found.cause.basis == "direct"
-    assert "jobset-controller" not in [one.id for one in found.others if one.basis == "direct"]
+    explanation = staged.explained("gemma", how)
+    assert explanation.cause.basis == "direct"
+    assert "jobset-controller" not in [other.id for other in explanation.others if other.basis == "direct"]
 
 
 @pytest.mark.parametrize("how", ["cordoned-nodes", "tainted-nodes"])
@@ -216,9 +216,9 @@ def test_cordoned_and_tainted_nodes_are_not_a_missing_pool(staged: Staged, how: 
     try:
         staged.submit("gemma")
         staged.until("gemma", ("starting", "not-scheduled"))
-        found = staged.explained("gemma", how)
-        assert found.cause.basis == "direct"
-        assert "no-such-nodes" not in [one.id for one in found.others]
+        explanation = staged.explained("gemma", how)
+        assert explanation.cause.basis == "direct"
+        assert "no-such-nodes" not in [other.id for other in explanation.others]
     finally:
         if how == "cordoned-nodes":
             staged.cordon("4x4", unschedulable=False)
@@ -231,8 +231,8 @@ def test_the_last_known_state_outlives_the_jobset_and_its_pods(staged: Staged, t
     store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
 
     def look() -> dict[str, tuple[Observation, Status]]:
-        found = read_staged(staged, store).observations
-        judged = {one.run_name: (one, classify(one)) for one in found}
+        observations = read_staged(staged, store).observations
+        judged = {observed.run_name: (observed, classify(observed)) for observed in observations}
         remember(tmp_path, judged.values(), now=clock.now())
         return judged
 
@@ -248,8 +248,8 @@ def test_the_last_known_state_outlives_the_jobset_and_its_pods(staged: Staged, t
     staged.wait(lambda: look()["gone"][1].state == "training", "its step")
     assert staged.cluster.delete_jobset(name="gone", namespace=staged.namespace, uid=uid) == "deleted"
     staged.wait(lambda: look()["gone"][0].jobset is None, "it to go")
-    seen, status = look()["gone"]
-    row = row_of(seen, status, now=clock.now())
+    observation, status = look()["gone"]
+    row = row_of(observation, status, now=clock.now())
     assert (row.state, row.reason, row.tpu, row.num_slices, row.step, row.loss) == (
         "unknown", "jobset-gone", "v6e-16", 2, 7, 2.5,
     )  # fmt: skip
@@ -266,9 +266,12 @@ def test_an_image_that_cannot_be_pulled_is_the_reason(staged: Staged) -> None:
     staged.submit("gemma", notes={"fake/pull": "ImagePullBackOff", "fake/msg": "Back-off pulling image"})
     staged.real.wait_pods(staged.namespace, selector("gemma"), count=2 * HOSTS, phase="Pending")
     staged.until("gemma", ("starting", "image-pull"))
-    found = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
-    (one,) = found
-    assert {(pod.slice_index, pod.host) for pod in one.pods or ()} == {(0, 0), (1, 0)}  # `status` asks for no others
+    observations = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
+    (observation,) = observations
+    assert {(pod.slice_index, pod.host) for pod in observation.pods or ()} == {
+        (0, 0),
+        (1, 0),
+    }  # `status` asks for no others
 
 
 def test_cancelling_a_run_that_lost_a_pod_loses_the_steps_since_its_checkpoint(
@@ -305,9 +308,9 @@ def test_missing_nodes_are_not_scheduled(staged: Staged) -> None:
     staged.submit("gemma", node=SPOT)
     staged.until("gemma", ("starting", "not-scheduled"))
     staged.wait(lambda: "FailedScheduling" in events(staged), "the scheduler's event")
-    (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
-    assert one.pods is not None
-    assert {c.reason for pod in one.pods for c in pod.status.conditions} >= {"Unschedulable"}
+    (observation,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
+    assert observation.pods is not None
+    assert {c.reason for pod in observation.pods for c in pod.status.conditions} >= {"Unschedulable"}
 
 
 def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
@@ -319,21 +322,21 @@ def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
     until_next_second(created)  # Kueue orders by the second of creation, in no order within one
     queued.submit("second", queue="own")
     queued.until("second", ("queued", "waiting-for-quota"))
-    found = queued.wait(lambda: behind_first(queued), "Kueue to tell both positions and what the holder uses")
-    assert [(one.name, one.holds) for one in found.holders or () if one.name == "holder"] == [
+    evidence = queued.wait(lambda: behind_first(queued), "Kueue to tell both positions and what the holder uses")
+    assert [(holder.name, holder.holds) for holder in evidence.holders or () if holder.name == "holder"] == [
         ("holder", f"{CHIPS} google.com/tpu")
     ]
-    assert "first" in explain_state(found).cause.message or "holder" in explain_state(found).cause.message
+    assert "first" in explain_state(evidence).cause.message or "holder" in explain_state(evidence).cause.message
 
 
 def behind_first(queued: Staged) -> Evidence | None:
     """Once it is so. A run that Kueue tries at this moment is in no list, and it counts what is used a little later."""
-    found = queued.evidence("second")
-    position = found.seen.position
-    tpu = next((quota for quota in found.quotas or () if quota.resource == "google.com/tpu"), None)
-    ahead = [one.name for one in found.ahead or ()]
+    evidence = queued.evidence("second")
+    position = evidence.seen.position
+    tpu = next((quota for quota in evidence.quotas or () if quota.resource == "google.com/tpu"), None)
+    ahead = [one.name for one in evidence.ahead or ()]
     used = tpu and (tpu.total, tpu.used)
-    return found if (position, ahead, used) == (1, ["first"], (str(CHIPS), str(CHIPS))) else None
+    return evidence if (position, ahead, used) == (1, ["first"], (str(CHIPS), str(CHIPS))) else None
 
 
 def test_a_request_over_the_capacity_of_the_queue_is_explained_as_never_fitting(staged: Staged) -> None:
@@ -370,9 +373,9 @@ def test_a_deactivated_run_is_evicted(queued: Staged) -> None:
     queued.submit("gemma", queue="own")
     queued.runs("gemma")
     queued.patch_workload("gemma", {"spec": {"active": False}})
-    seen = queued.until("gemma", ("evicted", "deactivated"))
-    assert seen.workload is not None
-    assert not seen.workload.spec.active
+    observation = queued.until("gemma", ("evicted", "deactivated"))
+    assert observation.workload is not None
+    assert not observation.workload.spec.active
 
 
 def test_a_jobset_created_again_from_its_own_yaml_has_failed(queued: Staged) -> None:
@@ -380,11 +383,11 @@ def test_a_jobset_created_again_from_its_own_yaml_has_failed(queued: Staged) -> 
     queued.submit("gemma", queue="own")
     queued.runs("gemma")
     path = f"{JOBSETS.format(queued.namespace)}/gemma"
-    made = queued.real.api("GET", path)
+    jobset_object = queued.real.api("GET", path)
     queued.real.api("DELETE", path)
     queued.wait(lambda: not queued.seen("gemma"), "the JobSet to be gone")
-    metadata = {key: made["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
-    body = {key: made[key] for key in ("apiVersion", "kind", "spec")}
+    metadata = {key: jobset_object["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
+    body = {key: jobset_object[key] for key in ("apiVersion", "kind", "spec")}
     queued.real.api("POST", JOBSETS.format(queued.namespace), {**body, "metadata": metadata})
     uid = queued.until("gemma", ("failed", "kueue-finished")).uid
     (owned,) = queued.cluster.reads.workloads(namespace=queued.namespace, labels=f"{JOB_UID_LABEL}={uid}").objects
@@ -407,9 +410,9 @@ def test_a_jobset_without_valid_jobs_has_failed_with_broken_spec(staged: Staged)
     """The JobSet is admitted and has no condition, event or status: only a dry run of its Jobs shows the error."""
     staged.submit("gemma", image="")
     staged.until("gemma", ("failed", "broken-spec"))
-    found = staged.evidence("gemma")
-    assert found.dry_run is not None
-    assert "image: Required value" in found.dry_run[0].message
+    evidence = staged.evidence("gemma")
+    assert evidence.dry_run is not None
+    assert "image: Required value" in evidence.dry_run[0].message
 
 
 def test_a_pathways_run_passes_its_states_from_start_to_success(staged: Staged) -> None:
@@ -419,8 +422,8 @@ def test_a_pathways_run_passes_its_states_from_start_to_success(staged: Staged) 
     staged.says("gemma", STEP.format(n=STEPS), job="pathways-head")
     staged.until("gemma", ("training", ""))
     staged.ends("gemma", job="pathways-head", host=0)
-    seen = staged.until("gemma", ("succeeded", ""))
-    assert seen.mode == "pathways"
+    observation = staged.until("gemma", ("succeeded", ""))
+    assert observation.mode == "pathways"
 
 
 def test_a_failed_pathways_head_fails_the_run(staged: Staged) -> None:
@@ -440,9 +443,9 @@ def test_status_reads_all_runs_in_a_few_lists(staged: Staged, tmp_path_factory: 
     staged.submit("waits", queue="nosuch")
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
-    found = read_staged(staged, store, limits=ReadLimits(progress_s=20))
-    assert (found.problems, found.whole) == ((), True)
-    rows = {one.run_name: one for one in found.observations}
+    runs_read = read_staged(staged, store, limits=ReadLimits(progress_s=20))
+    assert (runs_read.problems, runs_read.whole) == ((), True)
+    rows = {observation.run_name: observation for observation in runs_read.observations}
     assert set(rows) == {"going", "waits"}
     assert rows["going"].progress is not None
     assert rows["going"].progress.step == 4

@@ -38,7 +38,7 @@ def test_the_end_of_a_job_belongs_to_the_attempt_with_its_uid(tmp_path: Path) ->
     records.finish(begun(records, intent(output)), CREATED)
     begun(records, intent(output, number=2))
     record_job_end(records, output=output, run_name="a-run", outcome="failed", reason="no disk", uid="u-1")
-    assert [one.outcome for one in records.read_run(output, "a-run")] == ["failed", "submitting"]
+    assert [record.outcome for record in records.read_run(output, "a-run")] == ["failed", "submitting"]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_end_of_another_jobset_is_not_recorded(tmp_path: Path, uid: str, end
     for number in (1, 2):
         records.finish(begun(records, intent(output, number=number)), replace(CREATED, uid=f"u-{number}"))
     assert record_job_end(records, output=output, run_name="a-run", outcome="failed", uid=uid) == ()
-    assert [one.outcome for one in records.read_run(output, "a-run")] == ends
+    assert [record.outcome for record in records.read_run(output, "a-run")] == ends
 
 
 @pytest.mark.parametrize("uid", ["u-1", None])
@@ -61,7 +61,7 @@ def test_the_first_recorded_end_of_a_job_stays(tmp_path: Path, uid: str | None) 
     record_job_end(records, output=output, run_name="a-run", outcome="completed", uid=uid)
     files = sorted(Path(output).rglob("*"))
     record_job_end(records, output=output, run_name="a-run", outcome="failed", uid=uid)
-    assert [one.outcome for one in records.read_run(output, "a-run")] == ["completed"]
+    assert [record.outcome for record in records.read_run(output, "a-run")] == ["completed"]
     assert sorted(Path(output).rglob("*")) == files
 
 
@@ -69,7 +69,7 @@ def test_the_end_of_a_job_whose_submitter_died_is_recorded_with_its_last_attempt
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     begun(records, intent(output))
     record_job_end(records, output=output, run_name="a-run", outcome="completed", uid="u-1")
-    assert [one.outcome for one in records.read_run(output, "a-run")] == ["completed"]
+    assert [record.outcome for record in records.read_run(output, "a-run")] == ["completed"]
 
 
 def test_the_end_of_a_job_whose_jobset_is_unknown_belongs_to_its_last_attempt(tmp_path: Path) -> None:
@@ -78,4 +78,4 @@ def test_the_end_of_a_job_whose_jobset_is_unknown_belongs_to_its_last_attempt(tm
     begun(records, intent(output))
     records.finish(begun(records, intent(output, number=2)), replace(CREATED, uid="u-2"))
     record_job_end(records, output=output, run_name="a-run", outcome="completed")
-    assert [one.outcome for one in records.read_run(output, "a-run")] == ["submitting", "completed"]
+    assert [record.outcome for record in records.read_run(output, "a-run")] == ["submitting", "completed"]

@@ -28,16 +28,19 @@ def submitted(tmp_path: Path, name: str, *, uid: str | None, number: int = 1) ->
         store(tmp_path).finish(begun, AttemptFacts(outcome="created", at="2026-11-21T10:00:00Z", uid=uid))
 
 
-def cancelled(tmp_path: Path, there: RunObject) -> list[tuple[str, str | None]]:
-    assert record_cancel(store(tmp_path), there, user="ann") == ()
-    return [(one.last.outcome, one.last.reason) for one in store(tmp_path).read_run(str(tmp_path), "gemma")]
+def cancelled(tmp_path: Path, run_object: RunObject) -> list[tuple[str, str | None]]:
+    assert record_cancel(store(tmp_path), run_object, user="ann") == ()
+    return [
+        (run_record.last.outcome, run_record.last.reason)
+        for run_record in store(tmp_path).read_run(str(tmp_path), "gemma")
+    ]
 
 
 def test_record_cancel_records_the_attempt_with_the_uid_of_the_jobset(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid="uid-1")
     submitted(tmp_path, "gemma-2", uid="uid-2", number=2)
-    there = jobset("gemma-2", uid="uid-2", run_name="gemma", output=str(tmp_path))
-    assert cancelled(tmp_path, there) == [("created", None), ("cancelled", "cancelled by ann")]
+    jobset_object = jobset("gemma-2", uid="uid-2", run_name="gemma", output=str(tmp_path))
+    assert cancelled(tmp_path, jobset_object) == [("created", None), ("cancelled", "cancelled by ann")]
 
 
 def test_record_cancel_finds_an_attempt_without_a_uid_by_its_name(tmp_path: Path) -> None:
@@ -56,9 +59,9 @@ def test_record_cancel_accepts_a_jobset_without_a_record(tmp_path: Path) -> None
 
 
 def worthless(tmp_path: Path, *, uid: str = "uid-1", reason: str = "no-target-tokens") -> Row:
-    there = jobset("gemma", uid=uid, output=str(tmp_path))
-    seen = observed(jobset=there, progress=said(1000, no_target_steps=40))
-    return row_of(seen, Status(state="failed", reason=reason), now=NOW)
+    jobset_object = jobset("gemma", uid=uid, output=str(tmp_path))
+    observation = observed(jobset=jobset_object, progress=said(1000, no_target_steps=40))
+    return row_of(observation, Status(state="failed", reason=reason), now=NOW)
 
 
 def test_record_worthless_records_a_run_without_target_tokens_once(tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ def test_record_worthless_records_no_other_failure(tmp_path: Path) -> None:
         record_worthless(store(tmp_path), row_of(local(), Status(state="failed", reason="no-target-tokens"), now=NOW))
         == ()
     )
-    assert [one.last.outcome for one in store(tmp_path).read_run(str(tmp_path), "gemma")] == ["created"]
+    assert [run_record.last.outcome for run_record in store(tmp_path).read_run(str(tmp_path), "gemma")] == ["created"]
 
 
 def test_a_cancel_after_a_recorded_failure_is_the_outcome(tmp_path: Path) -> None:
@@ -95,14 +98,14 @@ def test_record_worthless_warns_if_the_record_cannot_be_written(tmp_path: Path) 
     def silent(_path: str) -> Objects:
         raise Unreachable("the bucket does not answer")
 
-    (found,) = record_worthless(RecordStore(state=tmp_path, objects_at=silent), worthless(tmp_path))
-    assert (found.id, found.severity) == ("end-not-recorded", "warning")
+    (problem,) = record_worthless(RecordStore(state=tmp_path, objects_at=silent), worthless(tmp_path))
+    assert (problem.id, problem.severity) == ("end-not-recorded", "warning")
 
 
 def test_record_cancel_warns_if_the_record_cannot_be_written(tmp_path: Path) -> None:
     def silent(_path: str) -> Objects:
         raise Unreachable("the bucket does not answer")
 
-    (found,) = record_cancel(RecordStore(state=tmp_path, objects_at=silent), jobset(), user="ann")
-    assert (found.id, found.severity) == ("cancel-not-recorded", "warning")
-    assert "does not answer" in found.message
+    (problem,) = record_cancel(RecordStore(state=tmp_path, objects_at=silent), jobset(), user="ann")
+    assert (problem.id, problem.severity) == ("cancel-not-recorded", "warning")
+    assert "does not answer" in problem.message

@@ -19,13 +19,13 @@ def rows(*observations: Observation) -> tuple[FoldedRun, ...]:
     return fold(observations, classify=judged, now=NOW)
 
 
-def names(found: tuple[FoldedRun, ...]) -> list[str]:
-    return [one.row.run_name for one in found]
+def names(folded_runs: tuple[FoldedRun, ...]) -> list[str]:
+    return [folded_run.row.run_name for folded_run in folded_runs]
 
 
 def test_a_row_has_step_speed_and_age() -> None:
-    (found,) = rows(observed())
-    row = found.row
+    (folded_run,) = rows(observed())
+    row = folded_run.row
     assert (row.state, row.step, row.steps, row.loss) == ("training", 120, 1000, 2.3456)
     assert row.eta_s == pytest.approx(880 * 4.546)
     assert (row.age_s, row.evidence_age_s) == (7200, 4)
@@ -36,10 +36,14 @@ def test_a_row_has_step_speed_and_age() -> None:
 
 
 def test_every_column_of_a_live_run_has_its_source() -> None:
-    held = jobset("gemma-evaluate-2", run_name="gemma-evaluate", work="evaluate", restarts=1, queue="old-queue")
+    jobset_object = jobset(
+        "gemma-evaluate-2", run_name="gemma-evaluate", work="evaluate", restarts=1, queue="old-queue"
+    )
     workload = kueue_workload("w", queue_name="new-queue")
-    seen = observed("gemma-evaluate", jobset=held, workload=workload, position=4, read_at="2026-11-21T11:58:56Z")
-    row = row_of(seen, Status(state="training", reason="resumed", evidence=("jobset",)), now=NOW, attempts=2)
+    observation = observed(
+        "gemma-evaluate", jobset=jobset_object, workload=workload, position=4, read_at="2026-11-21T11:58:56Z"
+    )
+    row = row_of(observation, Status(state="training", reason="resumed", evidence=("jobset",)), now=NOW, attempts=2)
     assert asdict(row) == {
         "target": "xpk",
         "run_name": "gemma-evaluate",
@@ -82,12 +86,14 @@ def test_every_column_of_a_live_run_has_its_source() -> None:
 
 def test_a_run_with_only_a_record_takes_its_columns_from_the_record() -> None:
     record = Recorded(outcome="failed", jobset="gemma-export", uid="u1", work="export", tpu="v5p-8", num_slices=4)
-    seen = observed("gemma-export", jobset=None, progress=None, record=record, output="gs://my-bucket/other/")
-    row = row_of(seen, Status(state="failed"), now=NOW)
+    observation = observed("gemma-export", jobset=None, progress=None, record=record, output="gs://my-bucket/other/")
+    row = row_of(observation, Status(state="failed"), now=NOW)
     assert (row.jobset, row.uid, row.namespace, row.queue) == ("gemma-export", "u1", None, None)
     assert (row.stage, row.pipeline, row.output) == ("export", "gemma", "gs://my-bucket/other/")
     assert (row.tensorboard, row.created_at, row.age_s, row.spec_digest) == (None, None, None, None)
-    training = row_of(replace(seen, steps=10, record=replace(record, work=None)), Status(state="failed"), now=NOW)
+    training = row_of(
+        replace(observation, steps=10, record=replace(record, work=None)), Status(state="failed"), now=NOW
+    )
     assert (training.stage, training.pipeline) == ("train", "gemma-export")
     assert training.tensorboard == "gs://my-bucket/other/gemma-export/tensorboard"
 
@@ -101,9 +107,9 @@ def test_a_jobset_that_xsft_did_not_create_has_no_stage() -> None:
 
 def test_a_run_ended_at_the_terminal_condition_of_its_jobset() -> None:
     def ended(type: str, *, status: str = "True", at: str | None = "2026-11-21T11:00:00Z") -> str | None:
-        held = jobset(conditions=(Condition(type=type, status=status, reason="r", at=at),))
+        jobset_object = jobset(conditions=(Condition(type=type, status=status, reason="r", at=at),))
         record = Recorded(outcome="completed", finished_at="2026-11-21T11:30:00Z")
-        return row_of(observed(jobset=held, record=record), Status(state="succeeded"), now=NOW).ended_at
+        return row_of(observed(jobset=jobset_object, record=record), Status(state="succeeded"), now=NOW).ended_at
 
     assert ended("Completed") == ended("Failed") == "2026-11-21T11:00:00Z"
     assert ended("Suspended") == ended("Failed", status="False") == ended("Failed", at=None) == "2026-11-21T11:30:00Z"
@@ -119,19 +125,19 @@ def test_only_a_running_run_with_steps_and_speed_has_an_eta() -> None:
 
 @pytest.mark.parametrize("pace", [float("inf"), float("nan"), 1e308])
 def test_an_invalid_step_time_gives_no_eta(pace: float) -> None:
-    (found,) = rows(observed(steps=1000, progress=said(1, step_seconds=pace)))
-    assert found.row.eta_s is None
+    (folded_run,) = rows(observed(steps=1000, progress=said(1, step_seconds=pace)))
+    assert folded_run.row.eta_s is None
 
 
 def test_mfu_is_the_share_of_the_chips_peak() -> None:
     """417.4 TFLOP/s per v6e chip is 45.5 %: source: tpu-recipes training/trillium/Llama3.1-8B-MaxText/v6e-256."""
-    (found,) = rows(observed())
-    assert found.row.mfu == pytest.approx(0.455, abs=0.0005)
+    (folded_run,) = rows(observed())
+    assert folded_run.row.mfu == pytest.approx(0.455, abs=0.0005)
 
 
 def test_a_tpu7x_chip_is_two_devices() -> None:
-    seen = observed(jobset=jobset(tpu="tpu7x-128"), progress=said(tflops_per_device=2307 / 2))
-    assert row_of(seen, Status(state="training"), now=NOW).mfu == pytest.approx(1.0)
+    observation = observed(jobset=jobset(tpu="tpu7x-128"), progress=said(tflops_per_device=2307 / 2))
+    assert row_of(observation, Status(state="training"), now=NOW).mfu == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("tpu", [None, "h100-8", "tpu7-8"])
@@ -140,11 +146,11 @@ def test_mfu_is_none_without_the_peak_of_the_chip(tpu: str | None) -> None:
 
 
 def test_a_row_gives_the_reason_for_an_unread_log() -> None:
-    (found,) = rows(observed(progress=None, unread=(Unread(what="log", why="deadline of 2 s"),)))
-    assert not found.row.progress.read
-    assert found.row.progress.why == "deadline of 2 s"
-    assert found.row.unread == ("log: deadline of 2 s",)
-    assert found.row.step is None
+    (folded_run,) = rows(observed(progress=None, unread=(Unread(what="log", why="deadline of 2 s"),)))
+    assert not folded_run.row.progress.read
+    assert folded_run.row.progress.why == "deadline of 2 s"
+    assert folded_run.row.unread == ("log: deadline of 2 s",)
+    assert folded_run.row.step is None
 
 
 def test_all_times_have_one_form_whoever_wrote_them() -> None:
@@ -163,8 +169,8 @@ def test_all_times_have_one_form_whoever_wrote_them() -> None:
 
 def test_a_run_whose_jobset_is_gone_keeps_its_columns() -> None:
     record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
-    seen = observed(jobset=None, was=jobset(restarts=1), record=record)
-    row = row_of(seen, Status(state="cancelled"), now=NOW)
+    observation = observed(jobset=None, was=jobset(restarts=1), record=record)
+    row = row_of(observation, Status(state="cancelled"), now=NOW)
     assert (row.tpu, row.num_slices, row.mode, row.steps, row.step) == ("v6e-256", 2, "mcjax", 1000, 120)
     assert (row.restarts, row.max_restarts, row.output, row.age_s) == (1, 3, "gs://my-bucket/runs", 7200)
     assert (row.namespace, row.queue, row.ended_at) == (None, None, "2026-11-21T11:00:00Z")
@@ -178,15 +184,15 @@ def test_a_run_never_observed_has_the_columns_of_its_record() -> None:
 
 
 def test_a_server_whose_clock_is_ahead_makes_no_negative_age() -> None:
-    (found,) = rows(observed(observed_at="2026-11-21T12:00:30Z", jobset=jobset(created_at="2026-11-21T12:00:20Z")))
-    assert (found.row.age_s, found.row.evidence_age_s) == (10, 0)
+    (folded_run,) = rows(observed(observed_at="2026-11-21T12:00:30Z", jobset=jobset(created_at="2026-11-21T12:00:20Z")))
+    assert (folded_run.row.age_s, folded_run.row.evidence_age_s) == (10, 0)
 
 
 def test_a_kept_row_changes_only_its_ages() -> None:
-    (found,) = rows(observed())
-    later = aged(found.row, seconds=600)
+    (folded_run,) = rows(observed())
+    later = aged(folded_run.row, seconds=600)
     assert (later.age_s, later.evidence_age_s) == (7800, 604)
-    assert replace(later, age_s=found.row.age_s, evidence_age_s=found.row.evidence_age_s) == found.row
+    assert replace(later, age_s=folded_run.row.age_s, evidence_age_s=folded_run.row.evidence_age_s) == folded_run.row
 
 
 texts = st.one_of(st.none(), st.text(max_size=8), st.just(NOW), st.just("0001-01-01T00:00:00+14:00"))
@@ -218,7 +224,7 @@ RESHUFFLES = {"data_on_restart": "reshuffle"}
 
 
 @pytest.mark.parametrize(
-    ("held", "order"),
+    ("run_object", "order"),
     [
         (jobset(restarts=1, **RESHUFFLES), "reshuffled"),
         (jobset("gemma-2", run_name="gemma", **RESHUFFLES), "reshuffled"),
@@ -236,10 +242,10 @@ RESHUFFLES = {"data_on_restart": "reshuffle"}
         "not created by xsft",
     ],
 )
-def test_a_resumed_run_has_the_order_of_its_data(held: RunObject, order: str | None) -> None:
-    (resumed,) = rows(observed(jobset=held, progress=said(resumed_from=100)))
+def test_a_resumed_run_has_the_order_of_its_data(run_object: RunObject, order: str | None) -> None:
+    (resumed,) = rows(observed(jobset=run_object, progress=said(resumed_from=100)))
     assert (resumed.row.progress.resumed_from, resumed.row.progress.resumed_order) == (100, order)
-    (first,) = rows(observed(jobset=held, progress=said()))
+    (first,) = rows(observed(jobset=run_object, progress=said()))
     assert first.row.progress.resumed_order is None
 
 

@@ -13,15 +13,17 @@ def row(reason: str = "", **counts: int) -> Row:
 
 @pytest.mark.parametrize(("steps", "ids"), [(0, []), (2, []), (3, ["loss-zero"])])
 def test_a_loss_of_0_in_three_steps_is_a_warning(steps: int, ids: list[str]) -> None:
-    found = zero_loss(row(zero_loss_steps=steps))
-    assert [(one.id, one.severity, one.where) for one in found] == [(name, "warning", "gemma") for name in ids]
+    warnings_of_row = zero_loss(row(zero_loss_steps=steps))
+    assert [(problem.id, problem.severity, problem.where) for problem in warnings_of_row] == [
+        (name, "warning", "gemma") for name in ids
+    ]
 
 
 def test_meaningless_losses_are_a_warning_in_compare() -> None:
-    (one,) = doubts(row("no-target-tokens", no_target_steps=40))
-    assert (one.id, one.severity) == ("no-target-tokens", "warning")
-    assert "40 steps in a row" in one.message
-    assert [one.id for one in doubts(row(zero_loss_steps=3))] == ["loss-zero"]
+    (problem,) = doubts(row("no-target-tokens", no_target_steps=40))
+    assert (problem.id, problem.severity) == ("no-target-tokens", "warning")
+    assert "40 steps in a row" in problem.message
+    assert [problem.id for problem in doubts(row(zero_loss_steps=3))] == ["loss-zero"]
     assert doubts(row()) == ()
 
 

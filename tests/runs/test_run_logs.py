@@ -36,24 +36,24 @@ class Opened:
     asked: LogRequest | None = None
 
     def lines(
-        self, seen: Observation, there: RunObject, roles: tuple[ProcessRole, ...], asked: LogRequest
+        self, observation: Observation, run_object: RunObject, roles: tuple[ProcessRole, ...], log_request: LogRequest
     ) -> Iterator[LogLine]:
-        self.roles, self.jobset, self.asked = list(roles), there.name, asked
+        self.roles, self.jobset, self.asked = list(roles), run_object.name, log_request
         for n, role in enumerate(() if self.empty else roles):
             yield LogLine(role=role, pod="p", at=f"2026-11-21T11:00:0{n % 10}Z", text=f"hello from {role.host}")
 
-    def local_lines(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
-        self.asked = asked
+    def local_lines(self, observation: Observation, log_request: LogRequest) -> Iterator[str]:
+        self.asked = log_request
         yield from ("one", "two")
 
-    def show(self, name: str, *, timestamps: bool = False, **asked: object) -> list[str]:
-        request, runs = LogRequest(**asked), FakeRuns(self.found)  # type: ignore[arg-type]
+    def show(self, name: str, *, timestamps: bool = False, **options: object) -> list[str]:
+        request, runs = LogRequest(**options), FakeRuns(self.found)  # type: ignore[arg-type]
         return list(found_lines(name, asked=request, runs=runs, logs=self, timestamps=timestamps).lines)
 
 
-def opened(*seen: Observation, empty: bool = False) -> Opened:
-    found = seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))
-    return Opened(runs_read(found), empty=empty)
+def opened(*observation: Observation, empty: bool = False) -> Opened:
+    observations = observation or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))
+    return Opened(runs_read(observations), empty=empty)
 
 
 (SILENT,) = Unreachable("lab has said nothing for 5 s", fix="Look at the VPN.").problems
@@ -72,18 +72,18 @@ class Patient:
     def follow(self, name: str) -> list[str]:
         runs, listener = FakeRuns(*self.answers), Reporter(say=self.said.append)
         request = LogRequest(follow=True)
-        found = found_lines(
+        lines_found = found_lines(
             name, asked=request, runs=runs, logs=opened(), timestamps=False, listener=listener, pause=self.pauses.append
         )
-        return list(found.lines)
+        return list(lines_found.lines)
 
 
 def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None:
     over = replace(MCJAX, terminal="Completed", conditions=())
-    there = runs_read((observed("gemma", jobset=over),))
+    runs_there = runs_read((observed("gemma", jobset=over),))
     deaf = runs_read((), (SILENT,), answered=False, whole=False)
     half = runs_read((observed("gemma", jobset=MCJAX, unread=NO_JOBSETS),), (SILENT,), whole=False)
-    patient = Patient([deaf, deaf, half, there])
+    patient = Patient([deaf, deaf, half, runs_there])
     assert patient.follow("gemma") == ["hello from 0"]
     assert patient.pauses[:3] == [AGAIN_S] * 3
     assert [line for line in patient.said if "Still waiting." in line] == [
@@ -102,7 +102,7 @@ def test_following_ends_at_an_error_that_waiting_does_not_fix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "places"),
+    ("options", "places"),
     [
         ({"slice_index": 1}, [(1, 0)]),
         ({"host": 37}, [(0, 37)]),
@@ -110,12 +110,12 @@ def test_following_ends_at_an_error_that_waiting_does_not_fix() -> None:
         ({"host": 37, "every": True}, [(0, 37), (1, 37)]),
     ],
 )
-def test_options_choose_other_processes(asked: dict[str, object], places: list[tuple[int, int]]) -> None:
-    told = opened()
-    told.show("gemma", **asked)
-    assert [(role.slice_index, role.host) for role in told.roles] == places
-    told.show("deep", **asked)
-    assert {role.replicated_job for role in told.roles} == {"worker"}
+def test_options_choose_other_processes(options: dict[str, object], places: list[tuple[int, int]]) -> None:
+    logs = opened()
+    logs.show("gemma", **options)
+    assert [(role.slice_index, role.host) for role in logs.roles] == places
+    logs.show("deep", **options)
+    assert {role.replicated_job for role in logs.roles} == {"worker"}
 
 
 def test_lines_of_several_processes_are_labelled() -> None:
@@ -124,29 +124,29 @@ def test_lines_of_several_processes_are_labelled() -> None:
 
 
 def test_all_logs_are_opened_only_with_a_raised_limit() -> None:
-    told = opened()
+    logs = opened()
     with pytest.raises(UsageError, match=r"128 logs of .* requested; the limit is 8") as raised:
-        told.show("gemma", every=True)
+        logs.show("gemma", every=True)
     assert "--streams 128" in raised.value.fix
-    assert told.roles == []
-    assert len(told.show("gemma", every=True, at_most=128)) == 128
+    assert logs.roles == []
+    assert len(logs.show("gemma", every=True, at_most=128)) == 128
     with pytest.raises(UsageError, match="129 logs of"):
-        told.show("deep", every=True)
+        logs.show("deep", every=True)
     with pytest.raises(UsageError, match="64 logs of"):
-        told.show("gemma", every=True, slice_index=1)
+        logs.show("gemma", every=True, slice_index=1)
 
 
-@pytest.mark.parametrize("asked", [{"slice_index": 2}, {"host": 64}, {"slice_index": 0, "host": 99}])
-def test_a_missing_slice_or_host_is_reported_with_the_existing_ones(asked: dict[str, object]) -> None:
+@pytest.mark.parametrize("options", [{"slice_index": 2}, {"host": 64}, {"slice_index": 0, "host": 99}])
+def test_a_missing_slice_or_host_is_reported_with_the_existing_ones(options: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="slice 0 has hosts 0 to 63; slice 1 has hosts 0 to 63"):
-        opened().show("gemma", **asked)
+        opened().show("gemma", **options)
 
 
 SECOND = jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z", jobs=MCJAX.jobs)
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "expected"),
+    ("name", "options", "expected"),
     [
         ("gemma", {}, "gemma-2"),
         ("gemma-2", {}, "gemma-2"),
@@ -155,10 +155,10 @@ SECOND = jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z", 
         ("gemma-2", {"attempt": 1}, "gemma"),
     ],
 )
-def test_a_name_and_attempt_choose_the_jobset(name: str, asked: dict[str, object], expected: str) -> None:
-    told = opened(observed(jobset=MCJAX), observed(jobset=SECOND))
-    told.show(name, **asked)
-    assert told.jobset == expected
+def test_a_name_and_attempt_choose_the_jobset(name: str, options: dict[str, object], expected: str) -> None:
+    logs = opened(observed(jobset=MCJAX), observed(jobset=SECOND))
+    logs.show(name, **options)
+    assert logs.jobset == expected
 
 
 @pytest.mark.parametrize("attempt", [0, 3, 9])
@@ -194,11 +194,11 @@ def test_a_run_without_a_jobset_has_no_log() -> None:
 
 def followed(*reads: RunsRead, name: str = "gemma") -> tuple[str | None, list[float]]:
     """Return what is told about the run's end, and the pauses; the log is found in the first answer."""
-    told, paused = opened(), list[float]()
-    runs = FakeRuns(told.found, *reads, classify=classify)
-    found = found_lines(name, asked=LogRequest(follow=True), runs=runs, logs=told, timestamps=False)
-    assert list(found.lines)
-    return end_text(found.seen, runs=runs, pause=paused.append), paused
+    logs, paused = opened(), list[float]()
+    runs = FakeRuns(logs.found, *reads, classify=classify)
+    fake_runs = found_lines(name, asked=LogRequest(follow=True), runs=runs, logs=logs, timestamps=False)
+    assert list(fake_runs.lines)
+    return end_text(fake_runs.seen, runs=runs, pause=paused.append), paused
 
 
 ENDED = (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", message="", at=NOW),)

@@ -48,11 +48,11 @@ def test_a_type_checker_reveals_the_type_of_each_function(tmp_path: Path) -> Non
     program = "import xsft\n" + "".join(f"reveal_type(xsft.{name})\n" for name in xsft.__all__) + "xsft.nothing\n"
     (tmp_path / "program.py").write_text(program)
     argv = (sys.executable, "-m", "mypy", "--strict", tmp_path / "program.py")
-    told = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False).stdout
-    revealed = [line for line in told.splitlines() if "Revealed type" in line]
+    stdout = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False).stdout
+    revealed = [line for line in stdout.splitlines() if "Revealed type" in line]
     assert len(revealed) == len(xsft.__all__)
     assert not [line for line in revealed if '"Any"' in line or "def (" not in line]
-    assert 'Module has no attribute "nothing"' in told
+    assert 'Module has no attribute "nothing"' in stdout
     assert (Path(xsft.__file__).parent / "py.typed").exists()
 
 
@@ -82,8 +82,8 @@ def test_the_actions_on_the_page_take_the_arguments_that_it_names() -> None:
     listed = re.findall(r"`(xsft\.\w+\.\w+)\.(\w+)\(([^)]*)\)`", PAGE.read_text(encoding="utf-8"))
     assert len(listed) == 9
     for module, name, arguments in listed:
-        taken = inspect.signature(getattr(import_module(module), name)).parameters
-        assert [one.strip(" =") for one in arguments.split(",")] == list(taken), name
+        parameters = inspect.signature(getattr(import_module(module), name)).parameters
+        assert [word.strip(" =") for word in arguments.split(",")] == list(parameters), name
 
 
 def test_a_spec_error_lists_its_problems() -> None:
@@ -104,11 +104,11 @@ def test_a_spec_error_shows_no_token(tmp_path: Path) -> None:
 
 def test_check_finds_what_the_command_line_finds(capsys: pytest.CaptureFixture[str]) -> None:
     file = ROOT / "workloads" / "tiny_local.yaml"
-    found = xsft.check(xsft.load(file))
+    check_results = xsft.check(xsft.load(file))
     main(("check", str(file), "--notes"))
-    told = capsys.readouterr().err
-    assert found
-    assert all(f"[{problem.id}]" in told for problem in found)
+    err = capsys.readouterr().err
+    assert check_results
+    assert all(f"[{problem.id}]" in err for problem in check_results)
 
 
 def test_status_warns_of_a_loss_of_zero_as_the_command_line_does(api: ClusterApi, runs: Runs) -> None:
@@ -144,5 +144,5 @@ def test_why_logs_compare_and_cancel_answer_with_values_and_print_nothing(
     assert "going" not in api.world.jobsets()
     with pytest.raises(UsageError):
         xsft.compare(["goin"], context=api.context)
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")

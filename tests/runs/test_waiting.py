@@ -37,11 +37,11 @@ def at(state: State | str, step: int | None = None, **changed: Any) -> RunsRead:
 UNHEARD = at("unknown", unread=(Unread(what="log", why="late"),))
 
 
-def state_told(seen: Observation) -> Status:
+def state_told(observation: Observation) -> Status:
     """`training/no-target-tokens` is a state with its reason."""
-    state, _, reason = (seen.mode or "").partition("/")
-    found: Any = state
-    return Status(state=found, reason=reason)
+    state, _, reason = (observation.mode or "").partition("/")
+    any_state: Any = state
+    return Status(state=any_state, reason=reason)
 
 
 class Played:
@@ -91,9 +91,9 @@ def test_the_time_between_cancel_and_record_is_not_reported() -> None:
     played = Played(at("training", 5), at("unknown", 5), at("cancelled", 5))
     assert played.wait().outcome == "ended"
     assert [line.split()[1] for line in played.lines] == ["training", "cancelled"]
-    lost = Played(at("training", 5), at("unknown", 5))
-    assert lost.wait().outcome == "lost"
-    assert [line.split()[1] for line in lost.lines] == ["training", "unknown"]
+    lost_run = Played(at("training", 5), at("unknown", 5))
+    assert lost_run.wait().outcome == "lost"
+    assert [line.split()[1] for line in lost_run.lines] == ["training", "unknown"]
 
 
 def test_a_silent_cluster_is_waited_for_and_reported_once() -> None:
@@ -158,15 +158,15 @@ def test_the_last_pause_ends_at_the_timeout() -> None:
 
 
 def test_each_look_and_pause_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float | None] = []
+    times_left: list[float | None] = []
 
     def in_time(act: Callable[[], object], left_s: float | None) -> object:
-        left.append(left_s)
+        times_left.append(left_s)
         return act()
 
     monkeypatch.setattr(waiting, "in_time", in_time)
     assert Played(at("training", 5)).wait(timeout_s=21).seconds == 21
-    assert left == [21, 21, 11, 11, 1, 1, 0]
+    assert times_left == [21, 21, 11, 11, 1, 1, 0]
 
 
 def test_the_time_counts_from_when_the_wait_began() -> None:

@@ -56,10 +56,10 @@ def test_running_is_reached_while_running_and_after_success(state: State) -> Non
 
 @given(st.sampled_from(STATES), st.none() | st.integers(0, 2000), st.integers(1, 1000))
 def test_a_step_goal_is_reached_when_the_step_is_done(state: State, step: int | None, wanted: int) -> None:
-    found = verdict(Goal(kind="step", step=wanted), row(state, step=step))
+    fit_verdict = verdict(Goal(kind="step", step=wanted), row(state, step=step))
     done = 1000 if state == "succeeded" else step
-    assert (found == "reached") == (done is not None and done >= wanted)
-    assert (found == "ended") == (found != "reached" and state in ENDED)
+    assert (fit_verdict == "reached") == (done is not None and done >= wanted)
+    assert (fit_verdict == "ended") == (fit_verdict != "reached" and state in ENDED)
 
 
 def test_a_step_beyond_the_last_is_never_reached() -> None:

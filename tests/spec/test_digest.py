@@ -203,10 +203,10 @@ def test_digest_treats_decided_values_as_stated(path: str) -> None:
 
 
 def test_digest_treats_the_release_of_the_image_lock_as_stated() -> None:
-    found = ImageFacts(name="mine", repository="my.dev/image", digest=f"sha256:{'a' * 64}", maxtext="0.2.4")
+    image_facts = ImageFacts(name="mine", repository="my.dev/image", digest=f"sha256:{'a' * 64}", maxtext="0.2.4")
     named = everything(image__ref=None, image__maxtext=None)
-    stating = everything(image__name=None, image__ref=found.ref, image__maxtext="0.2.4")
-    assert _digest(named, Facts(image=found)) == _digest(stating)
+    stating = everything(image__name=None, image__ref=image_facts.ref, image__maxtext="0.2.4")
+    assert _digest(named, Facts(image=image_facts)) == _digest(stating)
 
 
 def test_digest_ignores_date_commit_folder_and_machine() -> None:
@@ -224,10 +224,10 @@ def test_digest_contains_the_date_of_a_dated_run_name() -> None:
 
 
 def test_the_digest_depends_on_values_not_on_their_source() -> None:
-    said = everything(mode="mcjax", pathways=None)
-    assert _digest(everything(mode="auto", pathways=None)) == _digest(said)
-    own = everything(queue=EVERYTHING["place"]["queue"])
-    assert _digest(everything(queue=None)) == _digest(own)
+    stated = everything(mode="mcjax", pathways=None)
+    assert _digest(everything(mode="auto", pathways=None)) == _digest(stated)
+    own_queue = everything(queue=EVERYTHING["place"]["queue"])
+    assert _digest(everything(queue=None)) == _digest(own_queue)
 
 
 def test_digest_of_dated_run_equals_that_of_its_full_run_name() -> None:
@@ -257,10 +257,10 @@ def test_digest_ignores_a_default_written_out() -> None:
 
 def test_digest_depends_on_the_template_text_not_its_path() -> None:
     jinja, other_jinja = TemplateFacts(text="{{ messages }}"), TemplateFacts(text="{{ messages }}!")
-    one, renamed = everything(), everything(data__chat_template="folder/moved.jinja")
-    assert _digest(one, Facts(template=jinja)) == _digest(renamed, Facts(template=jinja))
-    assert _digest(one, Facts(template=jinja)) != _digest(one, Facts(template=other_jinja))
-    assert _digest(one, Facts(template=jinja)) != _digest(everything(data__chat_template=None))
+    original, renamed = everything(), everything(data__chat_template="folder/moved.jinja")
+    assert _digest(original, Facts(template=jinja)) == _digest(renamed, Facts(template=jinja))
+    assert _digest(original, Facts(template=jinja)) != _digest(original, Facts(template=other_jinja))
+    assert _digest(original, Facts(template=jinja)) != _digest(everything(data__chat_template=None))
 
 
 def test_digest_depends_on_each_template_text_not_on_json_layout() -> None:

@@ -71,10 +71,10 @@ def problems_of(text: str) -> tuple[Problem, ...]:
 
 
 def test_valid_workload_gives_its_values() -> None:
-    found = check("name: a\nweights: float32\ncolumns: [q, a]\nplace: main\ntrain: {steps: 1, learning_rate: 1}\n")
-    assert found.columns == ["q", "a"]
-    assert found.weights == "float32"
-    assert found.place == "main"
+    workload = check("name: a\nweights: float32\ncolumns: [q, a]\nplace: main\ntrain: {steps: 1, learning_rate: 1}\n")
+    assert workload.columns == ["q", "a"]
+    assert workload.weights == "float32"
+    assert workload.place == "main"
 
 
 @pytest.mark.parametrize(
@@ -128,36 +128,36 @@ def test_each_error_gives_one_problem(line: str, id: str, where: str, part: str,
 
 
 def test_check_reports_all_problems_with_their_lines() -> None:
-    found = problems_of("name: A\ntrain:\n  steps: 0\n  x: 1\nplace: {zone: a}\nenv: {A: 1}\n")
-    assert {(p.id, p.where) for p in found} == {
+    reported = problems_of("name: A\ntrain:\n  steps: 0\n  x: 1\nplace: {zone: a}\nenv: {A: 1}\n")
+    assert {(p.id, p.where) for p in reported} == {
         ("wrong-form", "name"), ("out-of-range", "train.steps"), ("unknown-key", "train.x"), ("missing-key",
          "place.project"),
         ("not-allowed", "place.zone"), ("yaml-surprise", "env.A"),
     }  # fmt: skip
-    assert [p.message[-8:] for p in found if p.where == "train.x"] == ["(line 4)"]
+    assert [p.message[-8:] for p in reported if p.where == "train.x"] == ["(line 4)"]
 
 
 def test_thousand_problems_are_cut_to_the_maximum() -> None:
-    found = problems_of("".join(f"k{i}: 1\n" for i in range(1000)))
-    assert len(found) == MAX_PROBLEMS + 1
-    assert found[-1].id == "more-problems"
+    reported = problems_of("".join(f"k{i}: 1\n" for i in range(1000)))
+    assert len(reported) == MAX_PROBLEMS + 1
+    assert reported[-1].id == "more-problems"
 
 
 def test_a_refused_key_takes_no_place_of_another_problem() -> None:
     others = "".join(f"k{i}: 1\n" for i in range(MAX_PROBLEMS))
-    found = problems_of(f"name: a\npathways: {{headless: true}}\n{others}")
-    assert [p.id for p in found] == ["refused-headless", *["unknown-key"] * MAX_PROBLEMS]
+    reported = problems_of(f"name: a\npathways: {{headless: true}}\n{others}")
+    assert [p.id for p in reported] == ["refused-headless", *["unknown-key"] * MAX_PROBLEMS]
 
 
 def test_problems_cut_and_escape_values_and_hide_secrets() -> None:
     token = "hf" + "_" + "Qw3" * 12
-    found = problems_of(
+    reported = problems_of(
         f"name: '{token}'\nenv: {{HF_TOKEN: 12345}}\nmaxtext: {'x' * 500}\n{token}: 1\ntrain: '{token} \\e'\n"
     )
-    assert token not in repr(found)
-    assert "12345" not in repr(found)
-    assert "x" * 61 not in repr(found)
-    assert all(p.message.isprintable() for p in found)
+    assert token not in repr(reported)
+    assert "12345" not in repr(reported)
+    assert "x" * 61 not in repr(reported)
+    assert all(p.message.isprintable() for p in reported)
 
 
 LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from(["a", "no", "east", "1"])
@@ -185,7 +185,7 @@ def test_any_data_validates_or_gives_problems_at_its_own_keys(data: dict[str, ob
 def test_hundred_thousand_problems_are_reported_within_8_cpu_seconds() -> None:
     """400,000 numbers under `columns` took 35 CPU-s."""
     start = time.process_time()
-    found = problems_of(f"name: a\ncolumns: [{', '.join(map(str, range(100_000)))}]\n")
-    assert (len(found), found[-1].id) == (MAX_PROBLEMS + 1, "more-problems")
-    assert str(100_000 - MAX_PROBLEMS) in found[-1].message
+    reported = problems_of(f"name: a\ncolumns: [{', '.join(map(str, range(100_000)))}]\n")
+    assert (len(reported), reported[-1].id) == (MAX_PROBLEMS + 1, "more-problems")
+    assert str(100_000 - MAX_PROBLEMS) in reported[-1].message
     assert time.process_time() - start < 8.0  # measured: 2.5 s, of which YAML takes 2; 9 s before

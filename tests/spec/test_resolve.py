@@ -196,7 +196,7 @@ FIRST = "gs://my-bucket/runs/converted/qwen3-8b-6c4173149737"
 
 
 @pytest.mark.parametrize(
-    ("found", "taken"),
+    ("expected", "taken"),
     [
         (f"{FIRST}/0/items", f"{FIRST}/0/items"),
         (f"{FIRST}-2/0/items", f"{FIRST}-2/0/items"),
@@ -204,24 +204,24 @@ FIRST = "gs://my-bucket/runs/converted/qwen3-8b-6c4173149737"
         ("gs://my-bucket/another/0/items", f"{FIRST}/0/items"),
     ],
 )
-def test_checkpoint_is_the_conversion_attempt_that_was_found(found: str, taken: str) -> None:
+def test_checkpoint_is_the_conversion_attempt_that_was_found(expected: str, taken: str) -> None:
     spec = everything(model__checkpoint=None, model__hf__converted=None)
-    run, _ = resolve(spec, Facts(checkpoint=CheckpointFacts(path=found, status="read")))
+    run, _ = resolve(spec, Facts(checkpoint=CheckpointFacts(path=expected, status="read")))
     assert run.checkpoint == taken
     assert spec_digest(run) == spec_digest(resolve(spec, Facts())[0])
 
 
 def test_folder_of_weights_is_identified_by_its_content() -> None:
     fields = {"model__checkpoint": None, "model__hf": {"repo": "./mine"}, "target": "local", "output": "./out"}
-    here, there = (
+    here, folder_there = (
         resolve(everything(**fields), Facts(working_directory=folder, source=SourceFacts(content=content)))[0]
         for folder, content in (("/a", "1"), ("/b", "1"))
     )
     other, _ = resolve(everything(**fields), Facts(working_directory="/a", source=SourceFacts(content="2")))
     assert here.conversion
-    assert there.conversion
+    assert folder_there.conversion
     assert here.conversion.source.repo == "/a/mine"
-    assert here.conversion.digest == there.conversion.digest
+    assert here.conversion.digest == folder_there.conversion.digest
     assert (here.checkpoint == other.checkpoint, spec_digest(here) == spec_digest(other)) == (False, False)
 
 

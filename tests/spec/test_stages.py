@@ -33,7 +33,7 @@ def test_empty_section_selects_the_stage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "where", "said"),
+    ("section", "where", "message"),
     [
         ('evaluate: {require: [{prompt: 0, matches: "("}]}', "stages.evaluate.require.0.matches", "regular expression"),
         ("evaluate: {rows: 0}", "stages.evaluate.rows", "0"),
@@ -41,9 +41,9 @@ def test_empty_section_selects_the_stage() -> None:
         ("exprot: {}", "stages.exprot", "export"),
     ],
 )
-def test_wrong_stage_value_is_refused_at_its_key(section: str, where: str, said: str) -> None:
+def test_wrong_stage_value_is_refused_at_its_key(section: str, where: str, message: str) -> None:
     with pytest.raises(SpecError) as refused:
         read_spec(f"{WORKLOAD}stages: {{{section}}}\n")
     (problem,) = refused.value.problems
     assert problem.where == where
-    assert said in f"{problem.message} {problem.fix}"
+    assert message in f"{problem.message} {problem.fix}"

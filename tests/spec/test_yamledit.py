@@ -71,7 +71,7 @@ def test_any_edit_sets_the_values_and_keeps_every_comment(text: str, values: dic
     comments = [line.partition("#")[2] for line in text.splitlines() if "#" in line]
     assert all(f"#{comment}" in changed for comment in comments)
     for path, value in values.items():
-        found: Any = parse_yaml(changed).data
+        parsed: Any = parse_yaml(changed).data
         for part in ("overrides", "maxtext", "p.q") if path.startswith("over") else path.split("."):
-            found = found[part]
-        assert found == value
+            parsed = parsed[part]
+        assert parsed == value

@@ -32,11 +32,11 @@ def data_with(*settings: str) -> dict[str, object]:
     ],
 )
 def test_settings_are_typed_and_set_at_their_path(setting: str, path: tuple[str, ...], value: object) -> None:
-    found: object = data_with(setting)
+    parsed: object = data_with(setting)
     for key in path:
-        assert isinstance(found, dict)
-        found = found[key]
-    assert (found, type(found)) == (value, type(value))
+        assert isinstance(parsed, dict)
+        parsed = parsed[key]
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 def test_null_or_empty_value_removes_a_key() -> None:
@@ -50,11 +50,11 @@ def test_settings_replace_list_items_and_the_last_setting_wins() -> None:
 
 
 def test_overrides_update_raw_text_and_line_numbers() -> None:
-    found = apply_overrides(BASE, ["train.lr=1.10", "data.columns=[1.50]"])
-    assert found.raw == {"train.steps": "10", "train.lr": "1.10", "lora.rank": "4", "data.columns.0": "1.50"}
-    assert "train.lr" not in found.lines
-    assert "data.columns.0" not in found.lines
-    assert found.lines["train.steps"] == 3
+    overridden = apply_overrides(BASE, ["train.lr=1.10", "data.columns=[1.50]"])
+    assert overridden.raw == {"train.steps": "10", "train.lr": "1.10", "lora.rank": "4", "data.columns.0": "1.50"}
+    assert "train.lr" not in overridden.lines
+    assert "data.columns.0" not in overridden.lines
+    assert overridden.lines["train.steps"] == 3
 
 
 @pytest.mark.parametrize(

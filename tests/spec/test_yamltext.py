@@ -76,8 +76,8 @@ def test_each_invalid_input_gives_one_problem(text: str, id: str, where: str, pa
 
 
 def test_parse_yaml_reports_all_problems_up_to_a_maximum() -> None:
-    found = problems_of("a: 1\na: 2\nb: 0x1\nc: *d\n<<: {e: 1_0}\nf: [\n")
-    assert [p.id for p in found] == [
+    reported = problems_of("a: 1\na: 2\nb: 0x1\nc: *d\n<<: {e: 1_0}\nf: [\n")
+    assert [p.id for p in reported] == [
         "yaml-duplicate-key", "yaml-surprise", "yaml-alias", "yaml-merge", "yaml-surprise", "yaml-syntax",
     ]  # fmt: skip
     assert len(problems_of("k: 1\n" * 1000)) == MAX_PROBLEMS
@@ -144,8 +144,8 @@ def test_importing_the_reader_does_not_import_pydantic() -> None:
 
 
 def test_parse_value_returns_one_value_with_raw_text() -> None:
-    found = parse_value("[a, 1.10]", "x.y")
-    assert (found.value, found.raw) == (["a", 1.1], {"x.y.1": "1.10"})
+    parsed_value = parse_value("[a, 1.10]", "x.y")
+    assert (parsed_value.value, parsed_value.raw) == (["a", 1.1], {"x.y.1": "1.10"})
 
 
 YAMLISH = st.text(st.sampled_from("ab1:-[]{}#&*!|>'\"%@`?, \n\t<~.0x_\\e\x00\ufeff\u2028é"), max_size=60)

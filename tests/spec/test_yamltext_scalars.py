@@ -17,8 +17,8 @@ from xsft.spec.yamltext import Surprise, resolve_plain, same_value
     ],
 )  # fmt: skip
 def test_plain_scalars_follow_the_yaml_core_schema(text: str, value: object) -> None:
-    found = resolve_plain(text)
-    assert (found, type(found)) == (value, type(value))
+    resolved = resolve_plain(text)
+    assert (resolved, type(resolved)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -26,16 +26,16 @@ def test_plain_scalars_follow_the_yaml_core_schema(text: str, value: object) -> 
     ["0123", "-007", "00", "1_000", "0x10", "0b11", "0o17", ".inf", "-.INF", ".nan", "1e999", "9" * 19, "9" * 6000],
 )
 def test_scalars_that_yaml_readers_disagree_about_are_refused(text: str) -> None:
-    found = resolve_plain(text)
-    assert isinstance(found, Surprise)
-    assert "quote it" in found.fix
-    assert len(found.message) < 200
+    resolved = resolve_plain(text)
+    assert isinstance(resolved, Surprise)
+    assert "quote it" in resolved.fix
+    assert len(resolved.message) < 200
 
 
 def test_fix_of_leading_zero_shows_the_plain_number() -> None:
-    found = resolve_plain("-0123")
-    assert isinstance(found, Surprise)
-    assert "-123" in found.fix
+    resolved = resolve_plain("-0123")
+    assert isinstance(resolved, Surprise)
+    assert "-123" in resolved.fix
 
 
 def test_64_bit_integers_are_numbers() -> None:

@@ -73,14 +73,17 @@ def test_export_cluster_creates_the_planned_job_once_and_finds_its_result(here: 
     assert isinstance(shown, JobPlanned)
     assert here.jobsets == []
     done = [export(here), export(here)]
-    assert [one.end.done.action for one in done if isinstance(one, JobSubmitted)] == ["created", "adopted"]
-    (sent,) = here.api.server.asked(CREATE)
-    assert sent.body == shown.job.manifest
+    assert [ended_job.end.done.action for ended_job in done if isinstance(ended_job, JobSubmitted)] == [
+        "created",
+        "adopted",
+    ]
+    (create,) = here.api.server.asked(CREATE)
+    assert create.body == shown.job.manifest
     folder = written_by_pod(here.bucket, here.api.world.jobsets()[EXPORT])
     here.api.world.end(EXPORT, "Completed")
-    found = export(here)
-    assert isinstance(found, JobFound)
-    assert (found.plan.whole, found.problems) == (folder, ())
+    job_found = export(here)
+    assert isinstance(job_found, JobFound)
+    assert (job_found.plan.whole, job_found.problems) == (folder, ())
     assert record_store().read_run("gs://my-bucket/runs", EXPORT)[-1].last.outcome == "completed"
 
 

@@ -97,8 +97,8 @@ class Lab:
         (self.folder / "does.json").write_text(json.dumps({"files": files, **what}))
 
     def convert(self, workload: api.LoadedWorkload | None = None, **what: Any) -> ConversionResult:
-        found = workload or self.workload()
-        return do_once(self.asked(found, **what))
+        workload_of_lab = workload or self.workload()
+        return do_once(self.asked(workload_of_lab, **what))
 
     def asked(self, workload: api.LoadedWorkload, **what: Any) -> Conversion:
         return Conversion(
@@ -181,8 +181,12 @@ def test_other_weights_or_flags_get_a_conversion_of_their_own(lab: Lab) -> None:
 @pytest.mark.early
 def test_phases_and_converted_arrays_are_reported(lab: Lab) -> None:
     lab.convert()
-    told = [event for event in lab.events if isinstance(event, ConversionPhase | ArraysDone)]
-    assert told == [ConversionPhase(name="loading"), ArraysDone(done=13, of=13), ConversionPhase(name="saving")]
+    progress_events = [event for event in lab.events if isinstance(event, ConversionPhase | ArraysDone)]
+    assert progress_events == [
+        ConversionPhase(name="loading"),
+        ArraysDone(done=13, of=13),
+        ConversionPhase(name="saving"),
+    ]
 
 
 def test_the_converter_of_a_folder_gets_no_token_and_no_network(lab: Lab) -> None:
@@ -200,17 +204,17 @@ def test_two_concurrent_callers_convert_once(lab: Lab) -> None:
         if event == ConversionPhase(name="saving"):
             started.set()
 
-    found: list[ConversionResult] = []
-    one = threading.Thread(target=lambda: found.append(lab.convert(on_event=on_event)))
-    one.start()
+    conversion_results: list[ConversionResult] = []
+    thread = threading.Thread(target=lambda: conversion_results.append(lab.convert(on_event=on_event)))
+    thread.start()
     assert started.wait(300)
-    two = threading.Thread(target=lambda: found.append(lab.convert(lab.workload("other"))))
+    two = threading.Thread(target=lambda: conversion_results.append(lab.convert(lab.workload("other"))))
     two.start()
     until(lambda: bool(lab.waited))
     (lab.folder / "hang").unlink()
-    one.join()
+    thread.join()
     two.join()
-    assert sorted(result.action for result in found) == ["created", "finished"]
+    assert sorted(result.action for result in conversion_results) == ["created", "finished"]
     assert len(lab.runs) == 1
 
 
@@ -236,15 +240,15 @@ def test_a_killed_conversion_is_torn_and_converted_again(lab: Lab) -> None:
     until((torn / "items" / "_METADATA").exists)
     _end_stand_in(lab)  # no kernel option ties it here, and it would go on
     assert look(lab.workload())[0].broken == (plan.first,)
-    held = sorted(str(path) for path in torn.rglob("*"))
+    paths_before = sorted(str(path) for path in torn.rglob("*"))
     again = lab.convert()
     assert (again.end.outcome, again.end.result) == ("completed", f"{plan.first}-2/0/items")
     assert plan.first in again.end.why
-    assert sorted(str(path) for path in torn.rglob("*")) == held
+    assert sorted(str(path) for path in torn.rglob("*")) == paths_before
     assert lab.convert().action == "finished"
     assert again.record is not None
     attempts = read_record(again.record.read_bytes()).attempts
-    assert [one.outcome for one in attempts] == ["failed", "completed"]
+    assert [attempt.outcome for attempt in attempts] == ["failed", "completed"]
     assert again.action == "attempt"
 
 
@@ -270,8 +274,8 @@ def test_a_conversion_killed_after_the_save_gets_its_record_completed(lab: Lab) 
         file.write_text(file.read_text().replace('"completed"', '"running"'))
     again = lab.convert()
     assert (again.action, again.end.result) == ("finished", first.end.result)
-    assert (found := read_conversion(beside.read_bytes()))
-    assert found.outcome == "completed"
+    assert (conversion_record := read_conversion(beside.read_bytes()))
+    assert conversion_record.outcome == "completed"
     assert read_record(first.record.read_bytes()).outcome == "completed"
 
 
@@ -288,7 +292,10 @@ def test_ctrl_c_stops_a_conversion_and_the_next_call_starts_again(lab: Lab) -> N
     again = lab.convert()
     assert again.end.outcome == "completed"
     assert stopped.record
-    assert [one.outcome for one in read_record(stopped.record.read_bytes()).attempts] == ["interrupted", "completed"]
+    assert [attempt.outcome for attempt in read_record(stopped.record.read_bytes()).attempts] == [
+        "interrupted",
+        "completed",
+    ]
 
 
 def test_a_failed_converter_reports_its_error_and_the_next_call_uses_a_new_folder(lab: Lab) -> None:
@@ -400,10 +407,10 @@ def _needing(lab: Lab, **sizes: int) -> tuple[set[str], str]:
     plan = conversion_plan(intent.run)
     assert plan
     needs = ConversionEstimate(**{"memory": 0, "output": 0, "download": 0, **sizes})
-    found = lacks(
+    problems = lacks(
         type(plan)(**{f: getattr(plan, f) for f in plan.__struct_fields__} | {"estimate": needs}), cache=lab.folder
     )
-    return {problem.id for problem in found}, " ".join(problem.message for problem in found)
+    return {problem.id for problem in problems}, " ".join(problem.message for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -416,15 +423,15 @@ def _needing(lab: Lab, **sizes: int) -> tuple[set[str], str]:
     ],
 )
 def test_memory_and_disk_are_checked_before_a_conversion(lab: Lab, sizes: dict[str, int], id: str | None) -> None:
-    found, said = _needing(lab, **sizes)
-    assert found == ({id} if id else set())
-    assert "GB" in said or not id
+    problem_ids, message = _needing(lab, **sizes)
+    assert problem_ids == ({id} if id else set())
+    assert "GB" in message or not id
 
 
 def test_a_model_of_unknown_size_is_reported_as_unchecked(lab: Lab) -> None:
     plan = look(lab.workload())[0]
-    (told,) = lacks(replace(plan, estimate=None), cache=lab.folder)
-    assert (told.id, told.severity) == ("conversion-unchecked", "warning")
+    (reported,) = lacks(replace(plan, estimate=None), cache=lab.folder)
+    assert (reported.id, reported.severity) == ("conversion-unchecked", "warning")
 
 
 @pytest.mark.early
@@ -450,12 +457,12 @@ def test_bytes_done_includes_the_growing_download(lab: Lab) -> None:
     blobs.mkdir(parents=True)
     (blobs / "abc.incomplete").write_bytes(b"x" * 1234)
     folder = Path(plan.directory)
-    seen = bytes_done(plan, folder, machine=lab.machine())
-    assert (seen.doing, seen.done, seen.of) == ("downloading", 1234, 5000)
+    progress = bytes_done(plan, folder, machine=lab.machine())
+    assert (progress.doing, progress.done, progress.of) == ("downloading", 1234, 5000)
     (folder / "0").mkdir(parents=True)
     (folder / "0" / "d").write_bytes(b"x" * 10)
-    seen = bytes_done(plan, folder, machine=lab.machine())
-    assert (seen.doing, seen.done, seen.of) == ("saving", 10, 100)
+    progress = bytes_done(plan, folder, machine=lab.machine())
+    assert (progress.doing, progress.done, progress.of) == ("saving", 10, 100)
 
 
 def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -468,5 +475,5 @@ def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypa
     assert "checks-unused" not in {problem.id for problem in look(accepted)[1]}
     done = lab.convert(accepted)
     assert done.end.outcome == "completed"
-    (told,) = [problem for problem in done.end.warnings if problem.id == "conversion-memory"]
-    assert (told.severity, "accepted: there is swap" in told.message) == ("note", True)
+    (reported,) = [problem for problem in done.end.warnings if problem.id == "conversion-memory"]
+    assert (reported.severity, "accepted: there is swap" in reported.message) == ("note", True)

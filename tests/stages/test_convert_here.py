@@ -74,16 +74,16 @@ def test_a_gated_repository_is_refused_unless_the_pod_has_a_token(
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
         path = f"/api/models/{PLAN.inputs.source.repo}/revision/main"
         server.answers = {path: (403, {"X-Error-Code": "GatedRepo"}, b"")}
-        source, said = read_source_for_pods(PLAN, Reporter(), has_secret=has_secret)
-    assert [problem.id for problem in said] == found
+        source, problems = read_source_for_pods(PLAN, Reporter(), has_secret=has_secret)
+    assert [problem.id for problem in problems] == found
     assert (source is None) == has_secret
 
 
 def test_an_unreachable_hub_is_only_a_warning_for_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
-    source, said = read_source_for_pods(PLAN, Reporter(), has_secret=False)
-    assert (source, [problem.id for problem in said]) == (None, ["hub-not-asked"])
+    source, problems = read_source_for_pods(PLAN, Reporter(), has_secret=False)
+    assert (source, [problem.id for problem in problems]) == (None, ["hub-not-asked"])
 
 
 AT = "2026-11-21T10:00:00Z"
@@ -132,19 +132,19 @@ def test_a_claim_of_another_version_is_read(store: RecordStore, plan: Conversion
 
 
 def test_exactly_one_of_eight_concurrent_claims_holds(store: RecordStore, plan: ConversionPlan) -> None:
-    together, taken = threading.Barrier(8), list[ConversionClaim]()
+    together, claims = threading.Barrier(8), list[ConversionClaim]()
 
     def take(number: int) -> None:
         together.wait()
-        taken.append(take_claim(store, named(plan, f"run{number}")))
+        claims.append(take_claim(store, named(plan, f"run{number}")))
 
     threads = [threading.Thread(target=take, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(taken) == 8
-    assert len({claim.run_name for claim in taken}) == 1
+    assert len(claims) == 8
+    assert len({claim.run_name for claim in claims}) == 1
 
 
 def test_other_weights_in_the_same_folder_have_their_own_claim(store: RecordStore, plan: ConversionPlan) -> None:

@@ -44,9 +44,9 @@ def held(api: ClusterApi, plan: ServingPlan) -> list[Json | None]:
     return [servers.get(body) for body in (plan.manifest, *plan.dependents)]
 
 
-def owner_of(there: Json | None) -> str:
-    assert there is not None
-    return str(there["metadata"]["ownerReferences"][0]["uid"])
+def owner_of(json: Json | None) -> str:
+    assert json is not None
+    return str(json["metadata"]["ownerReferences"][0]["uid"])
 
 
 def test_the_created_server_is_the_planned_one_and_owns_its_dependents(
@@ -54,8 +54,8 @@ def test_the_created_server_is_the_planned_one_and_owns_its_dependents(
 ) -> None:
     assert find_server(cluster_api.connect(), plan).state == "missing"
     done = started(plan)
-    (sent,) = cluster_api.server.asked(CREATE)
-    assert sent.body == plan.manifest
+    (create,) = cluster_api.server.asked(CREATE)
+    assert create.body == plan.manifest
     _, service, budget = held(cluster_api, plan)
     assert (done.action, owner_of(service), owner_of(budget)) == ("created", done.uid, done.uid)
     assert find_server(cluster_api.connect(), plan).state == "running"
@@ -126,7 +126,7 @@ def test_an_object_of_another_user_is_kept(
     with pytest.raises(Refused) as refused:
         started(plan)
     assert refused.value.problem_id == "server-name-taken"
-    assert [there is not None for there in held(cluster_api, plan)] == [one == kind for one in range(3)]
+    assert [json is not None for json in held(cluster_api, plan)] == [index == kind for index in range(3)]
 
 
 def test_a_workload_that_cannot_be_served_reports_every_reason() -> None:
@@ -146,15 +146,15 @@ def test_weights_on_the_hub_need_a_token() -> None:
 
 
 def test_the_question_names_the_machine_and_any_answer_but_yes_creates_nothing() -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def decline(question: str) -> bool:
-        asked.append(question)
+        questions.append(question)
         return False
 
     with pytest.raises(Refused, match="Nothing was created"):
         confirm_server(server(), ask=decline)
-    assert asked == [f"Create {NAME} on one ct6e-standard-1t (v6e-1), until you end it? [y/N] "]
+    assert questions == [f"Create {NAME} on one ct6e-standard-1t (v6e-1), until you end it? [y/N] "]
     confirm_server(server(), ask=lambda _question: True)
 
 

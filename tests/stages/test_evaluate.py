@@ -68,8 +68,8 @@ class Evaluated(Struct, frozen=True, kw_only=True):
         (self.folder / "does.json").write_text(json.dumps({"answer": answer, "exit": exit, "sleeps": sleeps}))
         return self
 
-    def performed(self, said: list[str] | None = None) -> StageEnd:
-        progress = (said if said is not None else []).append
+    def performed(self, lines: list[str] | None = None) -> StageEnd:
+        progress = (lines if lines is not None else []).append
         return end_of_stage(do_once(self.job(progress)), self.job().fix)
 
     def job(self, progress: Callable[[str], None] = print) -> LocalEvaluation:
@@ -115,11 +115,11 @@ def planned(folder: Path, *, matches: str = "is 2", trained: bool = True) -> Eva
 
 @pytest.mark.early
 def test_an_evaluation_writes_its_report_and_record(evaluated: Evaluated) -> None:
-    said: list[str] = []
-    end = evaluated.performed(said)
+    lines: list[str] = []
+    end = evaluated.performed(lines)
     assert (end.action, end.state) == ("created", "done")
     assert "passed" in end.why
-    assert said == ["base: loading the weights"]
+    assert lines == ["base: loading the weights"]
     assert end.result == f"{evaluated.plan.directory}/evaluation.json"
     report = from_json(Path(end.result).read_bytes())
     assert report is not None
@@ -166,7 +166,7 @@ def test_a_failed_evaluation_is_retried_at_a_new_path(evaluated: Evaluated, answ
     again = evaluated.does().performed()
     assert (again.action, again.state) == ("attempt", "done")
     assert again.result == f"{evaluated.plan.directory}-2/evaluation.json"
-    assert [one.outcome for one in evaluated.record.attempts] == ["failed", "completed"]
+    assert [attempt.outcome for attempt in evaluated.record.attempts] == ["failed", "completed"]
 
 
 def test_an_interrupted_evaluation_is_torn_and_the_next_call_runs_it(evaluated: Evaluated) -> None:
@@ -195,16 +195,16 @@ def test_a_killed_evaluation_is_torn(evaluated: Evaluated) -> None:
 
 
 def test_two_concurrent_callers_evaluate_once(evaluated: Evaluated) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     other: list[StageEnd] = []
     lock = Path(evaluated.plan.output) / evaluated.plan.run_name / "xsft" / "lock"
     with exclusive(lock, waiting=lambda: None):
         assert evaluated.find().state == "running"
-        waiting = threading.Thread(target=lambda: other.append(evaluated.performed(said)))
+        waiting = threading.Thread(target=lambda: other.append(evaluated.performed(lines)))
         waiting.start()
-        until(lambda: said)
+        until(lambda: lines)
     waiting.join()
-    assert "waiting for it" in said[0]
+    assert "waiting for it" in lines[0]
     assert other[0].state == "done"
 
 

@@ -25,7 +25,7 @@ def test_prompts_are_read_relative_to_the_workload(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no prompt"),
         ("hello\n", ":1 is not a prompt"),
@@ -35,8 +35,8 @@ def test_prompts_are_read_relative_to_the_workload(tmp_path: Path) -> None:
         ("[" * 100_000, ":1 is not a prompt"),
     ],
 )
-def test_an_invalid_prompt_is_refused_with_its_line_number(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(SpecError, match=said) as refused:
+def test_an_invalid_prompt_is_refused_with_its_line_number(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as refused:
         read_prompts(written(tmp_path, text))
     assert refused.value.problems[0].id == "evaluate-prompts"
 

@@ -35,12 +35,12 @@ def measured(plan: EvaluationPlan, *, says: str, loss: float | None = None, **ch
     answer = {"tokens": [1], "text": says, "ended": "stop", "prompt_cut": False}
     weights = {"answers": [answer], "loss": loss, "targets": 1, "rows": 1}
     prompts = [[{"role": "user", "content": "What is 1 plus 1?"}]]
-    found = {"prompts": prompts, "models": {"base": weights, "tuned": weights}}
+    measurement = {"prompts": prompts, "models": {"base": weights, "tuned": weights}}
     job = json.loads(evaluation_argv(plan, end={}, carried=None)[3])["notes"]
-    judgement = judged(found, job["rules"])
+    judgement = judged(measurement, job["rules"])
     Path(plan.result).parent.mkdir(parents=True, exist_ok=True)
     Path(plan.result).write_text(
-        json.dumps({**evaluation_document(found, judgement, job["noted"]), **changes}, allow_nan=False)
+        json.dumps({**evaluation_document(measurement, judgement, job["noted"]), **changes}, allow_nan=False)
     )
     return end_of(judgement)
 
@@ -51,10 +51,14 @@ def test_the_pod_writes_the_verdict_and_the_outcome(
 ) -> None:
     assert read_report(plan, store=store) is None
     end = measured(plan, says=f"it is {says}", loss=float("nan"))
-    found = read_report(plan, store=store)
-    assert found is not None
-    assert (found.judgement.verdict, found.run_name, found.step) == (verdict, plan.run_name, plan.inputs.step)
-    assert found.tuned.loss is None
+    evaluation_report = read_report(plan, store=store)
+    assert evaluation_report is not None
+    assert (evaluation_report.judgement.verdict, evaluation_report.run_name, evaluation_report.step) == (
+        verdict,
+        plan.run_name,
+        plan.inputs.step,
+    )
+    assert evaluation_report.tuned.loss is None
     assert end["outcome"] == outcome
     assert ("reason" in end) == (outcome == "failed")
 

@@ -81,8 +81,14 @@ class Lab(Struct, frozen=True, kw_only=True):
         return record_store(self.env)
 
     def does(self, *, exit: int = 0, **answer: Any) -> None:
-        one = {**SAME, **answer}
-        worker = {"expected": EXPECTED, "targets": 310, "all_targets": 310, "unexported": [], "folders": [one]}
+        worker_answer = {**SAME, **answer}
+        worker = {
+            "expected": EXPECTED,
+            "targets": 310,
+            "all_targets": 310,
+            "unexported": [],
+            "folders": [worker_answer],
+        }
         (self.folder / "does.json").write_text(json.dumps({"exit": exit, "compare_export": worker}))
 
     def save(self, step: int = 2) -> None:
@@ -92,8 +98,8 @@ class Lab(Struct, frozen=True, kw_only=True):
             (weights / name).write_bytes(content)
         (weights.parent / "_CHECKPOINT_METADATA").write_text("{}")
 
-    def plan(self, asked: ExportRequest | None = None) -> ExportPlan:
-        return plan_export(training_of("tiny", self.store), asked or ExportRequest(), self.store)
+    def plan(self, export_request: ExportRequest | None = None) -> ExportPlan:
+        return plan_export(training_of("tiny", self.store), export_request or ExportRequest(), self.store)
 
     def work(self) -> ExportWork:
         machine = Machine(python=self.folder / "python", env=self.env, cache=self.folder, contain=lambda: OPEN)
@@ -153,8 +159,8 @@ def test_an_export_runs_once_and_is_found_again(lab: Lab) -> None:
     record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
     assert (record.run_name, record.last.outcome, record.target) == ("tiny-export", "completed", "local")
     entries = [entry for entry in lab.store.local_index().entries if entry.run_name == "tiny-export"]
-    (seen,) = observe_local(entries, now="2026-11-23T00:00:00Z")
-    assert stage_of(seen) == "export"
+    (observation,) = observe_local(entries, now="2026-11-23T00:00:00Z")
+    assert stage_of(observation) == "export"
 
 
 def test_a_later_checkpoint_gets_its_own_export(lab: Lab) -> None:
@@ -177,12 +183,12 @@ def test_an_export_killed_in_any_step_is_kept_and_the_next_uses_another_path(lab
         process.wait()
     assert lab.find().state == "torn"
     first = Path(lab.plan().first)
-    held = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.suffix != ".log"}
+    times_before = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.suffix != ".log"}
     done = end_of_stage(lab.export(), "")
     assert (done.action, done.state, done.result) == ("attempt", "done", f"{first}-2")
-    assert held.items() <= {path: path.stat().st_mtime_ns for path in first.rglob("*")}.items()
+    assert times_before.items() <= {path: path.stat().st_mtime_ns for path in first.rglob("*")}.items()
     record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
-    assert [one.outcome for one in record.attempts] == ["failed", "completed"]
+    assert [attempt.outcome for attempt in record.attempts] == ["failed", "completed"]
 
 
 def test_an_export_killed_before_its_run_record_ends_is_found_complete(lab: Lab) -> None:
@@ -206,20 +212,20 @@ def test_two_concurrent_callers_export_once(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ({"wrong": [{"name": "w", "differing": 1, "values": 4}]}, "1 tensors differ from the checkpoint: w"),
         ({"changed": 0}, "every tensor equals the initial model"),
     ],
 )
-def test_an_export_whose_verification_fails_is_not_complete(lab: Lab, answer: dict[str, Any], said: str) -> None:
+def test_an_export_whose_verification_fails_is_not_complete(lab: Lab, answer: dict[str, Any], message: str) -> None:
     lab.does(**answer)
     done = lab.export()
     assert (done.end.outcome, done.end.result) == ("failed", None)
-    assert said in str(done.end.reason)
-    seen = lab.find()
-    assert seen.state == "failed"
-    assert said in seen.why
+    assert message in str(done.end.reason)
+    stage_found = lab.find()
+    assert stage_found.state == "failed"
+    assert message in stage_found.why
     lab.does()
     assert lab.export().end.result == f"{lab.plan().first}-2"
 

@@ -69,18 +69,18 @@ def test_a_verified_export_is_copied_to_the_bucket_once(uploads: Uploads) -> Non
 
 def test_a_failed_copy_is_incomplete_and_the_next_call_exports_to_another_path(uploads: Uploads) -> None:
     first = uploads.route().plan().directory
-    taken = f"{first.removeprefix('gs://my-bucket/')}/config.json"
+    text = f"{first.removeprefix('gs://my-bucket/')}/config.json"
 
     def say(line: str) -> None:
         if line.startswith("copying"):
-            uploads.bucket.objects[taken] = b"of somebody"
+            uploads.bucket.objects[text] = b"of somebody"
 
     done = export_by(uploads.route(), replace(uploads.work(), say=say))
     assert (done.end.outcome, done.end.result, done.plan.whole) == ("failed", None, None)
     assert "PreconditionFailed" in str(done.end.reason)
-    assert uploads.bucket.objects[taken] == b"of somebody"
-    seen = find_job(uploads.work())
-    assert (seen.state, "PreconditionFailed" in seen.why) == ("failed", True)
+    assert uploads.bucket.objects[text] == b"of somebody"
+    stage_found = find_job(uploads.work())
+    assert (stage_found.state, "PreconditionFailed" in stage_found.why) == ("failed", True)
     assert uploads.export().end.result == f"{first}-2"
     assert uploads.lab.steps().count("exporter") == 2
 

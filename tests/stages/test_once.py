@@ -91,8 +91,8 @@ def shown_state(job: Job) -> State | None:
     """The state that `xsft status` shows; None without a row."""
     entries = record_store(job.machine().env).local_index().entries
     name = job.run_of(job.look()).run_name
-    seen = observe_local((entry for entry in entries if entry.run_name == name), now=NOW)
-    return classify(seen[-1]).state if seen else None
+    observations = observe_local((entry for entry in entries if entry.run_name == name), now=NOW)
+    return classify(observations[-1]).state if observations else None
 
 
 def kill_and_continue(stage: str, number: int, *, folder: Path) -> bool:
@@ -100,8 +100,8 @@ def kill_and_continue(stage: str, number: int, *, folder: Path) -> bool:
     killed."""
     job = STAGES[stage](folder)
     was_killed = killed_before(number, job, folder=folder)
-    found, shown = find_job(job).state, shown_state(job)
-    assert (found == "done") == (shown == "succeeded"), (number, found, shown)
+    state_found, shown = find_job(job).state, shown_state(job)
+    assert (state_found == "done") == (shown == "succeeded"), (number, state_found, shown)
     again = do_once(job)
     assert (again.end.outcome, find_job(job).state, shown_state(job)) == ("completed", "done", "succeeded"), number
     assert do_once(job).action == "finished"

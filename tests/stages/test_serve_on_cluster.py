@@ -23,8 +23,8 @@ WAIT = ("--timeout", "1s", "--poll", "1s", "--yes")
 
 @pytest.fixture
 def here(tmp_path: Path, cluster_api: ClusterApi) -> Iterator[Machine]:
-    with machine(tmp_path, environments=tmp_path, api=cluster_api) as made:
-        yield made
+    with machine(tmp_path, environments=tmp_path, api=cluster_api) as equipment:
+        yield equipment
 
 
 def served(here: Machine, *options: str, **serve: Any) -> tuple[int, dict[str, Any]]:
@@ -39,7 +39,7 @@ def test_a_dry_run_shows_the_objects_and_creates_nothing(here: Machine) -> None:
     status, shown = served(here, "--dry-run")
     read_document("serve", shown)
     assert (status, shown["action"], shown["run_name"]) == (0, "planned", NAME)
-    assert [one["kind"] for one in shown["objects"]] == ["Deployment", "Service", "PodDisruptionBudget"]
+    assert [kube_object["kind"] for kube_object in shown["objects"]] == ["Deployment", "Service", "PodDisruptionBudget"]
     assert here.api.server.asked(POST) == []
 
 
@@ -47,8 +47,8 @@ def test_serve_creates_the_shown_object_and_exits_7_while_the_server_starts(here
     _, shown = served(here, "--dry-run")
     status, timed_out = served(here, *WAIT)
     assert (status, timed_out["exit_status"]) == (7, 7)
-    (sent,) = here.api.server.asked(POST)
-    assert sent.body == shown["objects"][0]
+    (create,) = here.api.server.asked(POST)
+    assert create.body == shown["objects"][0]
     assert served(here, *WAIT)[0] == 7
     assert len(here.api.server.asked(POST)) == 1
 

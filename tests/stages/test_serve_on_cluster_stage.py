@@ -39,11 +39,11 @@ class Exported(Recorded):
 def here(tmp_path: Path) -> Iterator[Machine]:
     with (
         standing_in(tmp_path) as api,
-        machine(tmp_path, environments=tmp_path, api=api) as made,
-        patch.dict(os.environ, made.env, clear=True),
+        machine(tmp_path, environments=tmp_path, api=api) as equipment,
+        patch.dict(os.environ, equipment.env, clear=True),
         chdir(tmp_path),
     ):
-        yield made
+        yield equipment
 
 
 def stage(here: Machine, *, exported: Exported | None = None, image: str = IMAGE) -> ServeOnCluster:
@@ -54,8 +54,8 @@ def stage(here: Machine, *, exported: Exported | None = None, image: str = IMAGE
     return ServeOnCluster(SharedIntent(loaded, known=None), exported=export, training=TRAINING, call=call)
 
 
-def walked(one: ServeOnCluster, *, waits: bool = False) -> StageReport:
-    (report,) = walk((one,), WalkSettings(left_s=lambda: 10.0, waits=waits)).reports
+def walked(serve_on_cluster: ServeOnCluster, *, waits: bool = False) -> StageReport:
+    (report,) = walk((serve_on_cluster,), WalkSettings(left_s=lambda: 10.0, waits=waits)).reports
     return report
 
 
@@ -67,7 +67,10 @@ def answer(here: Machine) -> None:
 
 def test_the_serve_stage_adopts_its_server_and_is_done_when_health_answers(here: Machine) -> None:
     first, second = walked(stage(here)), walked(stage(here))
-    assert [(one.action, one.state) for one in (first, second)] == [("created", "running"), ("adopted", "running")]
+    assert [(stage_end.action, stage_end.state) for stage_end in (first, second)] == [
+        ("created", "running"),
+        ("adopted", "running"),
+    ]
     assert first.run_name == NAME
     answer(here)
     done = walked(stage(here), waits=True)
@@ -78,9 +81,9 @@ def test_the_serve_stage_adopts_its_server_and_is_done_when_health_answers(here:
 
 @pytest.mark.early
 def test_the_serve_stage_without_an_export_is_missing_and_creates_nothing(here: Machine) -> None:
-    one = stage(here, exported=Exported(name="export"))
-    assert (one.find().state, one.find().why) == ("missing", "there is no export to serve")
-    assert one.plan().manifest is not None
+    serve_on_cluster = stage(here, exported=Exported(name="export"))
+    assert (serve_on_cluster.find().state, serve_on_cluster.find().why) == ("missing", "there is no export to serve")
+    assert serve_on_cluster.plan().manifest is not None
     assert here.api.server.asked(POST) == []
 
 
@@ -94,9 +97,9 @@ def test_another_image_is_refused_while_the_server_runs(here: Machine) -> None:
 
 
 def test_a_server_that_is_deleted_while_it_is_waited_for_ends_the_walk(here: Machine) -> None:
-    one = stage(here)
-    one.perform(lambda _line: None)
+    serve_on_cluster = stage(here)
+    serve_on_cluster.perform(lambda _line: None)
     here.api.standin.objects.of("apps/deployments").clear()
     with pytest.raises(RunFailed) as failed:
-        one.watch(10.0)
+        serve_on_cluster.watch(10.0)
     assert failed.value.problem_id == "server-failed"

@@ -24,8 +24,8 @@ def kind(stage: Stage) -> str:
 
 
 def kinds(file: Path) -> list[tuple[str, str, str]]:
-    found = stages_of(api.load(file), run_name="r", call=CALL)
-    return [(kind(stage), stage.name, stage.run_name) for stage in found]
+    stages_read = stages_of(api.load(file), run_name="r", call=CALL)
+    return [(kind(stage), stage.name, stage.run_name) for stage in stages_read]
 
 
 def test_stages_of_a_cluster_have_runs_of_their_own() -> None:
@@ -60,15 +60,15 @@ def test_a_stage_that_cannot_be_planned_has_its_problems(tmp_path: Path) -> None
 def test_stages_are_planned_from_the_facts_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, _ = api.load_each([WORKLOADS / "gemma2_ultrachat.yaml"], offline=True)
     (intent,) = api.intend(loaded)
-    given: list[Intent | None] = []
+    intents: list[Intent | None] = []
 
     def shared(_workload: api.LoadedWorkload, *, known: Intent | None, **_others: object) -> tuple[()]:
-        given.append(known)
+        intents.append(known)
         return ()
 
     monkeypatch.setattr(stage_list, "stages_of", shared)
     assert plan_stages(loaded[0], intent=intent, run_name="r") == ()
-    assert given == [intent]
+    assert intents == [intent]
 
 
 def test_stages_are_planned_beside_the_training_and_unread_files_are_problems(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_stages_are_planned_beside_the_training_and_unread_files_are_problems(tm
     file = tmp_path / "w.yaml"
     file.write_text(yaml.safe_dump({**workload, "output": str(tmp_path / "out"), "stages": {"export": {}}}))
     files = (str(file), "nosuch.yaml")
-    found = plan_files(files, settings=(), run_name="r", offline=True, progress=lambda _line: None)
-    assert [plan.run_name for plan in found.plans] == ["r"]
-    assert [[stage.name for stage in stages] for stages in found.stages] == [["export"]]
-    assert [problem.file for problem in found.unread] == ["nosuch.yaml"]
-    assert found.problems[0] in found.unread
+    planned_files = plan_files(files, settings=(), run_name="r", offline=True, progress=lambda _line: None)
+    assert [plan.run_name for plan in planned_files.plans] == ["r"]
+    assert [[stage.name for stage in stages] for stages in planned_files.stages] == [["export"]]
+    assert [problem.file for problem in planned_files.unread] == ["nosuch.yaml"]
+    assert planned_files.problems[0] in planned_files.unread

@@ -51,10 +51,10 @@ def test_the_training_is_done_once(tmp_path: Path, fake: FakeTrainer) -> None:
 
 
 def test_a_failed_training_is_reported_and_the_next_call_makes_an_attempt(tmp_path: Path, fake: FakeTrainer) -> None:
-    found = walked(training(tmp_path, fake, data_ends=4))
-    assert found.failed is not None
-    assert found.failed.exit_status == 6
-    assert "4 of 6 steps" in found.failed.message
+    walk_result = walked(training(tmp_path, fake, data_ends=4))
+    assert walk_result.failed is not None
+    assert walk_result.failed.exit_status == 6
+    assert "4 of 6 steps" in walk_result.failed.message
     stage = training(tmp_path, fake)
     assert stage.find().state == "failed"
     assert "attempt 1" in stage.find().why

@@ -97,9 +97,9 @@ def test_a_folder_that_does_not_exist_is_not_a_model(tmp_path: Path, engine: Bui
     assert refused(tmp_path / "nothing", engine).problem_id == "not-a-model"
 
 
-@pytest.mark.parametrize(("kept", "said"), [(-5, "the file is cut off"), (3, "it is not a safetensors file")])
-def test_truncated_weights_are_named(folder: Path, engine: BuiltEnvironment, kept: int, said: str) -> None:
+@pytest.mark.parametrize(("kept", "message"), [(-5, "the file is cut off"), (3, "it is not a safetensors file")])
+def test_truncated_weights_are_named(folder: Path, engine: BuiltEnvironment, kept: int, message: str) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:kept])
     problem = refused(folder, engine)
-    assert (problem.problem_id, said in problem.message) == ("model-incomplete", True)
+    assert (problem.problem_id, message in problem.message) == ("model-incomplete", True)

@@ -35,8 +35,10 @@ class Recorded:
         return StagePlan(name=self.name, run_name=self.run_name, digest="d" * 64, writes=f"/out/{self.name}")
 
     def find(self) -> StageFound:
-        found = StageFound(state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict)
-        return replace(found, is_by_hand=self.by_hand)
+        stage_found = StageFound(
+            state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict
+        )
+        return replace(stage_found, is_by_hand=self.by_hand)
 
     def perform(self, progress: ShowLine) -> StageEnd:
         self.calls.append("perform")
@@ -71,8 +73,8 @@ def walked(
     return walk(stages, WalkSettings(left_s=lambda: 60.0, waits=waits, first=first, last=last))
 
 
-def actions(found: WalkResult) -> list[str]:
-    return [report.action for report in found.reports]
+def actions(walk_result: WalkResult) -> list[str]:
+    return [report.action for report in walk_result.reports]
 
 
 def test_missing_stages_are_performed_in_order_and_done_the_next_time() -> None:
@@ -86,19 +88,19 @@ def test_missing_stages_are_performed_in_order_and_done_the_next_time() -> None:
 
 def test_a_cluster_stage_is_watched_to_its_end() -> None:
     stages = (Recorded("convert", on_cluster=True), Recorded("train", on_cluster=True))
-    found = walked(*stages)
-    assert [(r.action, r.state) for r in found.reports] == [("created", "done"), ("created", "done")]
+    walk_result = walked(*stages)
+    assert [(r.action, r.state) for r in walk_result.reports] == [("created", "done"), ("created", "done")]
     assert stages[0].calls == ["perform", "watch 60.0"]
 
 
 def test_walk_without_waiting_starts_the_first_stage_only() -> None:
     stages = (Recorded("convert", on_cluster=True), Recorded("train", on_cluster=True))
-    found = walked(*stages, waits=False)
-    assert [(r.action, r.state, r.why) for r in found.reports] == [
+    walk_result = walked(*stages, waits=False)
+    assert [(r.action, r.state, r.why) for r in walk_result.reports] == [
         ("created", "running", "it was missing"),
         ("waiting", None, "convert is not done yet"),
     ]
-    assert found.failed is None
+    assert walk_result.failed is None
     assert stages[1].calls == []
 
 
@@ -116,25 +118,25 @@ def test_stage_whose_process_was_killed_is_performed() -> None:
 
 @pytest.mark.parametrize("error", [RunFailed("the data ended"), Refused("another run is there")])
 def test_error_ends_the_walk_and_later_stages_wait(error: XsftError) -> None:
-    found = walked(Recorded("convert", state="done"), Recorded("train", fails=error), Recorded("export"))
-    assert actions(found) == ["done", "waiting", "waiting"]
-    assert found.failed is error
-    assert found.reports[2].why == "train failed"
+    walk_result = walked(Recorded("convert", state="done"), Recorded("train", fails=error), Recorded("export"))
+    assert actions(walk_result) == ["done", "waiting", "waiting"]
+    assert walk_result.failed is error
+    assert walk_result.reports[2].why == "train failed"
 
 
 def test_a_time_limit_leaves_the_stage_running() -> None:
-    found = walked(Recorded("train", on_cluster=True, slow=True), Recorded("export"))
-    assert isinstance(found.failed, TimedOut)
-    assert [(r.action, r.state) for r in found.reports] == [("created", "running"), ("waiting", None)]
+    walk_result = walked(Recorded("train", on_cluster=True, slow=True), Recorded("export"))
+    assert isinstance(walk_result.failed, TimedOut)
+    assert [(r.action, r.state) for r in walk_result.reports] == [("created", "running"), ("waiting", None)]
 
 
 @pytest.mark.parametrize("state", ["missing", "done"])
 def test_failed_verdict_ends_the_walk_each_time(state: StageState) -> None:
-    found = walked(Recorded("evaluate", state=state, verdict="failed"), Recorded("export"))
-    assert isinstance(found.failed, RunFailed)
-    assert found.failed.problem_id == "verdict-failed"
-    assert "Read the answers in /out/evaluate" in found.failed.fix
-    assert actions(found)[1] == "waiting"
+    walk_result = walked(Recorded("evaluate", state=state, verdict="failed"), Recorded("export"))
+    assert isinstance(walk_result.failed, RunFailed)
+    assert walk_result.failed.problem_id == "verdict-failed"
+    assert "Read the answers in /out/evaluate" in walk_result.failed.fix
+    assert actions(walk_result)[1] == "waiting"
 
 
 def test_walk_continues_after_a_verdict_that_is_not_judged() -> None:
@@ -143,16 +145,16 @@ def test_walk_continues_after_a_verdict_that_is_not_judged() -> None:
 
 def test_walk_skips_stages_outside_from_and_to() -> None:
     stages = (Recorded("convert", state="done"), Recorded("train", state="done"), Recorded("export"), Recorded("serve"))
-    found = walked(*stages, first="export", last="export")
-    assert actions(found) == ["skipped", "skipped", "created", "skipped"]
-    assert [r.state for r in found.reports] == [None, None, "done", None]
+    walk_result = walked(*stages, first="export", last="export")
+    assert actions(walk_result) == ["skipped", "skipped", "created", "skipped"]
+    assert [r.state for r in walk_result.reports] == [None, None, "done", None]
 
 
 def test_stage_whose_skipped_input_is_not_done_is_refused() -> None:
     stages = (Recorded("train"), Recorded("export"))
-    found = walked(*stages, first="export")
-    assert isinstance(found.failed, Refused)
-    assert found.failed.problem_id == "stage-not-done"
+    walk_result = walked(*stages, first="export")
+    assert isinstance(walk_result.failed, Refused)
+    assert walk_result.failed.problem_id == "stage-not-done"
     assert stages[1].calls == []
 
 
@@ -165,7 +167,7 @@ def test_a_stage_that_the_user_starts_is_skipped_without_beginning() -> None:
 
 @pytest.mark.parametrize(("converted", "named"), [("missing", "convert"), ("done", "train")])
 def test_refusal_names_the_first_stage_that_is_not_done(converted: StageState, named: str) -> None:
-    found = walked(Recorded("convert", converted), Recorded("train"), Recorded("export"), first="export")
-    assert found.failed is not None
-    assert "needs the result of train, which is not done: it is missing" in found.failed.message
-    assert f"--from {named}." in found.failed.fix
+    walk_result = walked(Recorded("convert", converted), Recorded("train"), Recorded("export"), first="export")
+    assert walk_result.failed is not None
+    assert "needs the result of train, which is not done: it is missing" in walk_result.failed.message
+    assert f"--from {named}." in walk_result.failed.fix

@@ -37,7 +37,7 @@ STEP = "metric_logger.py:265] completed step: 1, seconds: 4.5, TFLOP/s/device: 4
 
 def calls_of(work: Callable[[], object], *, package: str = PACKAGE) -> Calls:
     """Run `work`, and return each call from one module of the package to another, threads included."""
-    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    names_by_call: dict[tuple[str, str], set[str]] = defaultdict(set)
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         called = _module(frame)
@@ -45,7 +45,7 @@ def calls_of(work: Callable[[], object], *, package: str = PACKAGE) -> Calls:
             return
         caller = _caller(frame, package)
         if caller is not None and _module(caller) != called and caller.f_code.co_name != "<module>":
-            found[_module(caller), called].add(frame.f_code.co_qualname)
+            names_by_call[_module(caller), called].add(frame.f_code.co_qualname)
 
     threading.setprofile(note)
     sys.setprofile(note)
@@ -54,7 +54,7 @@ def calls_of(work: Callable[[], object], *, package: str = PACKAGE) -> Calls:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return found
+    return names_by_call
 
 
 def modules_entered(work: Callable[[], object]) -> set[str]:

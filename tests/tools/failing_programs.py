@@ -249,8 +249,10 @@ def _restore(spoil: Any = lambda: None, **shapes: tuple[int, ...]) -> None:
     checkpointer.save(CHECKPOINT, {"a": jnp.ones((256, 256)), "b": jnp.ones(3)})
     checkpointer.wait_until_finished()
     spoil()
-    wanted = {"a": (256, 256), "b": (3,), **shapes}
-    checkpointer.restore(CHECKPOINT, {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in wanted.items()})
+    shapes_wanted = {"a": (256, 256), "b": (3,), **shapes}
+    checkpointer.restore(
+        CHECKPOINT, {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes_wanted.items()}
+    )
 
 
 def _overwrite(pattern: str, change: Any) -> None:

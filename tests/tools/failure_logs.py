@@ -109,10 +109,10 @@ CASES = (
 
 
 def main(names: Sequence[str]) -> int:
-    wanted = [case for case in CASES if not names or case.name in names]
+    cases = [case for case in CASES if not names or case.name in names]
     if not names:
         shutil.rmtree(LOGS, ignore_errors=True)
-    for case in wanted:
+    for case in cases:
         with TemporaryDirectory() as folder, _serving(case.answer) as port:
             printed = _run(case, folder=Path(folder), port=port)
         for cause, text in zip((case.cause, case.others), printed, strict=False):
@@ -174,9 +174,9 @@ def _kept(text: str, places: dict[str, str]) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -76,9 +76,9 @@ def row_run(row: dict[str, Any]) -> Run:
 def compiled(run: Run, shop: CompileShop) -> CompiledStep:
     step = step_to_compile(run)
     assert step is not None, run.run_name
-    known = shop.cache.known(step)
-    if known is not None and not known.derived:
-        return known.entry
+    cached = shop.cache.known(step)
+    if cached is not None and not cached.derived:
+        return cached.entry
     return compile_step(step, needed_gib=needed_gib(params_b=run.model.params_b if run.model else None), shop=shop)
 
 
@@ -89,10 +89,12 @@ def difference(entry: CompiledStep, row: dict[str, Any] | None) -> str:
         return f"{outcome}, not {row['verdict'] if row else 'fits'}"
     if row is None or row.get("step") == "pretrain":
         return ""
-    told = {"peak": row.get("peak"), "sum": row.get("sum")}
-    found = dict(zip(told, peak_and_sum(entry), strict=True))
-    far = (k for k, gib in told.items() if gib is not None and abs(gib - (found[k] or 0.0)) > TOLERANCE_GIB + 0.005)
-    return ", ".join(f"{key} {found[key]} instead of {told[key]}" for key in far)
+    memory = {"peak": row.get("peak"), "sum": row.get("sum")}
+    measured = dict(zip(memory, peak_and_sum(entry), strict=True))
+    far = (
+        k for k, gib in memory.items() if gib is not None and abs(gib - (measured[k] or 0.0)) > TOLERANCE_GIB + 0.005
+    )
+    return ", ".join(f"{key} {measured[key]} instead of {memory[key]}" for key in far)
 
 
 def verdict_name(entry: CompiledStep) -> str:

@@ -101,7 +101,7 @@ def _scoped(pattern: str) -> str:
 def _group_end(text: str) -> int:
     """Return the end of the group that the text begins in."""
     depth, in_class, escaped = 0, False, False
-    for at, character in enumerate(text):
+    for index, character in enumerate(text):
         if escaped or character == "\\":
             escaped = not escaped
         elif in_class:
@@ -111,7 +111,7 @@ def _group_end(text: str) -> int:
         elif character == "(":
             depth += 1
         elif character == ")" and (depth := depth - 1) < 0:
-            return at
+            return index
     return len(text)
 
 

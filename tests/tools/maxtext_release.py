@@ -100,8 +100,8 @@ def with_release(masks: Masks, version: str, *, at: int, taken: Iterable[str], e
 
 def without_release(masks: Masks, version: str) -> Masks:
     rows = {name: (takes - {version}, knows - {version}) for name, (takes, knows) in masks.rows.items()}
-    left = {name: row for name, row in rows.items() if any(row)}
-    return Masks(head=masks.head, releases=tuple(r for r in masks.releases if r != version), rows=left)
+    rows_left = {name: row for name, row in rows.items() if any(row)}
+    return Masks(head=masks.head, releases=tuple(r for r in masks.releases if r != version), rows=rows_left)
 
 
 def place_of(version: str, releases: Sequence[str]) -> int:
@@ -110,7 +110,7 @@ def place_of(version: str, releases: Sequence[str]) -> int:
     """
     if version in releases:
         return releases.index(version)
-    numbers = {i: number for i, known in enumerate(releases) if (number := _number(known))}
+    numbers = {i: number for i, releases_known in enumerate(releases) if (number := _number(releases_known))}
     older = [i for i, number in numbers.items() if number < (_number(version) or ())]
     return max(older, default=-1) + 1 if len(older) < len(numbers) else len(releases)
 
@@ -148,8 +148,8 @@ def put_section(toml: str, version: str, text: str, *, before: str | None) -> st
     without = drop_section(toml, version)
     if before is None:
         return f"{without.rstrip()}\n\n{text.rstrip()}\n"
-    at = without.index(f'["{before}"]')
-    return without[:at] + text + without[at:]
+    index = without.index(f'["{before}"]')
+    return without[:index] + text + without[index:]
 
 
 def drop_section(toml: str, version: str) -> str:
@@ -191,7 +191,7 @@ def defects_in(package: Path) -> list[str]:
     return present
 
 
-def earlier_pins(catalog: Path, known: Mapping[str, Pins], *, default: Pins) -> str:
+def earlier_pins(catalog: Path, pins_known: Mapping[str, Pins], *, default: Pins) -> str:
     """Return earlier_pins.jsonl: what the models of each release set otherwise than those of the default release.
     `known`: the models of releases that the file does not have, or has otherwise."""
     before = _model_pins(catalog)
@@ -199,12 +199,12 @@ def earlier_pins(catalog: Path, known: Mapping[str, Pins], *, default: Pins) -> 
     changed = {
         version: {name: {**before[name], **row.get(name, {})} for name in before} for version, row in rows.items()
     }
-    every = {**changed, **known}
+    every = {**changed, **pins_known}
     order = read_masks((catalog / "release_keys.txt").read_text()).releases
-    for version in known:
+    for version in pins_known:
         others = tuple(release for release in order if release != version)
-        at = place_of(version, order)
-        order = (*others[:at], version, *others[at:])
+        place = place_of(version, order)
+        order = (*others[:place], version, *others[place:])
     documents = [{"release": version, **_changes(every[version], default)} for version in order if version in every]
     return "".join(json.dumps(document, separators=(",", ":")) + "\n" for document in documents if len(document) > 1)
 
@@ -232,8 +232,8 @@ def _lines(path: Path) -> list[str]:
 def dump_default(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return `dump`, and what the catalogue holds of the default release only."""
     found, unread = dump(environment), printed("maxtext_unread.py", environment)
-    kept = [key for key in unread if key in set(found["keys"])]
-    return {**found, "key_types": printed("maxtext_types.py", environment), "unread_keys": kept}
+    keys_read = [key for key in unread if key in set(found["keys"])]
+    return {**found, "key_types": printed("maxtext_types.py", environment), "unread_keys": keys_read}
 
 
 def printed(script: str, environment: Mapping[str, str]) -> Any:
@@ -247,21 +247,32 @@ def output(argv: Sequence[str], environment: Mapping[str, str], *, hint: str) ->
     """Return what a process prints. Exits with the end of its standard error, and the hint, if it fails."""
     done = subprocess.run(argv, env=dict(environment), check=False, capture_output=True, text=True)
     if done.returncode:
-        told = "\n".join(done.stderr.splitlines()[-LINES:])
-        sys.exit(f"{told}\n{Path(argv[0]).name} {argv[-1]} failed with exit status {done.returncode}. {hint}")
+        last_lines = "\n".join(done.stderr.splitlines()[-LINES:])
+        sys.exit(f"{last_lines}\n{Path(argv[0]).name} {argv[-1]} failed with exit status {done.returncode}. {hint}")
     return done.stdout
 
 
 def required(folder: Path) -> dict[str, str]:
     """Return the oldest version of each of PACKAGES that the installed wheel's extra for post-training takes."""
-    (wheel,) = (one for one in distributions(path=[str(folder)]) if one.name == "maxtext")
-    wanted = [Requirement(line) for line in wheel.requires or ()]
-    extra = [one for one in wanted if one.marker and one.marker.evaluate({"extra": "tpu-post-train"})]
-    oldest = {one.name: part.version for one in extra for part in one.specifier if part.operator == ">="}
+    (wheel,) = (requirement for requirement in distributions(path=[str(folder)]) if requirement.name == "maxtext")
+    requirements = [Requirement(line) for line in wheel.requires or ()]
+    extra = [
+        requirement
+        for requirement in requirements
+        if requirement.marker and requirement.marker.evaluate({"extra": "tpu-post-train"})
+    ]
+    oldest = {
+        requirement.name: part.version
+        for requirement in extra
+        for part in requirement.specifier
+        if part.operator == ">="
+    }
     return {name: oldest[name] for name in PACKAGES if name in oldest}
 
 
-def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], catalog: Path) -> dict[str, str]:
+def written(
+    version: str, facts_of_release: Mapping[str, Any], facts: Mapping[str, str], catalog: Path
+) -> dict[str, str]:
     """The catalogue's files as they will be, by name. `facts`: fact -> its value as TOML."""
     keys = read_masks((catalog / "release_keys.txt").read_text())
     models = read_masks((catalog / "release_models.txt").read_text())
@@ -269,40 +280,47 @@ def written(version: str, found: Mapping[str, Any], facts: Mapping[str, str], ca
     toml = (catalog / "releases.toml").read_text()
     facts = {**own_facts(toml, version), **facts}
     others = tuple(release for release in keys.releases if release != version)
-    at = place_of(version, keys.releases)
-    after = others[at] if at < len(others) else None
-    nested = None if found["nested"] == _last(toml, others[:at], "nested") else found["nested"]
-    if found["requires"] != _last(toml, others[:at], "requires"):
-        pairs = ", ".join(f'{name} = "{oldest}"' for name, oldest in found["requires"].items())
+    place = place_of(version, keys.releases)
+    after = others[place] if place < len(others) else None
+    nested = None if facts_of_release["nested"] == _last(toml, others[:place], "nested") else facts_of_release["nested"]
+    if facts_of_release["requires"] != _last(toml, others[:place], "requires"):
+        pairs = ", ".join(f'{name} = "{oldest}"' for name, oldest in facts_of_release["requires"].items())
         facts = {**facts, "requires": f"{{ {pairs} }}"}
     text = section(version, facts, nested)
     return {
         "release_keys.txt": masks_text(
-            with_release(keys, version, at=at, taken=found["keys"], elsewhere=found["elsewhere"])
+            with_release(
+                keys, version, at=place, taken=facts_of_release["keys"], elsewhere=facts_of_release["elsewhere"]
+            )
         ),
-        "release_models.txt": masks_text(with_release(models, version, at=at, taken=found["models"])),
+        "release_models.txt": masks_text(with_release(models, version, at=place, taken=facts_of_release["models"])),
         "release_weights.txt": masks_text(
             with_release(
-                weights, version, at=at, taken=found["weights"]["convert"], elsewhere=found["weights"]["export"]
+                weights,
+                version,
+                at=place,
+                taken=facts_of_release["weights"]["convert"],
+                elsewhere=facts_of_release["weights"]["export"],
             )
         ),
         "releases.toml": put_section(toml, version, text, before=after),
     }
 
 
-def written_as_default(version: str, found: Mapping[str, Any], root: Path) -> dict[str, str]:
+def written_as_default(version: str, facts_of_release: Mapping[str, Any], root: Path) -> dict[str, str]:
     """The files that are the default release's, as they will be, by their path in the repository."""
     pins = (
-        json.dumps({"model": name, **yml}, separators=(",", ":")) for name, yml in sorted(found["model_ymls"].items())
+        json.dumps({"model": name, **yml}, separators=(",", ":"))
+        for name, yml in sorted(facts_of_release["model_ymls"].items())
     )
     catalog = root / "xsft" / "catalog"
     texts = {"xsft/catalog/model_pins.jsonl": "".join(f"{line}\n" for line in pins)}
     before = {DEFAULT: _model_pins(catalog)} if version != DEFAULT else {}
-    texts["xsft/catalog/earlier_pins.jsonl"] = earlier_pins(catalog, before, default=found["model_ymls"])
+    texts["xsft/catalog/earlier_pins.jsonl"] = earlier_pins(catalog, before, default=facts_of_release["model_ymls"])
     for name in ("key_types", "unread_keys"):
         head = [line for line in (root / f"xsft/catalog/{name}.txt").read_text().splitlines() if line[0] == "#"]
         head = [re.sub(r"(MaxText |maxtext@)[0-9.]*[0-9]", rf"\g<1>{version}", line) for line in head]
-        texts[f"xsft/catalog/{name}.txt"] = "".join(f"{line}\n" for line in (*head, *found[name]))
+        texts[f"xsft/catalog/{name}.txt"] = "".join(f"{line}\n" for line in (*head, *facts_of_release[name]))
     for path, pin in DEFAULT_PINS.items():
         texts[path], count = re.subn(pin, rf"\g<1>{version}\g<2>", (root / path).read_text(), flags=re.MULTILINE)
         if count != 1:
@@ -310,16 +328,18 @@ def written_as_default(version: str, found: Mapping[str, Any], root: Path) -> di
     return texts
 
 
-def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str]:
+def decisions(version: str, facts_of_release: Mapping[str, Any], catalog: Path) -> list[str]:
     """Return what a person must decide, a paragraph each, once the catalogue is written."""
     keys = read_masks((catalog / "release_keys.txt").read_text())
     before = keys.releases[keys.releases.index(version) - 1]
     old = {name for name, (takes, _knows) in keys.rows.items() if before in takes}
     rows = tomllib.loads((catalog / "models.toml").read_text())["models"]
-    lacking = sorted(set(found["models"]) - rows.keys() - {"default"})
+    lacking = sorted(set(facts_of_release["models"]) - rows.keys() - {"default"})
     return [
-        _listed(f"keys that {version} has and {before} has not", set(found["keys"]) - old),
-        _listed("keys that went; one with a new name gets a row in renamed_keys.toml", old - set(found["keys"])),
+        _listed(f"keys that {version} has and {before} has not", set(facts_of_release["keys"]) - old),
+        _listed(
+            "keys that went; one with a new name gets a row in renamed_keys.toml", old - set(facts_of_release["keys"])
+        ),
         _listed("models without a row in models.toml", lacking),
         _listed(
             f"facts that no dump contains, as they now hold for {version}; check them in MaxText's source and give "
@@ -329,7 +349,7 @@ def decisions(version: str, found: Mapping[str, Any], catalog: Path) -> list[str
         _listed(
             f"defects of release_defects.toml whose code {version} has; `fixed` must agree, and its changelog and the "
             "fixes since the release before must be read for new ones",
-            found["defects"],
+            facts_of_release["defects"],
         ),
     ]
 
@@ -338,27 +358,27 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """`root`: of the repository that is changed."""
     if not arguments:
         sys.exit("Name the release: make maxtext-release VERSION=0.2.6")
-    version, *given = arguments
-    as_default = "DEFAULT=yes" in given
-    facts = facts_as_toml(word for word in given if not word.startswith("DEFAULT="))
+    version, *options = arguments
+    as_default = "DEFAULT=yes" in options
+    facts = facts_as_toml(word for word in options if not word.startswith("DEFAULT="))
     with installed(version) as environment:
-        found = dump_default(environment) if as_default else dump(environment)
+        facts_of_release = dump_default(environment) if as_default else dump(environment)
     catalog = root / "xsft" / "catalog"
-    texts = {f"xsft/catalog/{name}": text for name, text in written(version, found, facts, catalog).items()}
+    texts = {f"xsft/catalog/{name}": text for name, text in written(version, facts_of_release, facts, catalog).items()}
     if as_default:
-        texts |= written_as_default(version, found, root)
+        texts |= written_as_default(version, facts_of_release, root)
     else:
-        known = {version: found["model_ymls"]}
-        texts["xsft/catalog/earlier_pins.jsonl"] = earlier_pins(catalog, known, default=_model_pins(catalog))
+        models_known = {version: facts_of_release["model_ymls"]}
+        texts["xsft/catalog/earlier_pins.jsonl"] = earlier_pins(catalog, models_known, default=_model_pins(catalog))
     for path, text in texts.items():
         print(f"{path}: {'unchanged' if (root / path).read_text() == text else 'written'}")
         (root / path).write_text(text)
-    told = decisions(version, found, catalog)
+    decisions_left = decisions(version, facts_of_release, catalog)
     if as_default:
-        pins = [f"{name}=={oldest}" for name, oldest in found["requires"].items()]
-        told.append(_listed("other pins of xsft/locks/maxtext.in, then make locks docs golden", pins))
-        told.append("the README's tables, and each value that cites MaxText: tests/contract compare them")
-    for line in told:
+        pins = [f"{name}=={oldest}" for name, oldest in facts_of_release["requires"].items()]
+        decisions_left.append(_listed("other pins of xsft/locks/maxtext.in, then make locks docs golden", pins))
+        decisions_left.append("the README's tables, and each value that cites MaxText: tests/contract compare them")
+    for line in decisions_left:
         print(f"decide: {line}")
     return 0
 
@@ -370,12 +390,12 @@ def _listed(what: str, names: Iterable[str]) -> str:
 
 def _facts_of(version: str, sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return fact=value for each fact that no dump contains: a section's facts hold until a later one differs."""
-    held: dict[str, Any] = {}
+    facts_by_release: dict[str, Any] = {}
     for release, news in sections.items():
-        held |= news
+        facts_by_release |= news
         if release == version:
             break
-    return [f"{name}={json.dumps(held[name])}" for name in FACTS if name in held]
+    return [f"{name}={json.dumps(facts_by_release[name])}" for name in FACTS if name in facts_by_release]
 
 
 def _last(toml: str, releases: Sequence[str], fact: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class PretrainStep(compile_step.SftStep):
         from maxtext.utils import maxtext_utils, sharding
 
         config, mesh = self.config, self.mesh
-        given, named, state_shards, _, graph = train_compile.get_shaped_inputs(mesh, config)
+        shaped, named, state_shards, _, graph = train_compile.get_shaped_inputs(mesh, config)
         model_shards, state_shards = sharding.maybe_update_params_sharding_with_opt(config, state_shards)
         state_shards = sharding.build_zero1_input_state_mesh_shardings(config, state_shards, model_shards)
         data = sharding.get_input_data_sharding(config, mesh)
@@ -31,7 +31,7 @@ class PretrainStep(compile_step.SftStep):
         )
         jitted = jax.jit(step, in_shardings=into, out_shardings=out, static_argnums=static, donate_argnums=donated)
         with jax.set_mesh(mesh), logical_axis_rules(config.logical_axis_rules):
-            return jitted.lower(*given, **named)
+            return jitted.lower(*shaped, **named)
 
 
 if __name__ == "__main__":

@@ -21,18 +21,18 @@ def test_the_modules_of_a_verb_call_each_other_one_way(
 
 
 @pytest.mark.parametrize(
-    ("given", "pairs"),
+    ("source", "pairs"),
     [
         ("largest([1, 2], key=abs)", []),
         ("largest([1, 2], key=lambda n: -n)", [("made.one", "made.other")]),
         ("largest((n for n in (1, 2)), key=abs)", [("made.one", "made.other")]),
     ],
 )
-def test_a_callback_and_the_next_value_of_a_generator_are_calls(given: str, pairs: list[tuple[str, str]]) -> None:
+def test_a_callback_and_the_next_value_of_a_generator_are_calls(source: str, pairs: list[tuple[str, str]]) -> None:
     other: dict[str, Any] = {"__name__": "made.other"}
     exec("def largest(several, key):\n    return max(several, key=key)", other)
-    one = {"__name__": "made.one", "largest": other["largest"]}
-    exec(f"def ask():\n    return {given}", one)
-    calls = calls_of(one["ask"], package="made.")
+    module_one = {"__name__": "made.one", "largest": other["largest"]}
+    exec(f"def ask():\n    return {source}", module_one)
+    calls = calls_of(module_one["ask"], package="made.")
     assert calls["made.one", "made.other"] == {"largest"}
     assert two_way(calls) == pairs

@@ -17,9 +17,9 @@ def test_each_row_is_compiled_with_exactly_its_keys() -> None:
     for name, run in runs.items():
         row, keys = ROWS[name], trainer_of(run).trainer_keys(run)
         assert row_keys(row).items() <= keys.items()
-        found = known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
-        assert found is not None
-        assert found.id == name
+        compiler_verdict = known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
+        assert compiler_verdict is not None
+        assert compiler_verdict.id == name
 
 
 def entry(verdict: Fits | DoesNotFit) -> CompiledStep:
@@ -27,12 +27,12 @@ def entry(verdict: Fits | DoesNotFit) -> CompiledStep:
 
 
 @pytest.mark.parametrize(
-    ("peak", "total", "told"),
+    ("peak", "total", "message"),
     [(26.85, 30.22, ""), (26.86, 30.215, ""), (26.9, 30.22, "peak 26.9 instead of 26.85")],
 )
-def test_figures_are_compared_to_a_hundredth(peak: float, total: float, told: str) -> None:
-    found = entry(Fits(peak_gib=peak, sum_gib=total, limit_gib=31.24, by=None))
-    assert difference(found, ROWS["A"]) == told
+def test_figures_are_compared_to_a_hundredth(peak: float, total: float, message: str) -> None:
+    compiled_step = entry(Fits(peak_gib=peak, sum_gib=total, limit_gib=31.24, by=None))
+    assert difference(compiled_step, ROWS["A"]) == message
 
 
 def test_a_row_with_another_verdict_is_reported_as_wrong() -> None:

@@ -41,7 +41,7 @@ def remove(version: str, catalog: Path) -> None:
 
 @pytest.mark.contract
 @pytest.mark.parametrize(
-    ("version", "fact", "told"),
+    ("version", "fact", "output"),
     [
         ("0.2.2", [], ["keys that 0.2.2 has and 0.2.1 has not:", " scan_layers_auto=false"]),
         (
@@ -52,7 +52,7 @@ def remove(version: str, catalog: Path) -> None:
     ],
 )
 def test_the_command_restores_a_removed_release_byte_for_byte(
-    version: str, fact: list[str], told: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+    version: str, fact: list[str], output: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The package of 0.2.2 imports tensorflow, which the locked environment does not have."""
     catalog = root / "xsft" / "catalog"
@@ -60,7 +60,7 @@ def test_the_command_restores_a_removed_release_byte_for_byte(
     assert tool.main([version, *fact], root) == 0
     assert [name for name in FILES if (catalog / name).read_text() != (tool.CATALOG / name).read_text()] == []
     printed = capsys.readouterr().out
-    assert all(words in printed for words in told), printed
+    assert all(words in printed for words in output), printed
 
 
 @pytest.mark.contract
@@ -115,11 +115,11 @@ KNOWN = ("0.1.0", "tutorial", "0.2.0", "0.2.9", "main-1")
 
 
 @pytest.mark.parametrize(
-    ("version", "at"),
+    ("version", "position"),
     [("0.2.0", 2), ("0.1.1", 1), ("0.2.1", 3), ("0.2.10", 5), ("0.3", 5), ("0.0.9", 0)],
 )
-def test_a_release_stands_after_the_older_ones_and_the_newest_at_the_end(version: str, at: int) -> None:
-    assert tool.place_of(version, KNOWN) == at
+def test_a_release_stands_after_the_older_ones_and_the_newest_at_the_end(version: str, position: int) -> None:
+    assert tool.place_of(version, KNOWN) == position
 
 
 def test_facts_have_the_name_and_type_that_releases_toml_explains() -> None:
@@ -140,8 +140,8 @@ def test_a_failed_process_is_reported_with_its_last_lines_and_a_hint() -> None:
 
 def test_a_new_release_is_appended_to_the_masks_and_can_be_removed() -> None:
     masks = tool.read_masks((tool.CATALOG / FILES[0]).read_text())
-    at = tool.place_of("9.9.9", masks.releases)
-    more = tool.with_release(masks, "9.9.9", at=at, taken={"steps", "brand_new"}, elsewhere={"rl"})
+    place = tool.place_of("9.9.9", masks.releases)
+    more = tool.with_release(masks, "9.9.9", at=place, taken={"steps", "brand_new"}, elsewhere={"rl"})
     assert more.releases == (*masks.releases, "9.9.9")
     assert "9.9.9" in more.rows["steps"][0]
     assert more.rows["brand_new"] == (frozenset({"9.9.9"}), frozenset())

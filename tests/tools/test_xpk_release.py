@@ -32,6 +32,6 @@ def test_pinned_replaces_only_the_version_of_xpk() -> None:
 @pytest.mark.contract
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
 def test_every_flag_that_xsft_passes_is_compared(xpk_environment: BuiltEnvironment, mode: str) -> None:
-    _, _, verb, *given = xpk_argv(resolve(everything(mode=mode), Facts())[0])
-    known = tool.flags(xpk_environment)[verb]
-    assert {word.partition("=")[0] for word in given} <= known.keys()
+    _, _, verb, *flags_given = xpk_argv(resolve(everything(mode=mode), Facts())[0])
+    flags_known = tool.flags(xpk_environment)[verb]
+    assert {word.partition("=")[0] for word in flags_given} <= flags_known.keys()

@@ -30,8 +30,8 @@ def flags(environment: BuiltEnvironment) -> Flags:
     quiet = {**os.environ, "TELEMETRY_ENABLED": "false"}
     argv = (str(environment.python), str(DUMP))
     hint = "xpk declares its options elsewhere: adapt tests/catalog/dumps/xpk_flags.py"
-    found: Flags = json.loads(output(argv, quiet, hint=hint))
-    return found
+    flags_read: Flags = json.loads(output(argv, quiet, hint=hint))
+    return flags_read
 
 
 def differences(before: Flags, after: Flags) -> Iterator[str]:

@@ -93,7 +93,7 @@ def test_conversion_names_other_weights_and_a_revision(hf: dict[str, str], flags
 
 
 @pytest.mark.parametrize(
-    ("name", "own", "sized"),
+    ("name", "own_sizes", "sized"),
     [
         ("llama3.1-8b", {"head_dim": 64}, True),
         ("llama3.1-8b", {"head_dim": 128, "param_scan_axis": 0}, False),
@@ -103,8 +103,8 @@ def test_conversion_names_other_weights_and_a_revision(hf: dict[str, str], flags
     ],
 )
 def test_converter_gets_sizes_that_it_would_take_from_the_named_model(
-    name: str, own: dict[str, Any], sized: bool
+    name: str, own_sizes: dict[str, Any], sized: bool
 ) -> None:
-    argv = _argv(model__name=name, overrides={"maxtext": own})
+    argv = _argv(model__name=name, overrides={"maxtext": own_sizes})
     program, module = argv[1], argv[argv.index("model_name=" + name) - 1]
     assert (program == "-c", module) == (sized, "maxtext.checkpoint_conversion.to_maxtext")

@@ -34,11 +34,11 @@ LLAMA2 = (
     ],
 )
 def test_chat_format_finds_end_of_answer_and_repeated_text(template: str, after: str, repeated: str | None) -> None:
-    found = chat_format(template, TOKENS)
-    assert found is not None
-    assert found.after_answer == after
+    format_found = chat_format(template, TOKENS)
+    assert format_found is not None
+    assert format_found.after_answer == after
     if repeated is not None:
-        assert found.repeated == repeated
+        assert format_found.repeated == repeated
 
 
 def test_chat_format_reads_the_template_of_deepseek() -> None:
@@ -84,7 +84,7 @@ def test_template_that_formats_one_kind_of_round_has_no_fault(template: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         (ROUND.replace("m.content", "m.contnt"), "does not contain the answer"),
         (ROUND.replace("m.content", "m.contnt.x"), "UndefinedError"),
@@ -92,5 +92,5 @@ def test_template_that_formats_one_kind_of_round_has_no_fault(template: str) -> 
         ("{% for m in messages if m.role == 'assistant' %}{{ m.content }}{% endfor %}", "contain the question"),
     ],
 )
-def test_template_that_formats_no_round_is_reported(template: str, said: str) -> None:
-    assert said in fault(template)
+def test_template_that_formats_no_round_is_reported(template: str, message: str) -> None:
+    assert message in fault(template)

@@ -25,10 +25,13 @@ def test_true_status_finds_a_kill_behind_unshare(status: int, last: str, true: i
 
 
 def test_kernel_said_returns_the_last_kill_since_the_trainer_began() -> None:
-    records = (f"6,1,{at}000000,-;{text}\n SUBSYSTEM=x" for at, text in ((5, IN_A_GROUP), (99, OOM), (100, "eth0: up")))
-    known = tuple(records)
-    assert kernel_said(since=90, read=lambda: iter(known)) == OOM
-    assert kernel_said(since=200, read=lambda: iter(known)) is None
+    records = (
+        f"6,1,{seconds}000000,-;{text}\n SUBSYSTEM=x"
+        for seconds, text in ((5, IN_A_GROUP), (99, OOM), (100, "eth0: up"))
+    )
+    record_list = tuple(records)
+    assert kernel_said(since=90, read=lambda: iter(record_list)) == OOM
+    assert kernel_said(since=200, read=lambda: iter(record_list)) is None
     assert kernel_said(since=0, read=lambda: iter((f"6,1,5000000,-;{IN_A_GROUP}",))) == IN_A_GROUP
     assert kernel_said(since=0, read=lambda: iter(("nonsense", "6,1,x,-;y"))) is None
 

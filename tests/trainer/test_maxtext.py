@@ -107,8 +107,8 @@ def test_an_override_wins_and_keeps_its_place() -> None:
 )
 def test_other_dcn_axis_sets_the_data_axis_to_1(dcn: dict[str, int], keys: dict[str, int]) -> None:
     """MaxText's own dcn_data_parallelism is -1: two axes would want the same slices."""
-    given = trainer_keys(_run(parallelism__dcn=dcn))
-    assert {k: v for k, v in given.items() if k.startswith("dcn_")} == keys
+    keys_given = trainer_keys(_run(parallelism__dcn=dcn))
+    assert {k: v for k, v in keys_given.items() if k.startswith("dcn_")} == keys
 
 
 @pytest.mark.parametrize(("mode", "flag"), [("mcjax", "True"), ("pathways", "False")])

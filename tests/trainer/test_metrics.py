@@ -34,17 +34,17 @@ def evaluated(step: int) -> str:
 
 def test_progress_comes_from_the_last_training_row() -> None:
     text = "\n".join([row(1, seconds=60), row(2, seconds=0.4), row(3, loss=2.25, seconds=0.6), evaluated(3)])
-    seen = progress_of_metrics(metric_rows(text), read_at=NOW)
-    assert seen is not None
-    assert (seen.source, seen.step, seen.loss, seen.step_seconds) == ("metrics", 3, 2.25, 0.5)
-    assert (seen.tflops_per_device, seen.tokens_per_second, seen.said_at) == (200.0, 4096.0, None)
+    progress = progress_of_metrics(metric_rows(text), read_at=NOW)
+    assert progress is not None
+    assert (progress.source, progress.step, progress.loss, progress.step_seconds) == ("metrics", 3, 2.25, 0.5)
+    assert (progress.tflops_per_device, progress.tokens_per_second, progress.said_at) == (200.0, 4096.0, None)
 
 
 def test_steps_without_effect_are_counted() -> None:
     def counted(*rows: str) -> tuple[int, int, int]:
-        seen = progress_of_metrics(metric_rows("\n".join(rows)), read_at=NOW)
-        assert seen is not None
-        return seen.no_target_steps, seen.not_finite_steps, seen.zero_loss_steps
+        progress = progress_of_metrics(metric_rows("\n".join(rows)), read_at=NOW)
+        assert progress is not None
+        return progress.no_target_steps, progress.not_finite_steps, progress.zero_loss_steps
 
     assert counted(*(row(n, loss=0.0, total_weights=0.0) for n in (1, 2, 3))) == (3, 0, 0)
     assert counted(*(row(n, loss=0.1, total_weights=0.0, moe_lb_loss=0.1) for n in (1, 2, 3))) == (3, 0, 0)
@@ -67,9 +67,9 @@ def test_file_rewritten_by_an_evaluation_does_not_hide_the_file_before() -> None
         "metrics_step_000900_to_step_000999.txt",
     )
     rows = [*metric_rows(row(899)), *metric_rows(evaluated(999))]
-    seen = progress_of_metrics(rows, read_at=NOW)
-    assert seen is not None
-    assert seen.step == 899
+    progress = progress_of_metrics(rows, read_at=NOW)
+    assert progress is not None
+    assert progress.step == 899
 
 
 def test_file_names_sort_by_their_step_numbers() -> None:
@@ -88,9 +88,9 @@ def test_newest_file_is_the_last_written_even_with_lower_steps() -> None:
     assert newest_files(written, at_most=2) == ("metrics_step_000200_to_step_000299.txt", LATER)
     assert newest_files(written, at_most=9) == (EARLIER, "metrics_step_000200_to_step_000299.txt", LATER)
     rows = [*metric_rows(row(299)), *metric_rows("\n".join(row(n) for n in range(50, 100)))]
-    seen = progress_of_metrics(rows, read_at=NOW)
-    assert seen is not None
-    assert seen.step == 99
+    progress = progress_of_metrics(rows, read_at=NOW)
+    assert progress is not None
+    assert progress.step == 99
 
 
 def test_newest_files_sort_by_steps_if_a_time_is_missing() -> None:
@@ -111,24 +111,24 @@ def test_repeated_step_takes_the_loss_of_its_later_row() -> None:
 def test_progress_after_a_resume_is_the_last_row_not_the_highest_step() -> None:
     """Steps 1 to 6, killed, resumed from the checkpoint of step 2: at step 4 now, not at 6."""
     rows = metric_rows("\n".join([*(row(step, loss=9.0) for step in range(1, 7)), row(3, loss=3.0), row(4, loss=2.0)]))
-    seen = progress_of_metrics(rows, read_at=NOW)
-    assert seen is not None
-    assert (seen.step, seen.loss) == (4, 2.0)
+    progress = progress_of_metrics(rows, read_at=NOW)
+    assert progress is not None
+    assert (progress.step, progress.loss) == (4, 2.0)
     assert losses_of(rows) == {1: 9.0, 2: 9.0, 3: 3.0, 4: 2.0}
 
 
 @given(st.lists(st.integers(0, 20), min_size=1))
 def test_progress_is_always_the_last_row(steps: list[int]) -> None:
     rows = metric_rows("\n".join(row(step, loss=float(n)) for n, step in enumerate(steps)))
-    seen = progress_of_metrics(rows, read_at=NOW)
-    assert seen is not None
-    assert (seen.step, seen.loss) == (steps[-1], len(steps) - 1.0)
+    progress = progress_of_metrics(rows, read_at=NOW)
+    assert progress is not None
+    assert (progress.step, progress.loss) == (steps[-1], len(steps) - 1.0)
     assert max(losses_of(rows)) == steps[-1]
 
 
 def test_torn_line_is_skipped_and_nan_row_is_kept() -> None:
     rows = metric_rows(f'{row(1)}\n{{"step": 2.0, "learning/loss": NaN}}\n{row(3)[:40]}')
-    assert [one.step for one in rows] == [1, 2]
+    assert [metric_row.step for metric_row in rows] == [1, 2]
 
 
 @given(
@@ -144,5 +144,5 @@ def test_torn_line_is_skipped_and_nan_row_is_kept() -> None:
     )
 )
 def test_metric_rows_accepts_any_lines(lines: list[str]) -> None:
-    for one in metric_rows("\n".join(lines)):
-        assert one.step >= 0
+    for metric_row in metric_rows("\n".join(lines)):
+        assert metric_row.step >= 0

@@ -109,15 +109,15 @@ def test_log_excerpt_without_events_has_no_phase() -> None:
 
 
 def test_tunixs_exact_loss_is_used_if_logged() -> None:
-    seen = fold(BEGIN, MODEL, exact(2, 6.222081), done(2, loss=6.222))
-    assert (seen.step, seen.loss) == (2, 6.222081)
+    folded = fold(BEGIN, MODEL, exact(2, 6.222081), done(2, loss=6.222))
+    assert (folded.step, folded.loss) == (2, 6.222081)
     assert fold(done(2, loss=6.222)).loss == 6.222
 
 
 def test_step_time_excludes_steps_that_compiled() -> None:
     first = (BEGIN, MODEL, done(1, seconds=90), done(2, seconds=4), done(3, seconds=6), done(4, seconds=5))
-    seen = fold(*first)
-    assert (seen.step_seconds, seen.tflops_per_device, seen.tokens_per_second) == (5, 400, 1181.694)
+    folded = fold(*first)
+    assert (folded.step_seconds, folded.tflops_per_device, folded.tokens_per_second) == (5, 400, 1181.694)
     restarted = fold(*first, BEGIN, f"{ABSL}Restored params from step: 3 in 0.1 seconds", MODEL, done(4, seconds=80))
     assert restarted.step_seconds == 5
     assert fold(BEGIN, MODEL, done(1, seconds=90)).step_seconds is None
@@ -127,9 +127,9 @@ def test_a_restart_forgets_steps_after_the_checkpoint() -> None:
     restored = f"{ABSL}Restored params from step: 6 in 0.094 seconds"
     before = (BEGIN, MODEL, done(6), saving(6), saved(6), done(7), done(8))
     assert fold(*before).step == 8
-    seen = fold(*before, BEGIN, restored)
-    assert (seen.step, seen.resumed_from, seen.saved_step, seen.phase) == (6, 6, 6, "starting")
-    assert seen.loss is None
+    folded = fold(*before, BEGIN, restored)
+    assert (folded.step, folded.resumed_from, folded.saved_step, folded.phase) == (6, 6, 6, "starting")
+    assert folded.loss is None
     assert fold(*before, BEGIN, restored, MODEL, done(7)).step == 7
 
 
@@ -164,19 +164,19 @@ def test_a_termination_message_belongs_to_its_process() -> None:
 )
 def test_step_lines_of_every_layout_are_read(line: str) -> None:
     """source: maxtext@0.2.5 common/metric_logger.py _log_training_metrics; the first is of <= 0.2.2, without prefix."""
-    seen = fold(line, from_start=False)
-    assert (seen.step, seen.loss, seen.phase) == (4, 3.5, "training")
+    folded = fold(line, from_start=False)
+    assert (folded.step, folded.loss, folded.phase) == (4, 3.5, "training")
 
 
 def test_evaluation_lines_are_no_steps() -> None:
-    seen = fold(
+    folded = fold(
         f"{ABSL}Completed eval after train step 9, loss=1.250, perplexity=3.5, total_weights=168.0, avg_z_loss=0.000",
         f"{ABSL}Completed eval step: 3, seconds: 0.2, running loss=1.0, running perplexity=2.7",
         f"{ABSL}Train step 9 eval loss: 6.629933 - eval perplexity: 757.431641",
         "eval metrics after step: 9, loss=1.250, total_weights=168.0",
         from_start=False,
     )
-    assert seen.step is None
+    assert folded.step is None
 
 
 def test_nan_loss_is_reported_as_nan() -> None:
@@ -212,13 +212,13 @@ def test_times_sort_with_any_number_of_decimals(a: int, b: int) -> None:
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from([BEGIN, MODEL, LOOP_END, done(3), exact(4, 1.5), saving(3)])))
 def test_any_lines_fold_to_steps_that_were_in_the_log(lines: list[str]) -> None:
-    seen = fold(*lines)
-    assert seen.step in (None, 3, 4)
-    assert (seen.loss is None) == (seen.step is None)
+    folded = fold(*lines)
+    assert folded.step in (None, 3, 4)
+    assert (folded.loss is None) == (folded.step is None)
 
 
-def worth(seen: Progress) -> tuple[int, int, int]:
-    return seen.no_target_steps, seen.not_finite_steps, seen.zero_loss_steps
+def worth(progress: Progress) -> tuple[int, int, int]:
+    return progress.no_target_steps, progress.not_finite_steps, progress.zero_loss_steps
 
 
 def test_steps_without_effect_are_counted() -> None:

@@ -56,13 +56,13 @@ def intent_of(workload: WorkloadSpec) -> Intent:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_second_trainer_is_planned_with_its_module_and_passes_the_audit(mode: str) -> None:
-    made = plan(spec(mode, target=SECOND))
-    assert made.trainer_argv[:3] == ("python3", "-m", "maxtext.trainers.post_train.rl.train_rl")
-    assert "rl.num_generations=4" in made.trainer_argv
-    assert not [word for word in made.trainer_argv if word.startswith("sft_")]
-    assert {row.outcome for row in made.audit} == {"landed", "patched"}
-    assert "env.RL" in {row.field for row in made.audit}
-    assert made.ok, errors_in(made.problems)
+    run_plan = plan(spec(mode, target=SECOND))
+    assert run_plan.trainer_argv[:3] == ("python3", "-m", "maxtext.trainers.post_train.rl.train_rl")
+    assert "rl.num_generations=4" in run_plan.trainer_argv
+    assert not [word for word in run_plan.trainer_argv if word.startswith("sft_")]
+    assert {row.outcome for row in run_plan.audit} == {"landed", "patched"}
+    assert "env.RL" in {row.field for row in run_plan.audit}
+    assert run_plan.ok, errors_in(run_plan.problems)
 
 
 def test_xpk_gets_the_command_of_the_second_trainer() -> None:
@@ -117,7 +117,9 @@ def test_second_trainer_gets_no_fit_verdict_of_sft(trainer: str, verdict: str, m
     intent = intent_of(spec("pathways", trainer=trainer))
     assert {p.id for p in intent.problems if p.id.startswith("fit-")} == {verdict}
     is_compiled = trainer == DEFAULT_TRAINER
-    assert [found is not None for found in (intent.time, step_to_compile(intent.run))] == [is_compiled] * 2
+    assert [verdict_or_none is not None for verdict_or_none in (intent.time, step_to_compile(intent.run))] == [
+        is_compiled
+    ] * 2
 
 
 @pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
@@ -169,11 +171,11 @@ def _ids(target: str, mode: str, trainer: str) -> set[str]:
 
 
 def _problems(target: str, mode: str, trainer: str, bad: Mapping[str, Any]) -> tuple[Problem, ...]:
-    asked = {**bad, "mode": mode, "target": target, "trainer": trainer}
-    return intent_of(WorkloadSpec.model_validate(changed(document("mcjax"), asked))).problems
+    settings = {**bad, "mode": mode, "target": target, "trainer": trainer}
+    return intent_of(WorkloadSpec.model_validate(changed(document("mcjax"), settings))).problems
 
 
 @pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
 def test_each_trainer_implements_the_whole_protocol(name: str) -> None:
-    asked = {n for n in vars(Trainer) if not n.startswith("_")} | set(Trainer.__annotations__)
-    assert [question for question in sorted(asked) if not hasattr(trainer_named(name), question)] == []
+    names_of_protocol = {n for n in vars(Trainer) if not n.startswith("_")} | set(Trainer.__annotations__)
+    assert [question for question in sorted(names_of_protocol) if not hasattr(trainer_named(name), question)] == []

@@ -19,8 +19,8 @@ SHUFFLED: dict[str, Any] = {"data__shuffle": None, "data__shuffle_seed": None, "
 
 
 def _run(*, attempt: int = 1, **fields: Any) -> Run:
-    given = {**SHUFFLED, "restarts__data": None, **fields}
-    return resolve(everything(**given), Facts(attempt=attempt))[0]
+    settings = {**SHUFFLED, "restarts__data": None, **fields}
+    return resolve(everything(**settings), Facts(attempt=attempt))[0]
 
 
 def _seed(run: Run) -> list[str]:
@@ -46,9 +46,9 @@ def test_no_two_epochs_of_different_starts_share_a_seed(
 
 
 def _seeds_of_epochs(run: Run, restart: int) -> set[int]:
-    found = seeds(run)
-    assert found is not None
-    first = found.first + restart * found.per_restart
+    run_seeds = seeds(run)
+    assert run_seeds is not None
+    first = run_seeds.first + restart * run_seeds.per_restart
     return set(range(first, first + (run.spec.data.num_epoch or 1)))
 
 
@@ -58,13 +58,13 @@ def test_override_of_shuffling_or_epochs_counts_as_its_field() -> None:
         assert not reshuffles(run)
         assert _seed(run) == []
     assert reshuffles(_run(overrides={"maxtext": {"enable_data_shuffling": True}}))
-    found = seeds(_run(overrides={"maxtext": {"num_epoch": 5}}))
-    assert found == seeds(_run(data__num_epoch=5))
+    run_seeds = seeds(_run(overrides={"maxtext": {"num_epoch": 5}}))
+    assert run_seeds == seeds(_run(data__num_epoch=5))
 
 
 def test_attempt_has_seeds_for_the_maximum_of_restarts() -> None:
-    (most,) = [bound.le for bound in Restarts.model_fields["max"].metadata if hasattr(bound, "le")]
-    assert most < STARTS
+    (limit,) = [bound.le for bound in Restarts.model_fields["max"].metadata if hasattr(bound, "le")]
+    assert limit < STARTS
 
 
 def test_seeds_of_later_attempts_advance_by_per_attempt() -> None:

@@ -29,11 +29,13 @@ OTHER = {"repo": "Qwen/Qwen3-4B", "revision": "v1"}
 
 
 @pytest.mark.parametrize(
-    ("given", "hf", "revision"),
+    ("repository", "hf", "revision"),
     [("v3", OWN, "v3"), ("v3", None, "v3"), (None, OWN, "v1"), (None, OTHER, None), (None, None, None)],
 )
-def test_a_known_revision_of_the_tokenizer_is_the_one_that_is_copied(given: str, hf: Any, revision: str | None) -> None:
-    run = _run(model__pad_token=None, model__bos_token=None, model__tokenizer_revision=given, model__hf=hf)
+def test_a_known_revision_of_the_tokenizer_is_the_one_that_is_copied(
+    repository: str, hf: Any, revision: str | None
+) -> None:
+    run = _run(model__pad_token=None, model__bos_token=None, model__tokenizer_revision=repository, model__hf=hf)
     copied, _ = split_copying(copy_arguments(run))
     assert copied == (TokenizerCopy(tokenizer="Qwen/Qwen3-8B", revision=revision) if revision else None)
     assert trainer_keys(run)["tokenizer_path"] == (FOLDER if revision else "Qwen/Qwen3-8B")
@@ -45,11 +47,11 @@ def test_workload_without_own_tokens_uses_the_unchanged_tokenizer() -> None:
     assert trainer_keys(run)["tokenizer_path"] == "Qwen/Qwen3-8B"
 
 
-@pytest.mark.parametrize(("one", "other"), [("pad_token", "bos_token"), ("bos_token", "pad_token")])
-def test_unset_token_stays_that_of_the_tokenizer(one: str, other: str) -> None:
+@pytest.mark.parametrize(("unset", "other"), [("pad_token", "bos_token"), ("bos_token", "pad_token")])
+def test_unset_token_stays_that_of_the_tokenizer(unset: str, other: str) -> None:
     found, _ = split_copying(copy_arguments(_run(**{f"model__{other}": None})))
     assert found is not None
-    assert (getattr(found, one) != "", getattr(found, other)) == (True, "")
+    assert (getattr(found, unset) != "", getattr(found, other)) == (True, "")
 
 
 def test_tokenizer_of_the_model_is_copied_if_none_is_named() -> None:
@@ -77,13 +79,15 @@ def test_copy_program_is_one_line_that_a_shell_quotes_simply(program: str) -> No
 
 
 @pytest.mark.parametrize("revision", ["v3", None])
-@pytest.mark.parametrize("rest", [("-m", "module", "key=value"), ()])
-def test_split_copying_separates_the_copy_from_the_trainer(rest: tuple[str, ...], revision: str | None) -> None:
+@pytest.mark.parametrize("trainer_arguments", [("-m", "module", "key=value"), ()])
+def test_split_copying_separates_the_copy_from_the_trainer(
+    trainer_arguments: tuple[str, ...], revision: str | None
+) -> None:
     tokens = {"pad_token": "<|fim_pad|>", "bos_token": "<|fim_prefix|>"}
-    found = TokenizerCopy(tokenizer="Qwen/Qwen3-8B", revision=revision, **tokens)
+    tokenizer_copy = TokenizerCopy(tokenizer="Qwen/Qwen3-8B", revision=revision, **tokens)
     run = _run(model__tokenizer_revision=revision, model__hf=None)
-    assert split_copying((*copy_arguments(run), *rest)) == (found, rest)
-    assert split_copying(rest) == (None, rest)
+    assert split_copying((*copy_arguments(run), *trainer_arguments)) == (tokenizer_copy, trainer_arguments)
+    assert split_copying(trainer_arguments) == (None, trainer_arguments)
 
 
 @pytest.mark.parametrize("words", [("-c", PROGRAM), ("-c", "print()", "a", "b", "c"), ("-c", PROGRAM, "a", "b", "c")])

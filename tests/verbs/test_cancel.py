@@ -16,16 +16,16 @@ from xsft.runs.losing import SavedSteps
 from xsft.verbs.cancel import cancel
 
 
-def cancel_run(told: Told, name: str, *, yes: bool = False, json: bool = False) -> int:
-    confirm = None if told.answer is None else told.ask
-    return cancel(name, runs=told, confirm=confirm, yes=yes, json=json)
+def cancel_run(canceller: Told, name: str, *, yes: bool = False, json: bool = False) -> int:
+    confirm = None if canceller.answer is None else canceller.ask
+    return cancel(name, runs=canceller, confirm=confirm, yes=yes, json=json)
 
 
 def test_cancel_deletes_the_jobset_by_uid_and_prints_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(runs_read(STORY), answer=True)
-    assert cancel_run(told, "gemma") == 0
-    assert told.deleted == [("default", "gemma", "uid-gemma")]
-    assert told.recorded == ["uid-gemma"]
+    canceller = Told(runs_read(STORY), answer=True)
+    assert cancel_run(canceller, "gemma") == 0
+    assert canceller.deleted == [("default", "gemma", "uid-gemma")]
+    assert canceller.recorded == ["uid-gemma"]
     shown = capsys.readouterr()
     assert shown.err.splitlines() == [
         "gemma  training  step 120/1000  loss 2.346",
@@ -44,56 +44,56 @@ LATE = runs_read((observed("gemma", progress=said(1900, saved_step=None)),))
 
 
 def test_cancel_counts_lost_steps_from_the_newest_checkpoint_in_the_bucket(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(LATE, checkpoints=SavedSteps(step=1000))
-    assert cancel_run(told, "gemma", yes=True, json=True) == 0
+    canceller = Told(LATE, checkpoints=SavedSteps(step=1000))
+    assert cancel_run(canceller, "gemma", yes=True, json=True) == 0
     shown = capsys.readouterr()
     assert "  900 steps since the checkpoint of step 1000 would be lost (it is at step 1900)" in shown.err.splitlines()
-    made = json.loads(shown.out)
-    assert (made["saved_step"], made["lost_steps"]) == (1000, 900)
+    printed = json.loads(shown.out)
+    assert (printed["saved_step"], printed["lost_steps"]) == (1000, 900)
 
 
 def test_a_bucket_that_cannot_be_read_makes_the_loss_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(LATE, checkpoints=SavedSteps(why="permission denied (HTTP 403)"))
-    assert cancel_run(told, "gemma", yes=True, json=True) == 0
+    canceller = Told(LATE, checkpoints=SavedSteps(why="permission denied (HTTP 403)"))
+    assert cancel_run(canceller, "gemma", yes=True, json=True) == 0
     shown = capsys.readouterr()
     assert "how many steps would be lost is unknown: it is at step 1900" in shown.err
     assert "permission denied (HTTP 403)" in shown.err
-    made = json.loads(shown.out)
-    assert (made["saved_step"], made["lost_steps"]) == (None, None)
+    printed = json.loads(shown.out)
+    assert (printed["saved_step"], printed["lost_steps"]) == (None, None)
 
 
 @pytest.mark.parametrize("answer", [False, None])
 def test_cancel_deletes_nothing_after_a_no_or_without_a_terminal(answer: bool | None) -> None:
-    told = Told(runs_read(STORY), answer=answer)
+    canceller = Told(runs_read(STORY), answer=answer)
     with pytest.raises(Refused, match="Nothing was cancelled") as raised:
-        cancel_run(told, "gemma")
+        cancel_run(canceller, "gemma")
     assert raised.value.exit_status == 4
     assert ("--yes" in raised.value.fix) == (answer is None)
-    assert told.deleted == []
-    assert told.questions == ([] if answer is None else ["Cancel it? [y/N] "])
+    assert canceller.deleted == []
+    assert canceller.questions == ([] if answer is None else ["Cancel it? [y/N] "])
 
 
 def test_a_run_created_by_xpk_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(runs_read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
-    assert cancel_run(told, "theirs", yes=True) == 0
+    canceller = Told(runs_read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
+    assert cancel_run(canceller, "theirs", yes=True) == 0
     assert "(not created by xsft)" in capsys.readouterr().err
-    assert cancel_run(told, "theirs", yes=True, json=True) == 0
+    assert cancel_run(canceller, "theirs", yes=True, json=True) == 0
     assert json.loads(capsys.readouterr().out)["ours"] is False
 
 
 def test_a_run_on_this_machine_is_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(runs_read(STORY), answer=True)
-    assert cancel_run(told, "tiny") == 0
-    assert (told.interrupted, told.deleted) == (["tiny"], [])
+    canceller = Told(runs_read(STORY), answer=True)
+    assert cancel_run(canceller, "tiny") == 0
+    assert (canceller.interrupted, canceller.deleted) == (["tiny"], [])
     capsys.readouterr()
-    assert cancel_run(told, "tiny", yes=True, json=True) == 0
-    made = document(capsys)
-    assert (made["action"], made["jobset"], made["saved_step"]) == ("cancelled", None, 100)
+    assert cancel_run(canceller, "tiny", yes=True, json=True) == 0
+    printed = document(capsys)
+    assert (printed["action"], printed["jobset"], printed["saved_step"]) == ("cancelled", None, 100)
     for declined in (False, None):
-        told = Told(runs_read(STORY), answer=declined)
+        canceller = Told(runs_read(STORY), answer=declined)
         with pytest.raises(Refused, match="Nothing was cancelled"):
-            cancel_run(told, "tiny")
-        assert told.interrupted == []
+            cancel_run(canceller, "tiny")
+        assert canceller.interrupted == []
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -102,10 +102,15 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_cancel_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(runs_read(STORY), failing=warning("record-not-completed", "", "No record.", ""))
-    assert cancel_run(told, "gemma", yes=True, json=True) == 0
-    made = document(capsys)
-    assert (made["action"], made["uid"], made["lost_steps"], made["freed_chips"]) == ("cancelled", "uid-gemma", 20, 512)
-    assert made["problems"][0]["id"] == "record-not-completed"
-    assert cancel_run(told, "old", json=True) == 0
+    canceller = Told(runs_read(STORY), failing=warning("record-not-completed", "", "No record.", ""))
+    assert cancel_run(canceller, "gemma", yes=True, json=True) == 0
+    printed = document(capsys)
+    assert (printed["action"], printed["uid"], printed["lost_steps"], printed["freed_chips"]) == (
+        "cancelled",
+        "uid-gemma",
+        20,
+        512,
+    )
+    assert printed["problems"][0]["id"] == "record-not-completed"
+    assert cancel_run(canceller, "old", json=True) == 0
     assert document(capsys)["action"] == "nothing"

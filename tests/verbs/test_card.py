@@ -55,7 +55,7 @@ def test_the_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("seen", "words"),
+    ("observation", "words"),
     [
         (
             observed("a", jobset=None, progress=None),
@@ -66,9 +66,9 @@ def test_the_text_names_every_state_that_took_time(capsys: pytest.CaptureFixture
     ],
     ids=["JobSet gone", "running here", "killed here"],
 )
-def test_receipt_says_why_there_is_none(seen: Observation, words: str) -> None:
+def test_receipt_says_why_there_is_none(observation: Observation, words: str) -> None:
     with pytest.raises(Unknown, match=words):
-        print_receipt("a", runs=FakeRuns(runs_read((seen,))), read=lambda _: None, json=False)
+        print_receipt("a", runs=FakeRuns(runs_read((observation,))), read=lambda _: None, json=False)
 
 
 def test_a_local_run_has_its_receipt_in_its_record(
@@ -85,9 +85,9 @@ def test_a_local_run_has_its_receipt_in_its_record(
     assert document["held_s"] == pytest.approx(sum(document["seconds"].values()), abs=0.2)
 
 
-def card_of(seen: Observation, *, log: tuple[str, ...] = ()) -> list[str]:
+def card_of(observation: Observation, *, log: tuple[str, ...] = ()) -> list[str]:
     """Return the card of a run of which everything could be read."""
-    (folded,) = FakeRuns(runs_read((seen,))).look().rows
+    (folded,) = FakeRuns(runs_read((observation,))).look().rows
     attempts = tuple(
         CardAttempt(number=number, jobset=None, started_at="", finished_at=None, outcome=outcome)
         for number, outcome in ((1, "failed"), (2, "running"))
@@ -103,9 +103,9 @@ def card_of(seen: Observation, *, log: tuple[str, ...] = ()) -> list[str]:
 
 
 def test_a_card_shows_time_cost_attempts_checkpoints_links_losses_and_the_next_commands() -> None:
-    seen = observed("gemma")
-    seen = replace(seen, cluster="my-project/us-east5-b/my-cluster")
-    lines = card_of(seen, log=("wandb: View run tame-fog-1 at: https://wandb.ai/me/sft/runs/1",))
+    observation = observed("gemma")
+    observation = replace(observation, cluster="my-project/us-east5-b/my-cluster")
+    lines = card_of(observation, log=("wandb: View run tame-fog-1 at: https://wandb.ai/me/sft/runs/1",))
     assert lines[0].startswith("gemma is training, read ")
     card = {line[:15].strip(): line[15:] for line in lines[1:]}
     assert card["step"].startswith("120/1000, loss 2.346")

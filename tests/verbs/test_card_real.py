@@ -35,7 +35,10 @@ def test_every_submission_of_a_run_counts_and_the_end_is_kept(
         staged.says(name, BEGIN, MODEL, exact(1, 2.0), exact(2, 1.9), apart_s=1.0)
         # One pod fails: the Job deletes those that still run, and their logs with them.
         staged.ends(name, code=code, **({"host": 0} if code else {}))
-        staged.wait(lambda: all(one.jobset and one.jobset.terminal for one in staged.seen("gemma")), "its end")
+        staged.wait(
+            lambda: all(observation.jobset and observation.jobset.terminal for observation in staged.seen("gemma")),
+            "its end",
+        )
     where = RunSource(name="real", where=ClusterAddress(context=staged.real.context), namespace=staged.namespace)
     records = store(tmp_path, LocalObjects())
     runs = Runs(sources=(where,), store=records, local=False, connect=lambda _: staged.cluster)
@@ -46,6 +49,6 @@ def test_every_submission_of_a_run_counts_and_the_end_is_kept(
     assert document["seconds"]["lost"] >= 2, "the first submission's steps, which the second did again"
     records.finish(begun(records, replace(intent(output, number=2), run_name="gemma")), replace(CREATED, uid=uid))
     assert record_wait_end(runs, one_run("gemma", runs.look()).row) == ()
-    (kept,) = records.read_run(output, "gemma")
-    assert kept.last.receipt is not None
-    assert kept.last.receipt.steps == 2
+    (record,) = records.read_run(output, "gemma")
+    assert record.last.receipt is not None
+    assert record.last.receipt.steps == 2

@@ -70,9 +70,9 @@ def test_check_offline_sends_no_request_and_lists_unread_sources(bucket: Bucket,
     for name in ("me/rows", "me/model"):
         assert f"{name} was not looked up on the hub: --offline was given" in done.stderr
     document = json.loads(xsft("check", *unasked, "--offline", "--json").stdout)
-    assert {one["id"] for one in document["problems"]} >= NOT_LOOKED
-    said = [one for one in document["problems"] if one["id"] in NOT_LOOKED]
-    assert all("Unknown: " in one["message"] + one["fix"] for one in said)
+    assert {problem["id"] for problem in document["problems"]} >= NOT_LOOKED
+    problems = [problem for problem in document["problems"] if problem["id"] in NOT_LOOKED]
+    assert all("Unknown: " in problem["message"] + problem["fix"] for problem in problems)
 
 
 @pytest.mark.contract
@@ -81,9 +81,9 @@ def test_plan_offline_sends_no_request_and_reports_what_check_reports(bucket: Bu
     checked = json.loads(xsft("check", *unasked, "--offline", "--json").stdout)
     planned = json.loads(xsft("plan", *unasked, "--offline", "--json").stdout)
     assert bucket.asked == []
-    found = [one for plan in planned["plans"] for one in plan["problems"]]
-    assert [p for p in found if p["id"] in NOT_LOOKED] == [p for p in checked["problems"] if p["id"] in NOT_LOOKED]
-    assert [one["name"] for plan in planned["plans"] for one in plan["stages"]] == ["export", "convert"]
+    problems = [problem for plan in planned["plans"] for problem in plan["problems"]]
+    assert [p for p in problems if p["id"] in NOT_LOOKED] == [p for p in checked["problems"] if p["id"] in NOT_LOOKED]
+    assert [problem["name"] for plan in planned["plans"] for problem in plan["stages"]] == ["export", "convert"]
 
 
 @pytest.mark.contract
@@ -94,11 +94,11 @@ def test_stages_of_a_plan_repeat_no_bucket_request_of_check(bucket: Bucket, tmp_
     changes: dict[str, Any] = {"train": {"steps": 1}, "stages": {"export": {"to": "gs://my-bucket/out"}}}
     path = written(tmp_path, data=DATA, model={"checkpoint": "gs://my-bucket/m/items"}, **changes)
     xsft("check", path)
-    asked = sorted(line for line in bucket.questions if "/o/" in line)
+    lines = sorted(line for line in bucket.questions if "/o/" in line)
     bucket.asked.clear()
     planned = json.loads(xsft("plan", path, "--json").stdout)
-    assert [one["name"] for one in planned["plans"][0]["stages"]] == ["export"]
-    assert sorted(line for line in bucket.questions if "/o/" in line) == asked
+    assert [stage["name"] for stage in planned["plans"][0]["stages"]] == ["export"]
+    assert sorted(line for line in bucket.questions if "/o/" in line) == lines
 
 
 def test_plan_offline_downloads_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +112,13 @@ def test_plan_offline_downloads_no_environment(tmp_path: Path, monkeypatch: pyte
 def test_check_reads_a_source_that_ten_workloads_share_once(bucket: Bucket, tmp_path: Path) -> None:
     files = [written(tmp_path, f"w{n}", data=DATA, model={"checkpoint": "gs://my-bucket/0/items"}) for n in range(10)]
     alone = xsft("check", files[0], "--json")
-    asked = sorted(bucket.questions)
+    questions = sorted(bucket.questions)
     bucket.asked.clear()
     together = xsft("check", *files, "--json")
-    assert sorted(bucket.questions) == asked
-    assert len(asked) > 5
-    ids = {one["id"] for one in json.loads(alone.stdout)["problems"]}
-    assert {one["id"] for one in json.loads(together.stdout)["problems"]} == ids
+    assert sorted(bucket.questions) == questions
+    assert len(questions) > 5
+    ids = {problem["id"] for problem in json.loads(alone.stdout)["problems"]}
+    assert {problem["id"] for problem in json.loads(together.stdout)["problems"]} == ids
 
 
 @pytest.mark.loopback

@@ -61,7 +61,7 @@ class Told:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Told:
+def inspected(capsys: pytest.CaptureFixture[str]) -> Told:
     return Told(capsys)
 
 
@@ -70,25 +70,25 @@ def saved(tmp_path: Path) -> Path:
     return write(tmp_path / "0", files())
 
 
-def test_a_whole_checkpoint_is_complete(told: Told, saved: Path) -> None:
-    status, said = told.document(saved / "items")
+def test_a_whole_checkpoint_is_complete(inspected: Told, saved: Path) -> None:
+    status, report = inspected.document(saved / "items")
     assert status == 0
-    assert (said["status"], said["layout"], said["step"]) == ("complete", "items", 0)
-    assert (said["use_zarr3"], said["use_ocdbt"], said["modes"]) == (False, False, ["mcjax", "pathways"])
-    assert (said["dtypes"], said["arrays"]) == (["float32"], 2)
+    assert (report["status"], report["layout"], report["step"]) == ("complete", "items", 0)
+    assert (report["use_zarr3"], report["use_ocdbt"], report["modes"]) == (False, False, ["mcjax", "pathways"])
+    assert (report["dtypes"], report["arrays"]) == (["float32"], 2)
 
 
-def test_the_reported_size_includes_arrays_that_are_not_read(told: Told, saved: Path) -> None:
-    _, said = told.document(saved / "items")
-    assert said["bytes"] == sum(file.stat().st_size for file in (saved / "items").rglob("*") if file.is_file())
-    assert said["bytes_read"] < 1000, "no chunk of an array"
+def test_the_reported_size_includes_arrays_that_are_not_read(inspected: Told, saved: Path) -> None:
+    _, report = inspected.document(saved / "items")
+    assert report["bytes"] == sum(file.stat().st_size for file in (saved / "items").rglob("*") if file.is_file())
+    assert report["bytes_read"] < 1000, "no chunk of an array"
 
 
-def test_inspect_prints_status_and_format_as_text(told: Told, saved: Path) -> None:
-    status, said = told.text(saved / "items")
+def test_inspect_prints_status_and_format_as_text(inspected: Told, saved: Path) -> None:
+    status, text = inspected.text(saved / "items")
     assert status == 0
-    assert "status      complete\n" in said
-    assert "format      zarr v2, without OCDBT\n" in said
+    assert "status      complete\n" in text
+    assert "format      zarr v2, without OCDBT\n" in text
 
 
 def without(content: dict[str, bytes], part: str) -> dict[str, bytes]:
@@ -104,33 +104,33 @@ TORN = {
 
 
 @pytest.mark.parametrize("case", TORN)
-def test_a_save_that_did_not_end_is_torn(told: Told, tmp_path: Path, case: str) -> None:
+def test_a_save_that_did_not_end_is_torn(inspected: Told, tmp_path: Path, case: str) -> None:
     content, why = TORN[case]
-    status, said = told.document(write(tmp_path / "0", content) / "items")
-    assert (status, said["status"], said["modes"]) == (2, "torn", [])
-    assert why in said["detail"]
+    status, report = inspected.document(write(tmp_path / "0", content) / "items")
+    assert (status, report["status"], report["modes"]) == (2, "torn", [])
+    assert why in report["detail"]
 
 
-def test_a_temporary_folder_is_torn(told: Told, tmp_path: Path) -> None:
+def test_a_temporary_folder_is_torn(inspected: Told, tmp_path: Path) -> None:
     folder = write(tmp_path / "7.orbax-checkpoint-tmp", files("model_params"))
-    status, said = told.document(folder / "model_params")
-    assert (status, said["status"], said["step"]) == (2, "torn", 7)
+    status, report = inspected.document(folder / "model_params")
+    assert (status, report["status"], report["step"]) == (2, "torn", 7)
 
 
 @pytest.mark.parametrize(
     ("marker", "status"), [("commit_success.txt", "complete"), ("items/commit_success.txt", "torn")]
 )
 def test_only_the_marker_of_the_step_makes_a_save_complete(
-    told: Told, tmp_path: Path, marker: str, status: str
+    inspected: Told, tmp_path: Path, marker: str, status: str
 ) -> None:
     """Each item of a save has a marker of its own, which is there before the save has ended."""
     content = {**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}', marker: b""}
-    assert told.document(write(tmp_path / "0", content) / "items")[1]["status"] == status
+    assert inspected.document(write(tmp_path / "0", content) / "items")[1]["status"] == status
 
 
-def test_the_folder_of_a_step_shows_its_checkpoint(told: Told, tmp_path: Path) -> None:
+def test_the_folder_of_a_step_shows_its_checkpoint(inspected: Told, tmp_path: Path) -> None:
     step = write(tmp_path / "run" / "checkpoints" / "80", files("model_params"))
-    status, shown = told.document(step)
+    status, shown = inspected.document(step)
     assert (status, shown["status"], shown["step"]) == (0, "complete", 80)
     assert shown["path"] == f"{step}/model_params"
 
@@ -138,22 +138,22 @@ def test_the_folder_of_a_step_shows_its_checkpoint(told: Told, tmp_path: Path) -
 @pytest.mark.parametrize(
     "files", [("model.safetensors", "config.json"), ("pytorch_model.bin.index.json",), ("blobs/a", "snapshots/b/c")]
 )
-def test_hugging_face_weights_are_reported(told: Told, tmp_path: Path, files: tuple[str, ...]) -> None:
+def test_hugging_face_weights_are_reported(inspected: Told, tmp_path: Path, files: tuple[str, ...]) -> None:
     write(tmp_path, dict.fromkeys(files, b"x"))
-    status, said = told.document(tmp_path)
-    assert (status, said["layout"]) == (2, "hugging_face")
+    status, report = inspected.document(tmp_path)
+    assert (status, report["layout"]) == (2, "hugging_face")
 
 
-def test_a_file_of_weights_is_identified(told: Told, tmp_path: Path) -> None:
+def test_a_file_of_weights_is_identified(inspected: Told, tmp_path: Path) -> None:
     write(tmp_path, {"model.safetensors": b"x"})
-    status, said = told.document(tmp_path / "model.safetensors")
-    assert (status, said["status"], said["layout"]) == (2, "not-a-checkpoint", "hugging_face")
-    assert "xsft checkpoint convert" in said["detail"]
-    assert told.document(tmp_path / "gone.safetensors")[1]["layout"] is None
+    status, report = inspected.document(tmp_path / "model.safetensors")
+    assert (status, report["status"], report["layout"]) == (2, "not-a-checkpoint", "hugging_face")
+    assert "xsft checkpoint convert" in report["detail"]
+    assert inspected.document(tmp_path / "gone.safetensors")[1]["layout"] is None
 
 
-def test_a_folder_that_does_not_exist_is_missing(told: Told, tmp_path: Path) -> None:
-    assert told.document(tmp_path / "nowhere")[1]["status"] == "missing"
+def test_a_folder_that_does_not_exist_is_missing(inspected: Told, tmp_path: Path) -> None:
+    assert inspected.document(tmp_path / "nowhere")[1]["status"] == "missing"
 
 
 @pytest.fixture
@@ -164,36 +164,38 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield served
 
 
-def test_a_whole_checkpoint_in_a_bucket_is_complete(told: Told, bucket: Bucket) -> None:
-    status, said = told.document("gs://my-bucket/runs/0/items")
-    assert (status, said["status"], said["dtypes"]) == (0, "complete", ["float32"])
-    held = [data for name, data in bucket.objects.items() if name.startswith("runs/0/items/")]
-    assert said["bytes"] == sum(map(len, held))
+def test_a_whole_checkpoint_in_a_bucket_is_complete(inspected: Told, bucket: Bucket) -> None:
+    status, report = inspected.document("gs://my-bucket/runs/0/items")
+    assert (status, report["status"], report["dtypes"]) == (0, "complete", ["float32"])
+    contents = [data for name, data in bucket.objects.items() if name.startswith("runs/0/items/")]
+    assert report["bytes"] == sum(map(len, contents))
 
 
-def test_a_save_copied_to_a_bucket_without_its_marker_is_torn(told: Told, bucket: Bucket) -> None:
+def test_a_save_copied_to_a_bucket_without_its_marker_is_torn(inspected: Told, bucket: Bucket) -> None:
     del bucket.objects["runs/0/commit_success.txt"]
-    status, said = told.document("gs://my-bucket/runs/0/items")
-    assert (status, said["status"]) == (2, "torn")
-    assert "gcloud storage cp - gs://my-bucket/runs/0/commit_success.txt" in said["detail"]
+    status, report = inspected.document("gs://my-bucket/runs/0/items")
+    assert (status, report["status"]) == (2, "torn")
+    assert "gcloud storage cp - gs://my-bucket/runs/0/commit_success.txt" in report["detail"]
     bucket.objects["runs/0/items/commit_success.txt"] = b""
-    assert told.document("gs://my-bucket/runs/0/items")[1]["status"] == "complete"
+    assert inspected.document("gs://my-bucket/runs/0/items")[1]["status"] == "complete"
 
 
-def test_an_array_of_a_bucket_without_its_own_file_is_torn(told: Told, bucket: Bucket) -> None:
-    (lost,) = [name for name in bucket.objects if name.endswith("wo.kernel/.zarray")]
-    bucket.objects[f"{lost.removesuffix('.zarray')}0.0"] = bucket.objects.pop(lost)
-    status, said = told.document("gs://my-bucket/runs/0/items")
-    assert (status, said["status"], said["modes"]) == (2, "torn", [])
+def test_an_array_of_a_bucket_without_its_own_file_is_torn(inspected: Told, bucket: Bucket) -> None:
+    (deleted,) = [name for name in bucket.objects if name.endswith("wo.kernel/.zarray")]
+    bucket.objects[f"{deleted.removesuffix('.zarray')}0.0"] = bucket.objects.pop(deleted)
+    status, report = inspected.document("gs://my-bucket/runs/0/items")
+    assert (status, report["status"], report["modes"]) == (2, "torn", [])
 
 
-def test_a_bucket_without_a_login_is_unreadable(told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_bucket_without_a_login_is_unreadable(
+    inspected: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    status, said = told.document("gs://team-bucket/runs/0/items")
-    assert (status, said["status"]) == (5, "unreadable")
-    assert "login" in said["detail"]
+    status, report = inspected.document("gs://team-bucket/runs/0/items")
+    assert (status, report["status"]) == (5, "unreadable")
+    assert "login" in report["detail"]
 
 
 def test_a_name_that_is_neither_a_folder_nor_a_run_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,10 +219,10 @@ EXPORT = ExportRecord(
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("completed", "complete"), ("failed", "torn")])
-def test_an_export_of_xsft_says_what_it_is(told: Told, tmp_path: Path, outcome: str, status: str) -> None:
+def test_an_export_of_xsft_says_what_it_is(inspected: Told, tmp_path: Path, outcome: str, status: str) -> None:
     record = to_json(replace(EXPORT, outcome=outcome)).encode()
     folder = write(tmp_path / "model", {"config.json": b"{}", "model.safetensors": b"\0" * 10, FILE: record})
-    code, shown = told.document(folder)
+    code, shown = inspected.document(folder)
     assert (code, shown["status"], shown["layout"], shown["step"]) == (
         int(status == "torn") * 2,
         status,
@@ -228,6 +230,6 @@ def test_an_export_of_xsft_says_what_it_is(told: Told, tmp_path: Path, outcome: 
         80,
     )
     assert shown["detail"].startswith("an export of tiny, step 80: merged weights")
-    lines = told.text(folder)[1].splitlines()
+    lines = inspected.text(folder)[1].splitlines()
     assert lines[2:5] == ["layout      hugging_face, step 80", "dtypes      bfloat16", "models      qwen3-0.6b"]
     assert lines[-1] == "written by  export tiny-export of /o/80"

@@ -69,8 +69,8 @@ def local(folder: Path, changes: Mapping[str, Any]) -> str:
 def told(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, set[str]]:
     """The status, and the ids about what lies there that are no notes."""
     status = main((*argv, "--json"))
-    said = json.loads(capsys.readouterr().out)
-    problems = [problem for one in said.get("workloads", [said]) for problem in one["problems"]]
+    document = json.loads(capsys.readouterr().out)
+    problems = [problem for workload in document.get("workloads", [document]) for problem in workload["problems"]]
     about = ("checkpoint-", "lora-restore-")
     return status, {p["id"] for p in problems if p["severity"] != "note" and p["id"].startswith(about)} - {PERIOD}
 

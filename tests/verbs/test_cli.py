@@ -79,13 +79,13 @@ def test_check_exits_2_for_a_bad_workload_and_names_the_problem(case: str, workl
     workload.write_text(changed(GOOD, replacement))
     done = xsft("check", "--json", str(workload))
     document = json.loads(done.stdout)
-    found = [p for p in document["problems"] if p["id"] == problem_id]
+    of_id = [p for p in document["problems"] if p["id"] == problem_id]
     assert done.returncode == 2
-    assert found, document["problems"]
-    assert found[0]["severity"] == "error"
-    assert found[0]["file"] == str(workload)
-    assert word in found[0]["where"] + found[0]["message"] + found[0]["fix"]
-    assert found[0]["fix"]
+    assert of_id, document["problems"]
+    assert of_id[0]["severity"] == "error"
+    assert of_id[0]["file"] == str(workload)
+    assert word in of_id[0]["where"] + of_id[0]["message"] + of_id[0]["fix"]
+    assert of_id[0]["fix"]
     assert "Traceback" not in done.stderr
 
 
@@ -188,9 +188,9 @@ def test_usage_errors_name_the_help_of_the_verb(arguments: tuple[str, ...], help
 
 
 def test_the_help_has_each_verb_once_in_six_groups_with_at_most_eight_words() -> None:
-    whole = xsft("--help")
-    assert whole.stdout == xsft("help").stdout
-    lines = whole.stdout.splitlines()
+    help_text = xsft("--help")
+    assert help_text.stdout == xsft("help").stdout
+    lines = help_text.stdout.splitlines()
     assert [line.rstrip(":") for line in lines if line.rstrip(":") in GROUPS] == list(GROUPS)
     shown = {line.split()[0]: line.split()[1:] for line in lines if line.startswith("  ")}
     assert shown.keys() == VERBS.keys()
@@ -234,12 +234,12 @@ def test_a_closed_pipe_exits_141_without_a_message() -> None:
 @pytest.mark.parametrize("arguments", [("plan", "--json"), ("plan", "--json", "--nope", "x.yaml"), ("plann", "--json")])
 def test_a_usage_error_under_json_is_a_document(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    document = json.loads(told.out)
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
     assert document["schema"] == f"xsft.{arguments[0]}/1"
     assert [p["id"] for p in document["problems"]] == ["usage"]
     assert document["exit_status"] == 2
-    assert "--help" in told.err
+    assert "--help" in captured.err
 
 
 def test_plan_refuses_a_literal_secret_and_does_not_echo_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,10 +247,10 @@ def test_plan_refuses_a_literal_secret_and_does_not_echo_it(tmp_path: Path, caps
     file = tmp_path / "leaky.yaml"
     file.write_text(GOOD + f"env: {{GREETING: {token}}}\n")
     assert main(["plan", str(file)]) == 2
-    told = capsys.readouterr()
-    assert "[secret-literal]" in told.err
-    assert told.out == ""
-    assert token not in told.err
+    captured = capsys.readouterr()
+    assert "[secret-literal]" in captured.err
+    assert captured.out == ""
+    assert token not in captured.err
 
 
 @pytest.mark.loopback

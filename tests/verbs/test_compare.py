@@ -18,8 +18,8 @@ def compared(*names: str, target: Path | None = None, json: bool = False) -> int
 
 def test_compare_prints_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("gemma", "tiny", "silent", "new") == 0
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
     assert lines[-3:] == [f"{letter} against a: no record, so differences are unknown" for letter in "bcd"]
     assert lines[-7:-3] == [
         "a  gemma   40 losses from metrics and log, steps 1 to 40, 6.900 -> 3.000",
@@ -28,8 +28,8 @@ def test_compare_prints_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixtur
         "d  new     no loss yet",
     ]
     assert lines[0].strip() == "loss"
-    assert "log: timeout" in said.err
-    assert "losses-not-read" in said.err
+    assert "log: timeout" in captured.err
+    assert "losses-not-read" in captured.err
 
 
 def test_compare_writes_a_png_and_overwrites_no_file(tmp_path: Path) -> None:
@@ -54,27 +54,27 @@ def test_compare_takes_exact_names_and_at_most_26() -> None:
 def test_compare_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("nan", "silent", target=tmp_path / "loss.png", json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    made = read_document("compare", line)
-    assert made["runs"][0]["points"] == [{"step": 2, "loss": 2.0}]
-    assert made["runs"][1]["unread"] == ["log: timeout"]
-    assert made["plot"].endswith("loss.png")
+    document = read_document("compare", line)
+    assert document["runs"][0]["points"] == [{"step": 2, "loss": 2.0}]
+    assert document["runs"][1]["unread"] == ["log: timeout"]
+    assert document["plot"].endswith("loss.png")
 
 
 def test_a_run_that_resumed_is_not_compared_silently(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("gemma", "twice", "mixed") == 0
-    said = capsys.readouterr()
-    twice, mixed = said.out.splitlines()[-4:-2]
+    captured = capsys.readouterr()
+    twice, mixed = captured.out.splitlines()[-4:-2]
     assert twice.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled), resumed from step 20 (repeated)")
     assert mixed.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled)")
-    assert "After step 20 it read the same rows again" in said.err
+    assert "After step 20 it read the same rows again" in captured.err
     assert compared("gemma", "twice", "mixed", json=True) == 0
-    made = read_document("compare", capsys.readouterr().out)
-    assert [one["resumed"] for one in made["runs"]] == [
+    document = read_document("compare", capsys.readouterr().out)
+    assert [run_row["resumed"] for run_row in document["runs"]] == [
         [],
         [{"step": 10, "order": "reshuffled"}, {"step": 20, "order": "repeated"}],
         [{"step": 10, "order": "reshuffled"}],
     ]
-    assert [(p["id"], p["where"], p["severity"]) for p in made["problems"]] == [
+    assert [(p["id"], p["where"], p["severity"]) for p in document["problems"]] == [
         ("resumed-repeated", "twice", "warning"),
         ("resumed-rows", "mixed", "note"),
     ]

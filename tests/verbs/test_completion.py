@@ -65,8 +65,8 @@ def canned(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     (home / "bin" / "xsft").write_text(f'#!/bin/sh\nexec cat "{home}/$1-$2"\n', encoding="utf-8")
 
     def keep_answers() -> None:
-        for asked in ("bash", "runs", "places"):
-            (home / f"completion-{asked}").write_text(xsft("completion", asked).stdout, encoding="utf-8")
+        for subject in ("bash", "runs", "places"):
+            (home / f"completion-{subject}").write_text(xsft("completion", subject).stdout, encoding="utf-8")
 
     return keep_answers
 

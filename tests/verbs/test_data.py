@@ -115,10 +115,10 @@ def test_the_picture_of_lengths_is_a_png() -> None:
 
 
 def test_a_picture_overwrites_no_file(tmp_path: Path) -> None:
-    there = tmp_path / "there.png"
-    there.touch()
+    path = tmp_path / "there.png"
+    path.touch()
     with pytest.raises(Refused, match="does not overwrite files"):
-        refuse_picture(there)
+        refuse_picture(path)
     with pytest.raises(UsageError, match="PNG"):
         refuse_picture(Path("a.svg"))
     refuse_picture(tmp_path / "new.png")

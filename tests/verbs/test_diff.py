@@ -11,13 +11,15 @@ from xsft.verbs.diff import DiffDocument, Difference, Differences, diff_lines, p
 
 
 def test_diff_distinguishes_1_from_true(tmp_path: Path) -> None:
-    one = local_plan(tmp_path, overrides__maxtext__profile_cleanly=1)
+    plan = local_plan(tmp_path, overrides__maxtext__profile_cleanly=1)
     true = local_plan(tmp_path, overrides__maxtext__profile_cleanly=True)
-    found = plan_differences(one, true)
-    assert found.keys == (Difference(key="overrides.maxtext.profile_cleanly", a=1, b=True),)
-    shown = "\n".join(diff_lines(DiffDocument(a="a", b="b", same=False, differences=found), with_manifest=False))
+    differences_found = plan_differences(plan, true)
+    assert differences_found.keys == (Difference(key="overrides.maxtext.profile_cleanly", a=1, b=True),)
+    shown = "\n".join(
+        diff_lines(DiffDocument(a="a", b="b", same=False, differences=differences_found), with_manifest=False)
+    )
     assert "- overrides.maxtext.profile_cleanly: 1\n+ overrides.maxtext.profile_cleanly: true\n" in shown
-    assert not any(asdict(plan_differences(one, one)).values())
+    assert not any(asdict(plan_differences(plan, plan)).values())
 
 
 def test_diff_treats_1_and_1_0_as_equal(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ def doctor(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[st
 def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: dict[str, str]) -> None:
     """And looking changes nothing."""
     done = doctor(bare, "--json")
-    said = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     assert len(done.stdout.splitlines()) == 1  # as every document: readers of lines take it whole
-    assert (done.returncode, said["schema"], said["ok"]) == (3, "xsft.doctor/1", False)
-    read_document("doctor", said)
-    missing = {check["id"]: check["fix"] for check in said["checks"] if not check["ok"] and check["required"]}
+    assert (done.returncode, document["schema"], document["ok"]) == (3, "xsft.doctor/1", False)
+    read_document("doctor", document)
+    missing = {check["id"]: check["fix"] for check in document["checks"] if not check["ok"] and check["required"]}
     assert set(missing) == {"xpk-environment", "maxtext-environment"}
     assert missing["xpk-environment"].endswith("xsft setup xpk")
     assert not Path(bare["XSFT_CACHE_DIR"]).exists()
@@ -47,6 +47,6 @@ def test_the_table_names_what_is_missing_and_the_command_that_fixes_it(bare: dic
 @pytest.mark.contract
 def test_doctor_reports_a_built_environment_as_ok(xpk_environment: object) -> None:
     assert xpk_environment
-    said = json.loads(doctor(dict(os.environ), "--json").stdout)
-    xpk = next(check for check in said["checks"] if check["id"] == "xpk-environment")
+    document = json.loads(doctor(dict(os.environ), "--json").stdout)
+    xpk = next(check for check in document["checks"] if check["id"] == "xpk-environment")
     assert (xpk["ok"], xpk["version"]) == (True, "1.16.0")

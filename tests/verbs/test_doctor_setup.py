@@ -16,9 +16,9 @@ def setup(*options: str, env: dict[str, str]) -> subprocess.CompletedProcess[str
 
 def test_setup_prints_an_existing_environment_as_json(xpk_environment: BuiltEnvironment) -> None:
     done = setup("xpk", "--json", env=dict(os.environ))
-    said = json.loads(done.stdout)
-    assert (done.returncode, done.stderr, said["schema"]) == (0, "", "xsft.setup/1")
-    assert [row["python"] for row in said["environments"]] == [str(xpk_environment.python)]
+    document = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, document["schema"]) == (0, "", "xsft.setup/1")
+    assert [row["python"] for row in document["environments"]] == [str(xpk_environment.python)]
 
 
 def test_an_unknown_environment_is_a_usage_error(tmp_path: Path) -> None:

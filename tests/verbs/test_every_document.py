@@ -21,7 +21,7 @@ Said = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def said(capfd: pytest.CaptureFixture[str]) -> Said:
+def printed_by(capfd: pytest.CaptureFixture[str]) -> Said:
     """Runs a verb with --json; exit status and the one document on stdout."""
 
     def run(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -49,8 +49,8 @@ def written(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_local_plan_matches_its_schema(said: Said, local: str) -> None:
-    status, document = said("plan", local)
+def test_a_local_plan_matches_its_schema(printed_by: Said, local: str) -> None:
+    status, document = printed_by("plan", local)
     read_document("plan", document)
     (plan,) = document["plans"]
     assert status == 0
@@ -59,38 +59,38 @@ def test_a_local_plan_matches_its_schema(said: Said, local: str) -> None:
 
 
 @pytest.mark.contract
-def test_a_cluster_plan_matches_its_schema(said: Said, cluster: str, xpk_environment: BuiltEnvironment) -> None:
-    _, document = said("plan", cluster)
+def test_a_cluster_plan_matches_its_schema(printed_by: Said, cluster: str, xpk_environment: BuiltEnvironment) -> None:
+    _, document = printed_by("plan", cluster)
     read_document("plan", document)
     (plan,) = document["plans"]
     assert plan["manifest"]["kind"] == "JobSet"
     assert {row["outcome"] for row in plan["audit"]} == {"landed", "patched"}
 
 
-def test_a_plan_is_in_the_document_beside_a_file_that_cannot_be_read(said: Said, local: str) -> None:
-    status, document = said("plan", local, "nosuch.yaml")
+def test_a_plan_is_in_the_document_beside_a_file_that_cannot_be_read(printed_by: Said, local: str) -> None:
+    status, document = printed_by("plan", local, "nosuch.yaml")
     read_document("plan", document)
     assert (status, document["exit_status"], len(document["plans"])) == (2, 2, 1)
     assert [p["file"] for p in document["problems"]] == ["nosuch.yaml"]
 
 
-def test_the_document_of_check_matches_its_schema(said: Said, cluster: str, tmp_path: Path) -> None:
+def test_the_document_of_check_matches_its_schema(printed_by: Said, cluster: str, tmp_path: Path) -> None:
     bad = written(tmp_path / "bad.yaml", GOOD.replace("steps", "stpes"))
-    status, document = said("check", cluster, bad)
+    status, document = printed_by("check", cluster, bad)
     read_document("check", document)
     assert (status, document["ok"], document["exit_status"]) == (2, False, 2)
     assert ("unknown-key", bad) in {(p["id"], p["file"]) for p in document["problems"]}
 
 
-def test_the_document_of_diff_matches_its_schema(said: Said, local: str) -> None:
-    status, document = said("diff", local, local, "--set", "train.steps=7")
+def test_the_document_of_diff_matches_its_schema(printed_by: Said, local: str) -> None:
+    status, document = printed_by("diff", local, local, "--set", "train.steps=7")
     read_document("diff", document)
     assert (status, document["same"]) == (0, False)
     assert [d["key"] for d in document["differences"]["keys"]] == ["train.steps"]
 
 
-def test_the_document_of_setup_matches_its_schema(said: Said, xpk_environment: BuiltEnvironment) -> None:
-    status, document = said("setup", "xpk")
+def test_the_document_of_setup_matches_its_schema(printed_by: Said, xpk_environment: BuiltEnvironment) -> None:
+    status, document = printed_by("setup", "xpk")
     read_document("setup", document)
     assert status == 0
 
@@ -125,8 +125,8 @@ def test_the_document_of_a_local_submit_matches_its_schema(local: str, tmp_path:
     [("submit", "nosuch.yaml"), ("diff", "nosuch.yaml", "nosuch.yaml"), ("setup", "nosuch")],
     ids=lambda a: a[0],
 )
-def test_an_error_is_printed_under_the_schema_name_of_its_verb(said: Said, arguments: tuple[str, ...]) -> None:
-    status, document = said(*arguments)
+def test_an_error_is_printed_under_the_schema_name_of_its_verb(printed_by: Said, arguments: tuple[str, ...]) -> None:
+    status, document = printed_by(*arguments)
     read_document("error", document)
     assert (status, document["exit_status"], document["schema"]) == (2, 2, f"xsft.{arguments[0]}/1")
 

@@ -27,12 +27,12 @@ def test_every_cluster_workload_fits_by_the_catalogue() -> None:
     done = xsft("fit", *on_a_cluster(), "--json")
     fits = read_document("fit", done.stdout)["fits"]
     assert (done.returncode, len(fits)) == (0, 6)
-    assert {(one["verdict"], one["source"]) for one in fits} == {("fits", "catalogue")}
+    assert {(fit["verdict"], fit["source"]) for fit in fits} == {("fits", "catalogue")}
 
 
 def test_fit_prints_a_matrix_of_types_and_slices() -> None:
     file = str(WORKLOADS / "llama31_lora.yaml")
-    full = [f"--set={one}" for one in ("lora=null", "train.weight_dtype=float32")]
+    full = [f"--set={setting}" for setting in ("lora=null", "train.weight_dtype=float32")]
     done = xsft("fit", file, *full, "--types", "v6e-1,v6e-8", "--slices", "1")
     assert done.returncode == 2
     assert done.stdout.splitlines()[:4] == [
@@ -52,8 +52,10 @@ def test_a_cached_verdict_is_reported_by_check_and_refuses_a_submission(
     step = step_to_compile(api.intend((loaded,))[0].run)
     assert step is not None
     fit_cache().keep(step, CompiledStep(verdict=NO, tokens=1536, versions=compiler_versions(), made_at="2026-11-23"))
-    found = json.loads(xsft("check", file, *changes, "--json").stdout)["problems"]
-    assert [(one["severity"], one["where"]) for one in found if one["id"] == "fit-refused"] == [("error", "tpu")]
+    problems = json.loads(xsft("check", file, *changes, "--json").stdout)["problems"]
+    assert [(problem["severity"], problem["where"]) for problem in problems if problem["id"] == "fit-refused"] == [
+        ("error", "tpu")
+    ]
     with pytest.raises(SpecError, match="fit-refused"):
         api.admitted_problems(api.intend((loaded,))[0].problems)
     assert xsft("fit", file, *changes).stdout.startswith("qwen3-gsm8k: NO, does not fit v6e-8 × 1: needs 33.50 GiB")
@@ -70,4 +72,4 @@ def test_a_workload_that_arithmetic_refuses_exits_2() -> None:
 def test_fit_refuses_a_local_workload() -> None:
     done = xsft("fit", str(WORKLOADS / "tiny_local.yaml"), "--json")
     assert done.returncode == 2
-    assert [one["id"] for one in json.loads(done.stdout)["problems"]] == ["fit-no-step"]
+    assert [problem["id"] for problem in json.loads(done.stdout)["problems"]] == ["fit-no-step"]

@@ -23,8 +23,8 @@ def answer(verdict: Verdict, *, tokens: int = 1024, tpu: str = "v6e-8", maxtext:
         rss_gib=1.9,
     )
     run = run_of(spec(tpu={"type": tpu}, image={"maxtext": maxtext}))
-    known = KnownStep(entry=entry, derived=tokens != 1024)
-    return FitAnswer(file="a.yaml", run=run, verdict=verdict, source="compiler", known=known)
+    known_step = KnownStep(entry=entry, derived=tokens != 1024)
+    return FitAnswer(file="a.yaml", run=run, verdict=verdict, source="compiler", known=known_step)
 
 
 BUFFER = LargeBuffer(gib=0.29, shape="bf16[151936,1024]", count=3, layer="jit(train_step)/jvp()")
@@ -79,17 +79,17 @@ def test_a_refusal_prints_one_total_of_memory() -> None:
 
 def test_notes_name_the_versions_and_types_that_a_verdict_does_not_cover() -> None:
     assert any(
-        "compiled with MaxText 0.2.5; the image has 0.2.4" in one for one in fit_notes(answer(FITS, maxtext="0.2.4"))
+        "compiled with MaxText 0.2.5; the image has 0.2.4" in note for note in fit_notes(answer(FITS, maxtext="0.2.4"))
     )
-    assert any("Only the figures of v6e" in one for one in fit_notes(answer(FITS, tpu="v5p-8")))
-    assert not any("Only the figures" in one for one in fit_notes(answer(FITS)))
+    assert any("Only the figures of v6e" in note for note in fit_notes(answer(FITS, tpu="v5p-8")))
+    assert not any("Only the figures" in note for note in fit_notes(answer(FITS)))
 
 
 def test_the_verdict_of_an_evaluation_names_the_evaluation() -> None:
-    found = replace(answer(FITS), kind="eval")
-    assert next(fit_text(found)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
-    assert "the eval step" not in not_covered(found)
-    assert fit_entry(found).step == "eval"
+    eval_answer = replace(answer(FITS), kind="eval")
+    assert next(fit_text(eval_answer)).startswith("qwen-chat, evaluation: FITS v6e-8 × 1: ")
+    assert "the eval step" not in not_covered(eval_answer)
+    assert fit_entry(eval_answer).step == "eval"
 
 
 def test_the_document_of_fit_matches_its_schema() -> None:

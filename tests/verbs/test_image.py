@@ -64,7 +64,9 @@ def test_wrong_options_are_refused_before_anything_is_built(
 
 
 def places(project: Path, **registries: str | None) -> Path:
-    rows = (f"{name}: {PLACE}{f', registry: {found}' if found else ''}}}" for name, found in registries.items())
+    rows = (
+        f"{name}: {PLACE}{f', registry: {registry}' if registry else ''}}}" for name, registry in registries.items()
+    )
     (project / "places.yaml").write_text("\n".join(rows) + "\n")
     return project
 

@@ -25,8 +25,8 @@ def test_init_writes_a_workload_that_passes_check_and_plans(
     assert main(("init", str(file), *options)) == 0
     capsys.readouterr()
     assert main(("check", "--json", str(file))) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert [p for p in said["problems"] if p["severity"] == "error"] == []
+    document = json.loads(capsys.readouterr().out)
+    assert [p for p in document["problems"] if p["severity"] == "error"] == []
     spec = read_spec(file.read_text())
     intent = make_intent(spec, gather(spec, file=file, today=date(2026, 11, 28), offline=True))
     assert errors_in(intent.problems) == ()

@@ -35,8 +35,8 @@ def contexts(*names: str) -> str:
 
 
 def test_place_add_needs_only_options_without_gcloud_and_cluster(tmp_path: Path) -> None:
-    given = ("--project", "my-project", "--zone", "us-east5-b", "--cluster", "big", "--queue", "team")
-    done = xsft("place", "add", "team", *given, "--output", "gs://my-runs/runs")
+    options = ("--project", "my-project", "--zone", "us-east5-b", "--cluster", "big", "--queue", "team")
+    done = xsft("place", "add", "team", *options, "--output", "gs://my-runs/runs")
     assert done.returncode == 0, done.stderr
     added = "team:\n  project: my-project\n  zone: us-east5-b\n  cluster: big\n  queue: team\n"
     assert (tmp_path / "places.yaml").read_text() == f"{FILE}{added}  output: gs://my-runs/runs\n"
@@ -67,8 +67,8 @@ def test_place_add_print_writes_no_file(tmp_path: Path) -> None:
 
 
 def test_options_of_place_add_may_precede_the_name() -> None:
-    for given in (("--offline", "lab", "--print"), ("--print", "--offline", "lab"), ("--offline", "--print", "lab")):
-        done = xsft("place", "add", "--context", "b", *given)
+    for argv in (("--offline", "lab", "--print"), ("--print", "--offline", "lab"), ("--offline", "--print", "lab")):
+        done = xsft("place", "add", "--context", "b", *argv)
         assert (done.returncode, done.stdout) == (0, "lab:\n  context: b\n"), done.stderr
 
 

@@ -27,7 +27,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
-    made = []
+    folders_made = []
     for name in ("a", "b"):
         plan = local_plan(tmp_path / name)
         (tmp_path / name).mkdir(exist_ok=True)
@@ -36,14 +36,14 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
         output = plan.run.output or ""
         entry = IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW)
         keep_entry(tmp_path / "state" / "runs", entry)
-        made.append(f"{output}/{plan.run_name}")
-    return made[0], made[1]
+        folders_made.append(f"{output}/{plan.run_name}")
+    return folders_made[0], folders_made[1]
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 @pytest.mark.early
@@ -88,9 +88,9 @@ def test_a_broken_places_file_above_is_a_warning_and_the_runs_of_the_index_are_s
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     status, out, _ = asked(capsys, "status", "--json", "--all")
-    found = json.loads(out)
-    assert (status, len(found["runs"])) == (0, 2)
-    assert {(p["severity"], p["file"]) for p in found["problems"]} == {("warning", str(tmp_path / "places.yaml"))}
+    document = json.loads(out)
+    assert (status, len(document["runs"])) == (0, 2)
+    assert {(p["severity"], p["file"]) for p in document["problems"]} == {("warning", str(tmp_path / "places.yaml"))}
     assert asked(capsys, "why", folders[0])[0] == 0
     assert asked(capsys, "status", "--place", "main")[0] == 2
 
@@ -107,9 +107,9 @@ def test_status_does_not_hang_on_a_named_pipe(folders: tuple[str, str], tmp_path
     argv = (sys.executable, "-m", "xsft", "status", "--all", "--json")
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    made = json.loads(done.stdout)
-    assert {one["id"] for one in made["problems"]} >= {"index-unreadable", "kubeconfig-unreadable"}
-    states = {run["output"]: run["state"] for run in made["runs"]}
+    document = json.loads(done.stdout)
+    assert {problem["id"] for problem in document["problems"]} >= {"index-unreadable", "kubeconfig-unreadable"}
+    states = {run["output"]: run["state"] for run in document["runs"]}
     assert states == {str(first.parent): "unknown", str(second.parent): "succeeded"}
 
 
@@ -120,8 +120,8 @@ def test_logs_escapes_control_characters_unless_raw_is_given(
     monkeypatch.chdir(tmp_path)
     token = "hf" + "_" + "aB3" * 12
     plan = local_plan(tmp_path)
-    said = f"\x1b[31mred\x1b[0m\x1b[2J\u202e {token}"
-    run_local(plan, machine=FakeTrainer(folder=tmp_path).machine(plain=[said]), on_event=lambda _: None)
+    text = f"\x1b[31mred\x1b[0m\x1b[2J\u202e {token}"
+    run_local(plan, machine=FakeTrainer(folder=tmp_path).machine(plain=[text]), on_event=lambda _: None)
     output = plan.run.output or ""
     entry = IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW)
     keep_entry(tmp_path / "state" / "runs", entry)

@@ -8,14 +8,14 @@ from tests.inprocess import xsft
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("w.yaml", "--port", "8080"), "--port is for a server on this machine."),
         (("folder", "--weights", "gs://my-bucket/x"), "--weights is for a server on a cluster."),
         (("folder", "--dry-run"), "--dry-run is for a server on a cluster."),
     ],
 )
-def test_options_of_the_other_place_are_refused(options: tuple[str, ...], said: str) -> None:
+def test_options_of_the_other_place_are_refused(options: tuple[str, ...], message: str) -> None:
     done = xsft("serve", *options)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

@@ -26,9 +26,9 @@ class Terminal(io.StringIO):
 ACTIVE = RowFilter()
 
 
-def told(found: RunsRead, wanted: RowFilter = ACTIVE, *, json: bool = False) -> str:
+def told(runs_there: RunsRead, row_filter: RowFilter = ACTIVE, *, json: bool = False) -> str:
     out = io.StringIO()
-    assert report_status(FakeRuns(found), wanted, json=json, stdout=out) == 0
+    assert report_status(FakeRuns(runs_there), row_filter, json=json, stdout=out) == 0
     return out.getvalue()
 
 
@@ -74,11 +74,11 @@ def test_a_misspelt_name_is_a_usage_error() -> None:
 def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         told(runs_read(STORY), RowFilter(runs=("gema", "nixt", "gema", "zzz")))
-    said = [problem.message for problem in raised.value.problems]
-    assert [message.partition(".")[0] for message in said] == [
+    messages = [problem.message for problem in raised.value.problems]
+    assert [message.partition(".")[0] for message in messages] == [
         f"No run is named exactly {name!r}" for name in ("gema", "nixt", "zzz")
     ]
-    assert "Did you mean next" in said[1]
+    assert "Did you mean next" in messages[1]
     with pytest.raises(Unreachable) as silent:
         told(runs_read(STORY, (SILENT,), whole=False), RowFilter(runs=("other", "another")))
     assert len(silent.value.problems) == 2
@@ -87,8 +87,8 @@ def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
 @pytest.mark.parametrize("json", [False, True])
 def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    wanted = RowFilter(runs=("gemma", "zzz", "tiny"))
-    assert report_status(FakeRuns(runs_read(STORY)), wanted, json=json, stdout=out) == UsageError.exit_status
+    row_filter = RowFilter(runs=("gemma", "zzz", "tiny"))
+    assert report_status(FakeRuns(runs_read(STORY)), row_filter, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
     assert "No run is named exactly 'zzz'" in shown.err
     if json:
@@ -100,7 +100,7 @@ def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("wanted", "hints"),
+    ("row_filter", "hints"),
     [
         (RowFilter(), ["1 more ended over a day ago: xsft status --all"]),
         (RowFilter(everything=True), []),
@@ -119,9 +119,9 @@ def test_existing_runs_are_shown_beside_unknown_names(json: bool, capsys: pytest
     ],
 )
 def test_omitted_output_is_named_with_the_option_that_shows_it(
-    wanted: RowFilter, hints: list[str], capsys: pytest.CaptureFixture[str]
+    row_filter: RowFilter, hints: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told(runs_read(STORY), wanted)
+    told(runs_read(STORY), row_filter)
     assert capsys.readouterr().err.splitlines() == hints
 
 
@@ -130,8 +130,10 @@ def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
         told(runs_read(STORY, (SILENT,), whole=False), RowFilter(runs=("other",)))
 
 
-def document(capsys: pytest.CaptureFixture[str], found: RunsRead, wanted: RowFilter = ACTIVE) -> dict[str, Any]:
-    assert told(found, wanted, json=True) == ""
+def document(
+    capsys: pytest.CaptureFixture[str], runs_there: RunsRead, row_filter: RowFilter = ACTIVE
+) -> dict[str, Any]:
+    assert told(runs_there, row_filter, json=True) == ""
     (line,) = capsys.readouterr().out.splitlines()
     return read_document("status", line)
 
@@ -156,19 +158,19 @@ def test_a_terminal_gets_a_table() -> None:
     assert "gemma" in out.getvalue()
 
 
-def arguments(*given: str) -> Any:
-    return parser(only="status").parse_args(("status", *given))
+def arguments(*argv: str) -> Any:
+    return parser(only="status").parse_args(("status", *argv))
 
 
-@pytest.mark.parametrize("given", [("--watch", "--json"), ("--every", "5s")])
-def test_conflicting_options_are_refused(given: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("argv", [("--watch", "--json"), ("--every", "5s")])
+def test_conflicting_options_are_refused(argv: tuple[str, ...]) -> None:
     from xsft.verbs.status import run
 
     with pytest.raises(UsageError):
-        run(arguments(*given))
+        run(arguments(*argv))
 
 
 def test_the_options_of_status_become_one_filter() -> None:
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
-    wanted = RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)
-    assert request_of(args, RowFilter) == wanted
+    row_filter = RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)
+    assert request_of(args, RowFilter) == row_filter

@@ -74,9 +74,9 @@ def looked(answers: list[RunsRead]) -> list[StatusView]:
 
 def test_rows_of_a_silent_cluster_are_kept_and_their_age_grows() -> None:
     first, second, third = looked([at(1), silent(), silent()])
-    assert [one.rows[0].evidence_age_s for one in (first, second, third)] == [4, 34, 64]
-    assert [one.rows[0].state for one in (first, second, third)] == ["training"] * 3
-    assert [one.stale for one in (first, second, third)] == [False, True, True]
+    assert [screen.rows[0].evidence_age_s for screen in (first, second, third)] == [4, 34, 64]
+    assert [screen.rows[0].state for screen in (first, second, third)] == ["training"] * 3
+    assert [screen.stale for screen in (first, second, third)] == [False, True, True]
 
 
 def test_a_partial_answer_removes_no_run_from_the_table() -> None:

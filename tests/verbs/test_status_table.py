@@ -27,8 +27,8 @@ STORY = (
 )
 
 
-def rows(*seen: Observation) -> tuple[Row, ...]:
-    return tuple(one.row for one in fold(seen, classify=judged, now=NOW))
+def rows(*observation: Observation) -> tuple[Row, ...]:
+    return tuple(folded_run.row for folded_run in fold(observation, classify=judged, now=NOW))
 
 
 def test_a_piped_table_has_every_column(golden: Golden) -> None:
@@ -71,7 +71,7 @@ def test_control_codes_are_removed_from_the_table() -> None:
 
 @given(st.lists(observations(), max_size=3), st.sampled_from(STATES), st.integers(0, 200))
 def test_every_row_is_printed_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
-    shown = tuple(one.row for one in fold(seen, classify=lambda _seen: Status(state=state), now=NOW))
+    shown = tuple(folded_run.row for folded_run in fold(seen, classify=lambda _seen: Status(state=state), now=NOW))
     lines = plain_lines(shown)
     assert len(lines) == len(shown) + 1
     assert all(line.isprintable() for line in lines)

@@ -36,13 +36,13 @@ def test_one_document_at_the_end(
 ) -> None:
     assert _reported(at("training", 1), *answers) == status
     (line,) = capsys.readouterr().out.splitlines()
-    made = read_document("submit", line)
-    assert (made["action"], made["exit_status"], made["run"]["state"]) == (
+    printed = read_document("submit", line)
+    assert (printed["action"], printed["exit_status"], printed["run"]["state"]) == (
         "created",
         status,
         "succeeded" if status == 0 else "failed",
     )
-    assert bool(made["problems"]) == bool(status)
+    assert bool(printed["problems"]) == bool(status)
 
 
 def _reported(*answers: RunsRead) -> int:
@@ -62,8 +62,8 @@ def test_a_time_without_waiting_is_refused() -> None:
 def test_one_document_on_stdout_and_everything_else_on_stderr(
     tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = io.StringIO()
-    status = submit_local(plan(tmp_path), json=True, machine=fake.machine(), stderr=told)
+    string_io = io.StringIO()
+    status = submit_local(plan(tmp_path), json=True, machine=fake.machine(), stderr=string_io)
     document = json.loads(capsys.readouterr().out)
     folder = tmp_path / "out" / "tiny-local"
     assert status == 0
@@ -87,19 +87,19 @@ def test_one_document_on_stdout_and_everything_else_on_stderr(
         "exit_status": 0,
     }
     assert (folder / "xsft" / "loss.png").read_bytes().startswith(b"\x89PNG")
-    assert "6 of 6 steps, loss 6.900 -> 6.400" in told.getvalue()
+    assert "6 of 6 steps, loss 6.900 -> 6.400" in string_io.getvalue()
 
 
 @pytest.mark.loopback
 def test_people_get_a_report_on_stdout(tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]) -> None:
-    told = io.StringIO()
-    assert submit_local(plan(tmp_path), json=False, machine=fake.machine(), stderr=told) == 0
+    string_io = io.StringIO()
+    assert submit_local(plan(tmp_path), json=False, machine=fake.machine(), stderr=string_io) == 0
     out = capsys.readouterr().out
     assert f"checkpoints  {tmp_path}/out/tiny-local/checkpoints/{{1,2,4,6}}" in out
     assert "loss.png" in out
     assert f"tensorboard  {tmp_path}/out/tiny-local/tensorboard\n" in out
     assert "profile " not in out
-    assert "step 6/6" in told.getvalue()
+    assert "step 6/6" in string_io.getvalue()
 
 
 class Interrupting(io.StringIO):
@@ -112,8 +112,8 @@ class Interrupting(io.StringIO):
 
 
 def test_an_interrupt_says_how_to_go_on(tmp_path: Path, fake: FakeTrainer) -> None:
-    told = Interrupting()
-    status = submit_local(plan(tmp_path), json=False, machine=fake.machine(hang_at=4), stderr=told)
+    interrupting = Interrupting()
+    status = submit_local(plan(tmp_path), json=False, machine=fake.machine(hang_at=4), stderr=interrupting)
     assert status == 130
-    assert "interrupted after step 4 of 6; the trainer is stopped" in told.getvalue()
-    assert "(step 4); run the command again to resume" in told.getvalue()
+    assert "interrupted after step 4 of 6; the trainer is stopped" in interrupting.getvalue()
+    assert "(step 4); run the command again to resume" in interrupting.getvalue()

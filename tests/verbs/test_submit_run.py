@@ -31,17 +31,17 @@ def test_errors_of_the_training_end_it_before_the_conversion(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--no-wait",), "nohup"),
         (("--no-wait", "--timeout", "5s"), "--timeout"),
         (("--from", "export", "--to", "train"), "convert, train, evaluate"),
     ],
 )
-def test_options_that_cannot_be_together(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+def test_options_that_cannot_be_together(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     done = xsft("run", str(written(tmp_path)), *options)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_stage_that_the_workload_lacks_is_refused(tmp_path: Path) -> None:

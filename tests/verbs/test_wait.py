@@ -59,8 +59,8 @@ def test_wait_records_the_end_of_a_run_only_if_it_is_over(goal: Goal, recorded: 
         return ()
 
     patience = WaitLimits(timeout_s=3600, poll_s=10)
-    asked = {"goal": goal, "look": played.look, "patience": patience, "clock": played.clock, "json": False}
-    assert wait_and_report("gemma", **asked, record=record) == 0
+    arguments = {"goal": goal, "look": played.look, "patience": patience, "clock": played.clock, "json": False}
+    assert wait_and_report("gemma", **arguments, record=record) == 0
     assert seen == recorded
 
 
@@ -68,7 +68,7 @@ def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) 
     zero = runs_read((observed(mode="succeeded", progress=said(1000, zero_loss_steps=40)),))
     assert exit_status(Played(zero), json=True) == 0
     shown = capsys.readouterr()
-    assert [one["id"] for one in json.loads(shown.out)["problems"]] == ["loss-zero"]
+    assert [problem["id"] for problem in json.loads(shown.out)["problems"]] == ["loss-zero"]
     assert "[loss-zero]" in shown.err
 
 
@@ -202,12 +202,12 @@ def test_every_outcome_of_wait_prints_one_document(
     answers: tuple[RunsRead, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_status(Played(*answers), json=True) == status
-    told = capsys.readouterr()
-    (line,) = told.out.splitlines()
+    captured = capsys.readouterr()
+    (line,) = captured.out.splitlines()
     document = read_document("wait", line)
     assert (document["exit_status"], document["outcome"], document["for"]) == (status, outcome, "done")
     assert document["run_name"] == "gemma"
-    assert [one["message"] in told.err for one in document["problems"]] == [True] * bool(status)
+    assert [problem["message"] in captured.err for problem in document["problems"]] == [True] * bool(status)
 
 
 def test_wait_parses_its_arguments() -> None:
@@ -221,6 +221,6 @@ def test_wait_parses_its_arguments() -> None:
 
 def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status(Played(at("training", 5), at("succeeded", 1000))) == 0
-    told = capsys.readouterr()
-    assert told.out == "gemma  succeeded  step 1000/1000  loss 2.346\n"
-    assert told.err.splitlines()[0] == "gemma  training  step 5/1000  loss 2.346"
+    captured = capsys.readouterr()
+    assert captured.out == "gemma  succeeded  step 1000/1000  loss 2.346\n"
+    assert captured.err.splitlines()[0] == "gemma  training  step 5/1000  loss 2.346"

@@ -14,8 +14,8 @@ from xsft.runs.lookup import RunsRead
 from xsft.verbs.why import report_why
 
 
-def asked(name: str, found: RunsRead, *, json: bool = False) -> int:
-    return report_why(explain(name, found), json=json)
+def asked(name: str, runs_there: RunsRead, *, json: bool = False) -> int:
+    return report_why(explain(name, runs_there), json=json)
 
 
 def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,17 +31,17 @@ def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[
 
 def test_a_queued_run_shows_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked("next", runs_read((WAITING,))) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("next is queued")
-    assert "512 more" in told
-    assert "next: " in told
+    out = capsys.readouterr().out
+    assert out.startswith("next is queued")
+    assert "512 more" in out
+    assert "next: " in out
 
 
 def test_why_prints_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     asked("gemma", runs_read((BROKEN,)))
-    told = capsys.readouterr().out
-    assert told.replace("\n", "").isprintable()
-    assert "  > MAXTEXT CONFIG ERROR: unknown key stepz token" in told
+    out = capsys.readouterr().out
+    assert out.replace("\n", "").isprintable()
+    assert "  > MAXTEXT CONFIG ERROR: unknown key stepz token" in out
 
 
 def test_the_document_of_why_has_no_colour_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,9 +52,9 @@ def test_the_document_of_why_has_no_colour_codes(capsys: pytest.CaptureFixture[s
 def test_no_secret_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     for as_json in (False, True):
         asked("gemma", runs_read((BROKEN,)), json=as_json)
-        told = capsys.readouterr()
-        assert "stepz" in told.out
-        assert "a" * 30 not in told.out + told.err
+        captured = capsys.readouterr()
+        assert "stepz" in captured.out
+        assert "a" * 30 not in captured.out + captured.err
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def test_why_prints_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked("gemma", runs_read((BROKEN,)), json=True) == 0
-    made = document(capsys)
-    assert (made["state"], made["cause"]["id"], made["exit_status"]) == ("failed", "config-error", 0)
-    assert made["cause"]["where"].startswith("slice 0 host 5")
+    printed = document(capsys)
+    assert (printed["state"], printed["cause"]["id"], printed["exit_status"]) == ("failed", "config-error", 0)
+    assert printed["cause"]["where"].startswith("slice 0 host 5")
 
 
 def test_why_exits_8_for_an_unknown_state(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,8 +102,8 @@ def test_scan_axis_is_derived_from_the_shapes(axis: int, layers: int, pieces: in
 
 
 def test_scan_axis_is_unknown_if_shapes_are_ambiguous() -> None:
-    one = {(*PREFIX, "layers", "norm", "scale"): (64, 28)}
-    assert infer_scan_axis(arrays(one)) is None
+    ambiguous = {(*PREFIX, "layers", "norm", "scale"): (64, 28)}
+    assert infer_scan_axis(arrays(ambiguous)) is None
     other = {(*PREFIX, "moe_layers", "a", "kernel"): (64, 3), (*PREFIX, "moe_layers", "b"): (7, 3)}
     mixed = {**stacked(0, layers=28), **other}
     assert infer_scan_axis(arrays(mixed)) is None
@@ -127,18 +127,18 @@ def test_scan_axis_is_derived_from_sharded_layers() -> None:
 
 
 def test_shapes_of_an_older_orbax_come_from_the_array_metadata() -> None:
-    wanted = stacked(1, layers=28)
-    bare = metadata(dict.fromkeys(wanted))
+    shapes = stacked(1, layers=28)
+    bare = metadata(dict.fromkeys(shapes))
     assert all(array.piece is None for array in saved_arrays(bare, sharding={}, array_metadata={}))
-    listed = [{"array_metadata": {"param_name": ".".join(k), "write_shape": list(s)}} for k, s in wanted.items()]
-    found = saved_arrays(bare, sharding={}, array_metadata={"array_metadatas": listed})
-    assert {array.path: array.piece for array in found} == wanted
-    assert infer_scan_axis(found) == 1
+    listed = [{"array_metadata": {"param_name": ".".join(k), "write_shape": list(s)}} for k, s in shapes.items()]
+    arrays_read = saved_arrays(bare, sharding={}, array_metadata={"array_metadatas": listed})
+    assert {array.path: array.piece for array in arrays_read} == shapes
+    assert infer_scan_axis(arrays_read) == 1
 
 
-def named_sharding(**said: object) -> str:
+def named_sharding(**fields: object) -> str:
     mesh = {"shape": [2, 4, 2], "axis_names": ["data", "fsdp", "expert"]}
-    return json.dumps({"sharding_type": "NamedSharding", **mesh, **said})
+    return json.dumps({"sharding_type": "NamedSharding", **mesh, **fields})
 
 
 @pytest.mark.parametrize(
@@ -153,21 +153,21 @@ def named_sharding(**said: object) -> str:
 def test_whole_shape_is_the_piece_times_the_mesh_axes(spec: list[object], ways: tuple[int, ...], copies: int) -> None:
     key = ("a", "b-c")
     said = {base64.urlsafe_b64encode(b"a.b-c").decode(): named_sharding(partition_spec=spec)}
-    (found,) = saved_arrays(metadata({key: (3, 5, 7)}), sharding=said, array_metadata={})
-    assert (found.ways, found.copies) == (ways, copies)
-    assert whole_shape(found) == tuple(size * cut for size, cut in zip((3, 5, 7), ways, strict=True))
+    (saved_array,) = saved_arrays(metadata({key: (3, 5, 7)}), sharding=said, array_metadata={})
+    assert (saved_array.ways, saved_array.copies) == (ways, copies)
+    assert whole_shape(saved_array) == tuple(size * cut for size, cut in zip((3, 5, 7), ways, strict=True))
 
 
 def test_whole_shape_is_unknown_for_an_unknown_sharding() -> None:
     name = base64.urlsafe_b64encode(b"a.b").decode()
     unknown = ("?", 7, "[]", json.dumps({"sharding_type": "New"}), named_sharding(partition_spec=["elsewhere"]))
     for text in unknown:
-        (found,) = saved_arrays(metadata({("a", "b"): (3, 5)}), sharding={name: text}, array_metadata={})
-        assert (found.ways, whole_shape(found)) == (None, None)
+        (saved_array,) = saved_arrays(metadata({("a", "b"): (3, 5)}), sharding={name: text}, array_metadata={})
+        assert (saved_array.ways, whole_shape(saved_array)) == (None, None)
     assert shardings({"no base64": named_sharding(partition_spec=[])}) == {}
     single = {name: json.dumps({"sharding_type": "SingleDeviceSharding", "device_str": "cpu:0"})}
-    (found,) = saved_arrays(metadata({("a", "b"): (3, 5)}), sharding=single, array_metadata={})
-    assert whole_shape(found) == (3, 5)
+    (saved_array,) = saved_arrays(metadata({("a", "b"): (3, 5)}), sharding=single, array_metadata={})
+    assert whole_shape(saved_array) == (3, 5)
 
 
 JSON = st.recursive(
@@ -183,8 +183,8 @@ def test_metadata_readers_accept_any_document(document: dict[str, object]) -> No
     nested = {**document, "tree_metadata": {"a": document}, "array_metadatas": [{"array_metadata": document}, document]}
     for given_document in (document, nested):
         assert parse_json(json.dumps(given_document).encode()) == given_document
-        found = saved_arrays(given_document, sharding=given_document, array_metadata=given_document)
-        assert (infer_scan_layers(array.path for array in found), infer_scan_axis(found)) == (None, None)
+        arrays_read = saved_arrays(given_document, sharding=given_document, array_metadata=given_document)
+        assert (infer_scan_layers(array.path for array in arrays_read), infer_scan_axis(arrays_read)) == (None, None)
         assert all(isinstance(shape, tuple) for shape in array_shapes(given_document).values())
         assert recorded_scan(given_document) in (None, True, False)
 
@@ -206,11 +206,11 @@ def test_nodes_without_an_array_are_skipped(value: object) -> None:
 
 
 def test_parameters_are_counted_over_all_pieces() -> None:
-    whole = SavedArray(path=("a",), piece=(64, 2), ways=(1, 1))
+    saved_array = SavedArray(path=("a",), piece=(64, 2), ways=(1, 1))
     cut = SavedArray(path=("b",), piece=(16, 2), ways=(4, 1))
-    assert parameters([whole, cut]) == 256
-    assert parameters([whole, SavedArray(path=("c",), piece=(16, 2), ways=(1, 1), copies=4)]) is None
-    assert parameters([whole, SavedArray(path=("d",), piece=(16, 2))]) is None
+    assert parameters([saved_array, cut]) == 256
+    assert parameters([saved_array, SavedArray(path=("c",), piece=(16, 2), ways=(1, 1), copies=4)]) is None
+    assert parameters([saved_array, SavedArray(path=("d",), piece=(16, 2))]) is None
     assert parameters([]) is None
 
 

@@ -49,9 +49,9 @@ def test_weights_have_the_same_names_for_every_tree_layout() -> None:
 
 def test_weights_beside_params_are_reported_in_converted_trees_only() -> None:
     bias = ("decoder", "moe_layers", "DeepSeekMoeBlock_0", "MoeBlock_0", "gate", "bias")
-    rest = [SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")), SavedArray(path=("params",))]
+    others = [SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")), SavedArray(path=("params",))]
     beside = SavedArray(path=("params", "MoEBiasVar", *bias))
-    assert in_collections([*rest, beside]) == (".".join(beside.path),)
-    assert in_collections([*rest, SavedArray(path=("params", "params", *bias))]) == ()
-    assert in_collections([*rest, SavedArray(path=("params", "intermediates", "x"))]) == ()
+    assert in_collections([*others, beside]) == (".".join(beside.path),)
+    assert in_collections([*others, SavedArray(path=("params", "params", *bias))]) == ()
+    assert in_collections([*others, SavedArray(path=("params", "intermediates", "x"))]) == ()
     assert in_collections([SavedArray(path=("base", *bias, "value"))]) == ()

@@ -11,10 +11,10 @@ BILLION = 10**9
 
 
 def test_memory_holds_the_checkpoint_and_the_export_together() -> None:
-    found = estimate_export(INPUTS, parameters=BILLION, weights_bytes=4 * BILLION)
-    assert found is not None
-    assert found.memory == int(6 * BILLION * FACTOR) + PROCESS_BYTES
-    assert found.disk == 2 * BILLION + FILES_BYTES
+    export_estimate = estimate_export(INPUTS, parameters=BILLION, weights_bytes=4 * BILLION)
+    assert export_estimate is not None
+    assert export_estimate.memory == int(6 * BILLION * FACTOR) + PROCESS_BYTES
+    assert export_estimate.disk == 2 * BILLION + FILES_BYTES
 
 
 def test_checkpoint_before_training_is_estimated_as_float32() -> None:

@@ -32,14 +32,14 @@ FULL = TrainedRun(
 ADAPTED = replace(FULL, argv=trainer_argv(OUT, "tiny", model="/model", base="/base/0/items", **LORA))
 
 
-def inputs(trained: TrainedRun, asked: ExportRequest | None = None) -> ExportInputs:
-    return export_inputs(trained, asked or ExportRequest(), step=2, content="c" * 64)
+def inputs(trained: TrainedRun, export_request: ExportRequest | None = None) -> ExportInputs:
+    return export_inputs(trained, export_request or ExportRequest(), step=2, content="c" * 64)
 
 
 def test_a_full_export_takes_its_arrays_tokenizer_and_template_from_the_training() -> None:
-    found = inputs(FULL)
-    assert (found.form, found.template, found.tokenizer, found.lora) == ("full", "{{ m }}", "/model", None)
-    assert export_argv(found, directory="/out/tiny-export/x") == (
+    planned = inputs(FULL)
+    assert (planned.form, planned.template, planned.tokenizer, planned.lora) == ("full", "{{ m }}", "/model", None)
+    assert export_argv(planned, directory="/out/tiny-export/x") == (
         *("python3", "-m", "maxtext.checkpoint_conversion.to_huggingface", "model_name=qwen3-0.6b", "scan_layers=True"),
         *("override_model_config=True", "base_emb_dim=64", "base_num_query_heads=4", "base_num_kv_heads=2"),
         *("head_dim=16", "base_mlp_dim=128", "vocab_size=512"),
@@ -51,9 +51,9 @@ def test_a_full_export_takes_its_arrays_tokenizer_and_template_from_the_training
 
 
 def test_lora_is_merged_unless_adapters_are_requested() -> None:
-    found = inputs(ADAPTED)
-    assert (found.form, found.lora) == ("merged", LoraScale(rank=4, alpha=8))
-    argv = export_argv(found, directory="/x")
+    planned = inputs(ADAPTED)
+    assert (planned.form, planned.lora) == ("merged", LoraScale(rank=4, alpha=8))
+    argv = export_argv(planned, directory="/x")
     assert argv[1:3] == ("-c", text_of("xsft.workers.export_lora"))
     weights = "lora.lora_restore_path=/out/tiny/checkpoints/2/model_params"
     assert {weights, "load_parameters_path=/base/0/items", "lora.lora_rank=4", "lora.lora_alpha=8"} <= set(argv)
@@ -70,13 +70,13 @@ def test_export_passes_only_keys_of_the_release() -> None:
 
 def test_export_knows_the_tokenizer_and_its_changed_tokens() -> None:
     copied = ("python3", "-c", COPY, "org/tok", "<pad>", "", "/tmp/t", *FULL.argv[1:])
-    found = inputs(replace(FULL, argv=copied))
-    assert (found.tokenizer, found.pad_token, found.bos_token) == ("org/tok", "<pad>", "")
-    assert export_argv(found, directory="/x")[-1] == "--hf_model_path=org/tok"
+    planned = inputs(replace(FULL, argv=copied))
+    assert (planned.tokenizer, planned.pad_token, planned.bos_token) == ("org/tok", "<pad>", "")
+    assert export_argv(planned, directory="/x")[-1] == "--hf_model_path=org/tok"
 
 
 @pytest.mark.parametrize(
-    ("trained", "asked", "id"),
+    ("trained", "refused_request", "id"),
     [
         (replace(FULL, release="0.1.0"), ExportRequest(), "export-legacy"),
         (FULL, ExportRequest(form="merged"), "export-form"),
@@ -100,9 +100,9 @@ def test_export_knows_the_tokenizer_and_its_changed_tokens() -> None:
         "unknown model",
     ],
 )
-def test_export_that_maxtext_cannot_do_is_refused(trained: TrainedRun, asked: ExportRequest, id: str) -> None:
+def test_export_that_maxtext_cannot_do_is_refused(trained: TrainedRun, refused_request: ExportRequest, id: str) -> None:
     with pytest.raises((UsageError, Refused)) as raised:
-        inputs(trained, asked)
+        inputs(trained, refused_request)
     assert raised.value.problem_id == id
 
 
@@ -152,8 +152,8 @@ def test_a_folder_in_a_record_is_the_one_that_was_converted(
 )
 def test_maxtexts_repository_is_taken_for_weights_of_unknown_origin(keys: dict[str, Any], guessed: bool) -> None:
     plain = {key: pins("qwen3-0.6b").get(key) for key in SIZES if key != "override_model_config"}
-    found = inputs(replace(FULL, argv=trainer_argv(OUT, "tiny", **{**plain, **keys})))
-    assert found.source == (ExportSource(repo="Qwen/Qwen3-0.6B", guessed=True) if guessed else None)
+    planned = inputs(replace(FULL, argv=trainer_argv(OUT, "tiny", **{**plain, **keys})))
+    assert planned.source == (ExportSource(repo="Qwen/Qwen3-0.6B", guessed=True) if guessed else None)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_the_tokenizer_of_an_export_is_read_at_the_revision_of_its_training(
 ) -> None:
     copying = copying_words(TokenizerCopy(tokenizer="org/tok", revision="v3"), folder="/tmp/t") if copied else ()
     argv = ("python3", *copying, *FULL.argv[1:], *(() if copied else ("tokenizer_path=org/tok",)))
-    found = inputs(replace(FULL, argv=argv, source=ExportSource(repo=repo, revision="v1")))
-    assert plan_files_job(found)["tokenizer_revision"] == revision
+    planned = inputs(replace(FULL, argv=argv, source=ExportSource(repo=repo, revision="v1")))
+    assert plan_files_job(planned)["tokenizer_revision"] == revision
 
 
 def test_the_question_for_the_models_files_says_what_the_workload_changed() -> None:
@@ -176,8 +176,8 @@ def test_the_question_for_the_models_files_says_what_the_workload_changed() -> N
     assert (job["changed"], job["own_rope"]) == (["rope_theta"], False)
 
 
-def plan_files_job(made: ExportInputs, *argv: str) -> dict[str, Any]:
+def plan_files_job(planned: ExportInputs, *argv: str) -> dict[str, Any]:
     plan = ExportPlan(
-        run_name="e", output="/o", inputs=made, first="/f", directory="/f", folder="/f", argv=(), trainer_argv=argv
+        run_name="e", output="/o", inputs=planned, first="/f", directory="/f", folder="/f", argv=(), trainer_argv=argv
     )
     return model_files_job(plan, folder="/f")

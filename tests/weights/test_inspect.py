@@ -45,10 +45,10 @@ def test_the_writer_of_a_trained_checkpoint_is_its_training(stores: Path, tmp_pa
     step = tmp_path / "out" / "tiny-local" / "checkpoints" / "6"
     shutil.rmtree(step)
     shutil.copytree(stores / "qwen3-trained" / "checkpoints" / "2", step)
-    found = writer(f"{step}/model_params", tmp_path)
-    assert found is not None
-    assert (found.run_name, found.steps, found.source) == ("tiny-local", 6, None)
-    assert found.spec_digest == plan.spec_digest
+    writer_found = writer(f"{step}/model_params", tmp_path)
+    assert writer_found is not None
+    assert (writer_found.run_name, writer_found.steps, writer_found.source) == ("tiny-local", 6, None)
+    assert writer_found.spec_digest == plan.spec_digest
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_the_writer_of_a_converted_checkpoint_is_its_conversion(stores: Path, tm
     (folder / RECORD_FILE).parent.mkdir()
     (folder / RECORD_FILE).write_text(to_json(RECORD))
     assert writer(str(folder / "0" / "items"), tmp_path) == CONVERSION
-    said = checkpoint_lines(
+    lines = checkpoint_lines(
         inspect_checkpoint(str(folder / "0" / "items"), store=record_store({"HOME": str(tmp_path)}))
     )
-    assert f"written by  conversion qwen-chat-convert of Qwen/Qwen3-0.6B@{COMMIT}, digest dddddddddddd" in list(said)
+    assert f"written by  conversion qwen-chat-convert of Qwen/Qwen3-0.6B@{COMMIT}, digest dddddddddddd" in list(lines)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"digest": 1}', b"\xff"])

@@ -45,12 +45,12 @@ def file_of(item: Path, name: str) -> Path:
 def test_damaged_file_content_never_raises(item: Path, name: str, data: st.DataObject) -> None:
     file = file_of(item, name)
     content = file.read_bytes()
-    at, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 20))
-    file.write_bytes(content[:at] + data.draw(st.binary(max_size=10)) + content[at + length :])
-    found = read_checkpoint(str(item))
+    position, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 20))
+    file.write_bytes(content[:position] + data.draw(st.binary(max_size=10)) + content[position + length :])
+    facts = read_checkpoint(str(item))
     file.write_bytes(content)
-    assert found.status in STATUSES
-    assert found.status == "read" or found.detail
+    assert facts.status in STATUSES
+    assert facts.status == "read" or facts.detail
 
 
 def test_a_damaged_manifest_that_names_a_file_with_nul_bytes_is_torn(item: Path) -> None:
@@ -79,9 +79,9 @@ def test_a_changed_value_in_a_json_file_never_raises(item: Path, name: str, plac
     holder, key = every[place % len(every)]
     holder[key] = value
     file.write_text(json.dumps(document))
-    found = read_checkpoint(str(item))
+    facts = read_checkpoint(str(item))
     file.write_bytes(content)
-    assert found.status in STATUSES
+    assert facts.status in STATUSES
 
 
 def places(document: Any) -> Iterator[tuple[Any, Any]]:
@@ -97,9 +97,9 @@ def test_a_huge_file_is_read_up_to_a_limit(item: Path, name: str) -> None:
     file = file_of(item, name)
     with file.open("ab") as grown:
         grown.truncate(10**12)  # sparse: takes no space
-    found = report(item)
-    assert found.bytes_read < 6 * MAX_METADATA
-    assert found.status in ("complete", "torn", "unreadable")
+    checkpoint_report = report(item)
+    assert checkpoint_report.bytes_read < 6 * MAX_METADATA
+    assert checkpoint_report.status in ("complete", "torn", "unreadable")
 
 
 @pytest.mark.parametrize("name", [*FILES, "."])
@@ -108,9 +108,9 @@ def test_a_symbolic_link_loop_is_unreadable(item: Path, name: str) -> None:
     file = item if name == "." else file
     file.rename(file.with_name("elsewhere"))
     file.symlink_to(file)
-    found = report(item)
-    assert found.status == "unreadable"
-    assert "Too many levels of symbolic links" in found.detail
+    checkpoint_report = report(item)
+    assert checkpoint_report.status == "unreadable"
+    assert "Too many levels of symbolic links" in checkpoint_report.detail
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -131,9 +131,9 @@ def test_an_impossible_path_is_unreadable_or_missing(tmp_path: Path, path: str) 
 
 def test_a_file_without_read_permission_is_unreadable(item: Path) -> None:
     with without_rights(item):
-        found = report(item)
-    assert found.status == "unreadable"
-    assert "Permission denied" in found.detail
+        checkpoint_report = report(item)
+    assert checkpoint_report.status == "unreadable"
+    assert "Permission denied" in checkpoint_report.detail
 
 
 @contextmanager

@@ -56,25 +56,25 @@ def test_an_ocdbt_checkpoint_in_a_bucket_gives_every_dtype_without_reading_value
 
 @pytest.mark.parametrize("item", PARAMETERS)
 def test_shapes_are_complete_if_devices_held_copies(stores: Path, item: str) -> None:
-    found = read_checkpoint(str(stores / item))
-    assert all(array.shape is not None for array in found.arrays)
-    assert (found.dtypes, found.dtypes_detail) == (DTYPES[item], "")
+    facts = read_checkpoint(str(stores / item))
+    assert all(array.shape is not None for array in facts.arrays)
+    assert (facts.dtypes, facts.dtypes_detail) == (DTYPES[item], "")
 
 
 def test_a_missing_index_is_a_torn_save(stores: Path) -> None:
     (index,) = (stores / CONVERTED / "d").iterdir()
     index.unlink()
-    found = read_checkpoint(str(stores / CONVERTED))
-    assert found.status == "torn"
-    assert f"d/{index.name}, listed in manifest.ocdbt, is missing" in found.detail
+    facts = read_checkpoint(str(stores / CONVERTED))
+    assert facts.status == "torn"
+    assert f"d/{index.name}, listed in manifest.ocdbt, is missing" in facts.detail
 
 
 def test_an_array_missing_from_the_index_is_a_torn_save(stores: Path) -> None:
     metadata = stores / CONVERTED / "_METADATA"
     metadata.write_text(metadata.read_text().replace('"wi_1"', '"wi_2"'))
-    found = read_checkpoint(str(stores / CONVERTED))
-    assert found.status == "torn"
-    assert "1 of 13 arrays are missing in its store" in found.detail
+    facts = read_checkpoint(str(stores / CONVERTED))
+    assert facts.status == "torn"
+    assert "1 of 13 arrays are missing in its store" in facts.detail
 
 
 @pytest.mark.parametrize("file", ["manifest.ocdbt", "index"])
@@ -82,28 +82,28 @@ def test_an_unsupported_index_leaves_dtypes_unknown(stores: Path, file: str) -> 
     (index,) = (stores / CONVERTED / "d").iterdir()
     harmed = index if file == "index" else stores / CONVERTED / file
     harmed.write_bytes(b"?" * harmed.stat().st_size)
-    found = read_checkpoint(str(stores / CONVERTED))
-    assert (found.status, found.dtypes) == ("read", ())
-    assert "not supported" in found.dtypes_detail
-    assert all(array.ways for array in found.arrays)
+    facts = read_checkpoint(str(stores / CONVERTED))
+    assert (facts.status, facts.dtypes) == ("read", ())
+    assert "not supported" in facts.dtypes_detail
+    assert all(array.ways for array in facts.arrays)
 
 
 @pytest.mark.parametrize("file", ["manifest.ocdbt", "index"])
-@pytest.mark.parametrize("left", ["nothing", "zeros", "a part"])
-def test_a_truncated_index_is_a_torn_save(stores: Path, file: str, left: str) -> None:
+@pytest.mark.parametrize("remaining", ["nothing", "zeros", "a part"])
+def test_a_truncated_index_is_a_torn_save(stores: Path, file: str, remaining: str) -> None:
     (index,) = (stores / CONVERTED / "d").iterdir()
     harmed = index if file == "index" else stores / CONVERTED / file
     content = harmed.read_bytes()
-    part = 0 if file == "manifest.ocdbt" or left == "nothing" else content.index(bytes.fromhex("0cdb20de"))
-    harmed.write_bytes({"nothing": b"", "zeros": b"\0" * len(content), "a part": content[: part + 60]}[left])
-    found = read_checkpoint(str(stores / CONVERTED))
-    assert (found.status, found.dtypes) == ("torn", ())
-    assert "is damaged: " in found.detail
+    part = 0 if file == "manifest.ocdbt" or remaining == "nothing" else content.index(bytes.fromhex("0cdb20de"))
+    harmed.write_bytes({"nothing": b"", "zeros": b"\0" * len(content), "a part": content[: part + 60]}[remaining])
+    facts = read_checkpoint(str(stores / CONVERTED))
+    assert (facts.status, facts.dtypes) == ("torn", ())
+    assert "is damaged: " in facts.detail
 
 
 def test_a_large_index_is_not_read(stores: Path) -> None:
     item = stores / CONVERTED
     metadata = json.loads((item / "_METADATA").read_text())
-    found = read_arrays(str(item), metadata, LocalStorage(), with_ocdbt=True, sampled=9, max_nodes=0)
-    assert (found.lost, found.detail) == (None, "its index is larger than the limit")
-    assert found.arrays
+    arrays_found = read_arrays(str(item), metadata, LocalStorage(), with_ocdbt=True, sampled=9, max_nodes=0)
+    assert (arrays_found.lost, arrays_found.detail) == (None, "its index is larger than the limit")
+    assert arrays_found.arrays

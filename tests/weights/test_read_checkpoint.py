@@ -83,14 +83,23 @@ def look(files: Mapping[str, bytes], path: str, **more: str) -> CheckpointFacts:
 
 
 def test_a_converted_checkpoint_has_its_format_and_layers() -> None:
-    found = look(CONVERTED, "0/items/")
-    assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", False, False)
-    assert (found.scan_layers, found.scan_recorded, found.param_scan_axis) == (True, True, 0)
+    checkpoint_facts = look(CONVERTED, "0/items/")
+    assert (checkpoint_facts.status, checkpoint_facts.use_ocdbt, checkpoint_facts.use_zarr3) == ("read", False, False)
+    assert (checkpoint_facts.scan_layers, checkpoint_facts.scan_recorded, checkpoint_facts.param_scan_axis) == (
+        True,
+        True,
+        0,
+    )
 
 
 def test_a_trained_checkpoint_has_layers_from_its_array_names() -> None:
-    found = look(TRAINED, "checkpoints/10/model_params")
-    assert (found.status, found.use_ocdbt, found.scan_layers, found.scan_recorded) == ("read", True, True, False)
+    checkpoint_facts = look(TRAINED, "checkpoints/10/model_params")
+    assert (
+        checkpoint_facts.status,
+        checkpoint_facts.use_ocdbt,
+        checkpoint_facts.scan_layers,
+        checkpoint_facts.scan_recorded,
+    ) == ("read", True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +114,12 @@ def test_a_trained_checkpoint_has_layers_from_its_array_names() -> None:
     ids=["manifest", "zarr 2 array", "zarr 3 array", "metadata only", "zarr 3 in metadata"],
 )
 def test_missing_flags_are_derived_from_the_files(files: dict[str, bytes], ocdbt: bool, zarr3: bool | None) -> None:
-    found = look(files, "c")
-    assert (found.use_ocdbt, found.use_zarr3) == (ocdbt, zarr3)
+    checkpoint_facts = look(files, "c")
+    assert (checkpoint_facts.use_ocdbt, checkpoint_facts.use_zarr3) == (ocdbt, zarr3)
 
 
 @pytest.mark.parametrize(
-    ("files", "given", "status", "meant"),
+    ("files", "given_path", "status", "meant"),
     [
         (CONVERTED, "0", "not-a-checkpoint", "0/items"),
         ({f"model/{k}": v for k, v in CONVERTED.items()}, "model", "not-a-checkpoint", "model/0/items"),
@@ -131,47 +140,50 @@ def test_missing_flags_are_derived_from_the_files(files: dict[str, bytes], ocdbt
     ],
 )
 def test_a_path_at_the_wrong_level_is_answered_with_the_right_path(
-    files: dict[str, bytes], given: str, status: str, meant: str
+    files: dict[str, bytes], given_path: str, status: str, meant: str
 ) -> None:
-    found = look(files, given)
-    assert found.status == status
-    assert found.detail.endswith(f"there is a checkpoint at gs://my-bucket/{meant}")
+    checkpoint_facts = look(files, given_path)
+    assert checkpoint_facts.status == status
+    assert checkpoint_facts.detail.endswith(f"there is a checkpoint at gs://my-bucket/{meant}")
     assert look(files, meant).status == "read"
 
 
 def test_a_missing_checkpoint_is_reported() -> None:
-    found = look(CONVERTED, "elsewhere/items")
-    assert (found.status, found.detail) == ("missing", "not found")
+    checkpoint_facts = look(CONVERTED, "elsewhere/items")
+    assert (checkpoint_facts.status, checkpoint_facts.detail) == ("missing", "not found")
 
 
 def test_a_path_without_a_checkpoint_is_not_a_checkpoint_with_a_reason() -> None:
-    found = look({"hf/config.json": b"{}", "hf/model.safetensors": b""}, "hf")
-    assert found.status == "not-a-checkpoint"
-    assert "model.safetensors" in found.detail
-    assert "model.hf" in found.detail
+    checkpoint_facts = look({"hf/config.json": b"{}", "hf/model.safetensors": b""}, "hf")
+    assert checkpoint_facts.status == "not-a-checkpoint"
+    assert "model.safetensors" in checkpoint_facts.detail
+    assert "model.hf" in checkpoint_facts.detail
     assert look({"c/_METADATA": b"<html>"}, "c").status == "not-a-checkpoint"
     for nothing in (b"{}", b'{"tree_metadata": {}, "use_ocdbt": false, "use_zarr3": false}'):
-        found = look({"c/_METADATA": nothing}, "c")
-        assert (found.status, found.detail) == ("not-a-checkpoint", "its _METADATA lists no arrays")
+        checkpoint_facts = look({"c/_METADATA": nothing}, "c")
+        assert (checkpoint_facts.status, checkpoint_facts.detail) == (
+            "not-a-checkpoint",
+            "its _METADATA lists no arrays",
+        )
 
 
 def test_a_metadata_file_over_the_limit_is_not_read() -> None:
     huge = metadata(use_ocdbt=False).ljust(MAX_METADATA + 1)
-    found = look({"c/_METADATA": huge, "c/manifest.ocdbt": OTHER}, "c")
-    assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", True, None)
-    assert f"more than {MAX_METADATA:,} bytes" in found.detail
+    checkpoint_facts = look({"c/_METADATA": huge, "c/manifest.ocdbt": OTHER}, "c")
+    assert (checkpoint_facts.status, checkpoint_facts.use_ocdbt, checkpoint_facts.use_zarr3) == ("read", True, None)
+    assert f"more than {MAX_METADATA:,} bytes" in checkpoint_facts.detail
 
 
 def test_a_forbidden_file_is_unreadable_with_a_reason() -> None:
-    found = look(CONVERTED, "0/items", refuse="_METADATA")
-    assert found.status == "unreadable"
-    assert "permission denied (HTTP 403). Ask." in found.detail
+    checkpoint_facts = look(CONVERTED, "0/items", refuse="_METADATA")
+    assert checkpoint_facts.status == "unreadable"
+    assert "permission denied (HTTP 403). Ask." in checkpoint_facts.detail
 
 
 def test_a_bucket_is_unreadable_without_a_login() -> None:
-    found = read_checkpoint("gs://team-bucket/0/items", env={"HOME": "/nonexistent"})
-    assert found.status == "unreadable"
-    assert "gcloud auth application-default login" in found.detail
+    checkpoint_facts = read_checkpoint("gs://team-bucket/0/items", env={"HOME": "/nonexistent"})
+    assert checkpoint_facts.status == "unreadable"
+    assert "gcloud auth application-default login" in checkpoint_facts.detail
 
 
 def test_read_checkpoint_makes_at_most_six_reads() -> None:
@@ -184,8 +196,8 @@ def test_a_checkpoint_on_this_machine_is_read(tmp_path: Path) -> None:
     for name, content in CONVERTED.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    found = read_checkpoint(str(tmp_path / "0" / "items"))
-    assert (found.status, found.use_ocdbt, found.scan_layers) == ("read", False, True)
+    checkpoint_facts = read_checkpoint(str(tmp_path / "0" / "items"))
+    assert (checkpoint_facts.status, checkpoint_facts.use_ocdbt, checkpoint_facts.scan_layers) == ("read", False, True)
     assert read_checkpoint(str(tmp_path)).detail.endswith(f"there is a checkpoint at {tmp_path}/0/items")
 
 
@@ -197,8 +209,13 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 def test_a_checkpoint_is_read_through_the_real_client(bucket: Bucket) -> None:
-    found = read_checkpoint("gs://my-bucket/0/items")
-    assert (found.status, found.use_ocdbt, found.use_zarr3, found.param_scan_axis) == ("read", False, False, 0)
+    checkpoint_facts = read_checkpoint("gs://my-bucket/0/items")
+    assert (
+        checkpoint_facts.status,
+        checkpoint_facts.use_ocdbt,
+        checkpoint_facts.use_zarr3,
+        checkpoint_facts.param_scan_axis,
+    ) == ("read", False, False, 0)
     assert bucket.bytes_sent < 10_000
     wrong = read_checkpoint("gs://my-bucket/0")
     assert wrong.detail.endswith("there is a checkpoint at gs://my-bucket/0/items")
@@ -208,9 +225,9 @@ def test_a_checkpoint_is_read_through_the_real_client(bucket: Bucket) -> None:
 def test_a_silent_bucket_is_unreadable_after_the_deadline(bucket: Bucket) -> None:
     bucket.delay_s = 20
     started = time.monotonic()
-    found = read_checkpoint("gs://my-bucket/0/items", deadline_s=0.1)
+    checkpoint_facts = read_checkpoint("gs://my-bucket/0/items", deadline_s=0.1)
     assert time.monotonic() - started < bucket.delay_s
-    assert (found.status, "no answer within 0.1 s" in found.detail) == ("unreadable", True)
+    assert (checkpoint_facts.status, "no answer within 0.1 s" in checkpoint_facts.detail) == ("unreadable", True)
 
 
 TIMED = """
@@ -235,8 +252,8 @@ def test_slow_imports_do_not_count_towards_the_deadline(bucket: Bucket) -> None:
 
 def test_a_folder_with_only_an_interrupted_save_is_torn(tmp_path: Path) -> None:
     (tmp_path / "mine" / "0.orbax-checkpoint-tmp" / "items").mkdir(parents=True)
-    found = read_checkpoint(str(tmp_path / "mine"))
-    assert (found.status, found.near) == ("torn", None)
-    assert found.detail == (
+    checkpoint_facts = read_checkpoint(str(tmp_path / "mine"))
+    assert (checkpoint_facts.status, checkpoint_facts.near) == ("torn", None)
+    assert checkpoint_facts.detail == (
         "0.orbax-checkpoint-tmp is a temporary folder of an interrupted save, and no other save is beside it"
     )

@@ -25,15 +25,15 @@ def _read(folder: Path) -> SourceFacts:
     return read_folder(str(folder), cache=folder.parent / "cache")
 
 
-def _ids(found: SourceFacts) -> list[str]:
-    return [problem.id for problem in found.problems]
+def _ids(source_facts: SourceFacts) -> list[str]:
+    return [problem.id for problem in source_facts.problems]
 
 
 def test_a_complete_model_has_content_size_and_vocabulary(model: Path) -> None:
-    found = _read(model)
-    assert (found.problems, found.quantized, found.vocabulary) == ((), "", VOCAB)
-    assert found.content is not None
-    assert found.weights_bytes == (model / "model.safetensors").stat().st_size
+    source_facts = _read(model)
+    assert (source_facts.problems, source_facts.quantized, source_facts.vocabulary) == ((), "", VOCAB)
+    assert source_facts.content is not None
+    assert source_facts.weights_bytes == (model / "model.safetensors").stat().st_size
 
 
 def test_the_content_digest_is_equal_for_a_copy_and_differs_for_another_byte(model: Path) -> None:
@@ -53,15 +53,15 @@ def test_a_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
     file, cache = tmp_path / "file", tmp_path / "cache"
     file.write_bytes(b"one")
     first = file_digest(file, cache=cache)
-    (kept,) = (cache / "weights").iterdir()
-    kept.write_text(kept.read_text().replace(first, "f" * 64))
+    (path,) = (cache / "weights").iterdir()
+    path.write_text(path.read_text().replace(first, "f" * 64))
     assert file_digest(file, cache=cache) == "f" * 64
-    kept.write_text("torn")
+    path.write_text("torn")
     assert file_digest(file, cache=cache) == first
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         ((), "nothing"),
         (("config.json",), "it contains config.json"),
@@ -69,12 +69,12 @@ def test_a_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
         (("_METADATA",), "_METADATA"),
     ],
 )
-def test_a_folder_without_safetensors_is_invalid(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
+def test_a_folder_without_safetensors_is_invalid(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
     for name in names:
         (tmp_path / name).write_text("{}")
     (problem,) = _read(tmp_path).problems
     assert problem.id == "hf-folder-invalid"
-    assert said in problem.message
+    assert message in problem.message
     assert problem.fix
 
 
@@ -152,8 +152,8 @@ def test_arrays_of_8_or_4_bits_mean_quantised(tmp_path: Path, dtype: str) -> Non
 
 
 def test_reading_reports_progress(model: Path) -> None:
-    told: list[tuple[int, int]] = []
-    read_folder(str(model), cache=model.parent / "cache", on_read=lambda done, of: told.append((done, of)))
+    amounts: list[tuple[int, int]] = []
+    read_folder(str(model), cache=model.parent / "cache", on_read=lambda done, of: amounts.append((done, of)))
     size = sum((model / name).stat().st_size for name in ("config.json", "model.safetensors"))
-    assert told[-1] == (size, size)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert amounts[-1] == (size, size)
+    assert [done for done, _ in amounts] == sorted(done for done, _ in amounts)

@@ -26,11 +26,11 @@ def test_the_bound_follows_the_size_of_a_positions_logits(
     position, token, difference = change
     other = RIGHT.copy()
     other[position, token] += difference
-    found = comparison([RIGHT, RIGHT], [RIGHT, other], bound=1e-3)
-    assert (found["positions"], found["differing"], found["worst"]) == (4, differing, worst)
+    compared = comparison([RIGHT, RIGHT], [RIGHT, other], bound=1e-3)
+    assert (compared["positions"], compared["differing"], compared["worst"]) == (4, differing, worst)
 
 
 def test_a_tie_within_the_bound_is_no_difference() -> None:
     right = np.array([[1.0, 0.9999]], np.float32)
-    found = comparison([right], [right[:, ::-1]], bound=1e-3)
-    assert (found["same_argmax"], found["differing"]) == (0, 0)
+    compared = comparison([right], [right[:, ::-1]], bound=1e-3)
+    assert (compared["same_argmax"], compared["differing"]) == (0, 0)

@@ -69,7 +69,7 @@ class Container:
         """`compares`: the answer of a stand-in for the program that compares the result with its source."""
         command = (sys.executable, "-c", CONVERTER, f"{self.root}/converted/tiny-0/0", str(status), *converts)
         end = facts_to_json(AttemptFacts(outcome="completed", at=""), run_name="tiny-convert", number=2)
-        python, *rest = recorded_argv(
+        python, *arguments = recorded_argv(
             command,
             record=ConversionRecord(digest="d" * 64, run_name="tiny-convert", argv=("python3", "-m", "x")),
             end={"attempt": json.loads(end), "attempt_stem": f"{self.root}/tiny-convert/xsft/attempt-2"},
@@ -77,17 +77,17 @@ class Container:
             comparison={"module": SOURCE, "notes": {"compared": {}}} if compares else None,
         )
         assert python == "python3"
-        sent = json.loads(rest[2])
-        sent["files"]["compare_source.py"] = WORKER.format(answer=compares)
-        argv = (sys.executable, *rest[:2], json.dumps(sent), *rest[3:])
-        given = {"STORAGE_EMULATOR_HOST": self._bucket.url, "PATH": os.environ["PATH"], **(env or {})}
+        document = json.loads(arguments[2])
+        document["files"]["compare_source.py"] = WORKER.format(answer=compares)
+        argv = (sys.executable, *arguments[:2], json.dumps(document), *arguments[3:])
+        environment = {"STORAGE_EMULATOR_HOST": self._bucket.url, "PATH": os.environ["PATH"], **(env or {})}
         pipe = subprocess.PIPE
-        return subprocess.Popen(argv, env=given, stdout=pipe, text=True, start_new_session=True)
+        return subprocess.Popen(argv, env=environment, stdout=pipe, text=True, start_new_session=True)
 
     def run(self, *converts: str, **how: Any) -> tuple[int, str]:
         with self.start(*converts, **how) as process:
-            said, _ = process.communicate(timeout=300)
-        return process.returncode, said
+            output, _ = process.communicate(timeout=300)
+        return process.returncode, output
 
     def read(self, path: str) -> bytes | None:
         if self.root.startswith("gs://"):
@@ -97,9 +97,9 @@ class Container:
 
     @property
     def record(self) -> ConversionRecord:
-        found = read_conversion(self.read("converted/tiny-0/xsft/conversion.json") or b"")
-        assert found is not None
-        return found
+        conversion_record = read_conversion(self.read("converted/tiny-0/xsft/conversion.json") or b"")
+        assert conversion_record is not None
+        return conversion_record
 
     def attempt(self, outcome: str) -> AttemptFacts | None:
         content = self.read(f"tiny-convert/xsft/attempt-2.{outcome}.json")
@@ -116,18 +116,18 @@ def test_complete_save_is_recorded_beside_the_result_and_the_run(container: Cont
     assert container.run(*WHOLE)[0] == 0
     assert (container.record.outcome, container.record.digest) == ("completed", "d" * 64)
     assert container.record.started_at <= (container.record.finished_at or "")
-    told = container.attempt("completed")
-    assert told is not None
-    assert (told.outcome, told.at) == ("completed", container.record.finished_at)
+    attempt_facts = container.attempt("completed")
+    assert attempt_facts is not None
+    assert (attempt_facts.outcome, attempt_facts.at) == ("completed", container.record.finished_at)
 
 
 def test_a_failure_is_recorded_with_its_reason(container: Container) -> None:
     assert container.run(*TORN, status=3)[0] == 3
     assert container.record.outcome == "failed"
     assert "exit status 3" in (container.record.reason or "")
-    told = container.attempt("failed")
-    assert told is not None
-    assert told.reason == container.record.reason
+    attempt_facts = container.attempt("failed")
+    assert attempt_facts is not None
+    assert attempt_facts.reason == container.record.reason
     assert container.attempt("completed") is None
 
 
@@ -137,9 +137,9 @@ def test_exit_status_0_with_a_torn_save_is_recorded_as_failed(container: Contain
 
 
 def test_error_after_a_complete_save_keeps_the_checkpoint(container: Container) -> None:
-    status, said = container.run(*WHOLE, status=9)
+    status, output = container.run(*WHOLE, status=9)
     assert (status, container.record.outcome) == (0, "completed")
-    assert "exit status 9" in said
+    assert "exit status 9" in output
 
 
 def test_sigterm_reaches_the_converter_and_is_recorded(container: Container) -> None:
@@ -153,9 +153,9 @@ def test_sigterm_reaches_the_converter_and_is_recorded(container: Container) -> 
 
 def test_folder_claimed_by_another_process_is_refused(container: Container) -> None:
     container.run(*TORN, status=1)
-    status, said = container.run(*WHOLE)
+    status, output = container.run(*WHOLE)
     assert (status, container.record.outcome) == (4, "failed")
-    assert "another process is writing" in said
+    assert "another process is writing" in output
 
 
 def test_pod_preempted_before_its_first_write_starts_again(container: Container) -> None:
@@ -169,9 +169,9 @@ def test_pod_preempted_before_its_first_write_starts_again(container: Container)
 
 
 def test_only_the_first_host_of_a_slice_converts(container: Container) -> None:
-    status, said = container.run(*WHOLE, env={"JOB_COMPLETION_INDEX": "7"})
+    status, output = container.run(*WHOLE, env={"JOB_COMPLETION_INDEX": "7"})
     assert (status, container.read("converted/tiny-0/xsft/conversion.json")) == (0, None)
-    assert "host 7 has nothing to do" in said
+    assert "host 7 has nothing to do" in output
     assert container.run(*WHOLE, env={"JOB_COMPLETION_INDEX": "0"})[0] == 0
 
 
@@ -187,8 +187,8 @@ def test_only_the_first_host_of_a_slice_converts(container: Container) -> None:
 def test_the_result_is_compared_with_its_source(
     answer: dict[str, Any], outcome: str, words: str, container: Container
 ) -> None:
-    status, said = container.run(*WHOLE, compares=answer)
+    status, output = container.run(*WHOLE, compares=answer)
     record = read_conversion(container.read("converted/tiny-0/xsft/conversion.json") or b"")
     assert record is not None
-    assert (record.outcome, status) == (outcome, int(outcome == "failed")), said
+    assert (record.outcome, status) == (outcome, int(outcome == "failed")), output
     assert words in f"{record.reason} {record.verified}"

@@ -24,9 +24,9 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A bucket with a model and a neighbour of its folder."""
     model = write_model(tmp_path / "model")
     objects = {f"{FOLDER}/{file.name}": file.read_bytes() for file in model.iterdir()}
-    with serving(Bucket(objects={**objects, f"{FOLDER}-2/config.json": b"another one's"})) as there:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", there.url)
-        yield there
+    with serving(Bucket(objects={**objects, f"{FOLDER}-2/config.json": b"another one's"})) as bucket_there:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket_there.url)
+        yield bucket_there
 
 
 def downloads(bucket: Bucket) -> list[str]:

@@ -20,10 +20,10 @@ def judged(losses: Losses = NONE, answers: tuple[str, ...] = ("it is 2.",), **ch
 
 
 def test_verdict_without_rules_is_not_judged() -> None:
-    found = judged()
-    assert found.verdict == "not-judged"
-    assert "neither" not in found.summary
-    assert "no rule" in found.summary
+    judgement = judged()
+    assert judgement.verdict == "not-judged"
+    assert "neither" not in judgement.summary
+    assert "no rule" in judgement.summary
 
 
 @pytest.mark.parametrize(
@@ -31,19 +31,19 @@ def test_verdict_without_rules_is_not_judged() -> None:
     [("is 2", "passed", "it is 2."), ("is 3", "failed", "it is 2."), ("slow", "failed", "took too long")],
 )
 def test_answer_is_searched_for_the_required_expression(expression: str, verdict: str, why: str) -> None:
-    found = judged(require=(AnswerPattern(prompt=0, matches=expression),))
-    assert found.verdict == verdict
-    assert why in found.rules[0].why
+    judgement = judged(require=(AnswerPattern(prompt=0, matches=expression),))
+    assert judgement.verdict == verdict
+    assert why in judgement.rules[0].why
 
 
 def test_a_rule_for_a_prompt_that_does_not_exist_fails() -> None:
-    found = judged(require=(AnswerPattern(prompt=3, matches="."),))
-    assert (found.verdict, len(found.missed)) == ("failed", 1)
-    assert "1 prompts" in found.summary
+    judgement = judged(require=(AnswerPattern(prompt=3, matches="."),))
+    assert (judgement.verdict, len(judgement.missed)) == ("failed", 1)
+    assert "1 prompts" in judgement.summary
 
 
 @pytest.mark.parametrize(
-    ("tuned", "base", "most", "verdict"),
+    ("tuned", "base", "maximum", "verdict"),
     [
         (1.0, 2.0, None, "passed"),
         (2.0, 1.0, None, "failed"),
@@ -55,18 +55,18 @@ def test_a_rule_for_a_prompt_that_does_not_exist_fails() -> None:
     ],
 )
 def test_eval_losses_are_compared_with_base_and_maximum(
-    tuned: float | None, base: float | None, most: float | None, verdict: str
+    tuned: float | None, base: float | None, maximum: float | None, verdict: str
 ) -> None:
-    assert judged(Losses(base=base, tuned=tuned), rows=8, max_eval_loss=most).verdict == verdict
+    assert judged(Losses(base=base, tuned=tuned), rows=8, max_eval_loss=maximum).verdict == verdict
 
 
 def test_one_missed_rule_fails_the_verdict() -> None:
     rules = (AnswerPattern(prompt=0, matches="is 2"), AnswerPattern(prompt=0, matches="is 3"))
-    found = judged(Losses(base=2.0, tuned=1.0), rows=8, require=rules)
-    assert found.verdict == "failed"
-    assert [rule.passed for rule in found.rules] == [True, False, True]
-    assert "is 3" in found.summary
-    assert "eval loss" not in found.summary
+    judgement = judged(Losses(base=2.0, tuned=1.0), rows=8, require=rules)
+    assert judgement.verdict == "failed"
+    assert [rule.passed for rule in judgement.rules] == [True, False, True]
+    assert "is 3" in judgement.summary
+    assert "eval loss" not in judgement.summary
 
 
 def test_expression_is_found_anywhere_in_a_text_or_matches_the_whole() -> None:

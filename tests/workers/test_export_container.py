@@ -80,13 +80,13 @@ class Pod:
         run = cpu_job_run(intent_of(spec_of("gemma2_ultrachat")).run, run_name=plan.run_name, attempt=2)
         plan = replace(plan, argv=(*plan.argv, str(status)))
         spec = run.spec.model_copy(update={"output": self.root})
-        python, *rest = exported_argv(plan, run=replace(run, spec=spec, evaluation_program=None))
-        sent = json.loads(rest[2])
+        python, *arguments = exported_argv(plan, run=replace(run, spec=spec, evaluation_program=None))
+        document = json.loads(arguments[2])
         answer = {**ANSWER, "folders": [{**SAME, **changes}]}
-        sent["files"]["compare_export.py"] = WORKER.format(answer=answer)
-        sent["files"]["model_files.py"] = WORKER.format(answer={"ends": [], "config": ""})
-        sent["notes"]["attempt_stem"] = f"{self.root}/tiny-export/xsft/attempt-2"
-        argv = (self.python, *rest[:2], json.dumps(sent), *rest[3:])
+        document["files"]["compare_export.py"] = WORKER.format(answer=answer)
+        document["files"]["model_files.py"] = WORKER.format(answer={"ends": [], "config": ""})
+        document["notes"]["attempt_stem"] = f"{self.root}/tiny-export/xsft/attempt-2"
+        argv = (self.python, *arguments[:2], json.dumps(document), *arguments[3:])
         assert python == "python3"
         return self._started(argv, hub=hub)
 
@@ -97,20 +97,20 @@ class Pod:
 
     def run(self, **how: Any) -> tuple[int, str]:
         with self.start(**how) as process:
-            said, _ = process.communicate(timeout=300)
-        return process.returncode, said
+            output, _ = process.communicate(timeout=300)
+        return process.returncode, output
 
     def read(self, path: str) -> bytes | None:
-        whole = f"{self.root}/{path}"
-        if whole.startswith("gs://"):
-            return self.bucket.objects.get(whole.removeprefix("gs://my-bucket/"))
-        return Path(whole).read_bytes() if Path(whole).is_file() else None
+        text = f"{self.root}/{path}"
+        if text.startswith("gs://"):
+            return self.bucket.objects.get(text.removeprefix("gs://my-bucket/"))
+        return Path(text).read_bytes() if Path(text).is_file() else None
 
     @property
     def record(self) -> ExportRecord:
-        found = from_json(self.read(f"{self.directory.removeprefix(self.root)[1:]}/{FILE}") or b"")
-        assert found is not None
-        return found
+        export_record = from_json(self.read(f"{self.directory.removeprefix(self.root)[1:]}/{FILE}") or b"")
+        assert export_record is not None
+        return export_record
 
     def file(self, name: str) -> bytes | None:
         return self.read(f"{self.directory.removeprefix(self.root)[1:]}/{name}")
@@ -133,29 +133,29 @@ def in_bucket(tmp_path: Path) -> Iterator[Pod]:
 
 
 def test_a_verified_model_is_copied_and_then_recorded_as_complete(pod: Pod) -> None:
-    status, said = pod.run()
-    assert status == 0, said
+    status, output = pod.run()
+    assert status == 0, output
     record = pod.record
     assert (record.outcome, record.reason, record.digest) == ("completed", None, INPUTS.digest)
     assert record.files == {name: len(pod.file(name) or b"") for name in ("config.json", "model.safetensors")}
     assert record.verification is not None
     assert (record.verification.compared, record.verification.tensors, record.verification.passed) == (1, 1, True)
-    told = pod.attempt("completed")
-    assert told is not None
-    ended, told_at = moment(record.finished_at), moment(told.at)
+    attempt_facts = pod.attempt("completed")
+    assert attempt_facts is not None
+    ended, told_at = moment(record.finished_at), moment(attempt_facts.at)
     assert ended
     assert told_at
     assert timedelta(0) <= told_at - ended < timedelta(minutes=1)
 
 
 def test_a_wrong_model_is_never_copied(in_bucket: Pod) -> None:
-    status, said = in_bucket.run(wrong=[{"name": "w", "differing": 2, "values": 6}])
+    status, output = in_bucket.run(wrong=[{"name": "w", "differing": 2, "values": 6}])
     assert (status, in_bucket.record.outcome) == (1, "failed")
-    assert "1 tensors differ from the checkpoint: w (2 of 6 values)" in said
+    assert "1 tensors differ from the checkpoint: w (2 of 6 values)" in output
     assert in_bucket.file("model.safetensors") is None
-    told = in_bucket.attempt("failed")
-    assert told is not None
-    assert told.reason == in_bucket.record.reason
+    attempt_facts = in_bucket.attempt("failed")
+    assert attempt_facts is not None
+    assert attempt_facts.reason == in_bucket.record.reason
 
 
 def test_an_exporter_that_fails_is_recorded_with_its_exit_status(in_bucket: Pod) -> None:
@@ -168,9 +168,9 @@ def test_failed_copy_is_recorded_as_failed_and_refuses_a_second_writer(in_bucket
     in_bucket.bucket.objects[other] = b"of somebody"
     assert in_bucket.run()[0] == 1
     assert (in_bucket.record.outcome, in_bucket.bucket.objects[other]) == ("failed", b"of somebody")
-    status, said = in_bucket.run()
+    status, output = in_bucket.run()
     assert (status, in_bucket.record.outcome) == (4, "failed")
-    assert "another process is writing" in said
+    assert "another process is writing" in output
 
 
 def test_sigterm_ends_the_exporter_and_is_recorded(in_bucket: Pod) -> None:

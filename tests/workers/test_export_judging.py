@@ -37,20 +37,20 @@ def test_the_expected_tensors_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"norm": None}, "1 tensors are missing: norm"),
         ({"lm_head": (8, 4)}, "1 tensors are not the model's: lm_head"),
         ({"embed": (4, 8)}, "1 tensors have another shape: embed [4, 8] instead of [8, 4]"),
     ],
 )
-def test_wrong_tensors_are_named(changes: dict[str, Any], said: str) -> None:
-    assert list(header_problems(headers(**changes), expected=EXPECTED, dtype="bfloat16")) == [said]
+def test_wrong_tensors_are_named(changes: dict[str, Any], message: str) -> None:
+    assert list(header_problems(headers(**changes), expected=EXPECTED, dtype="bfloat16")) == [message]
 
 
 def test_another_data_type_is_named() -> None:
-    (said,) = header_problems(headers(), expected=EXPECTED, dtype="float32")
-    assert said == "2 tensors are not float32: embed BF16, norm BF16"
+    (problem,) = header_problems(headers(), expected=EXPECTED, dtype="float32")
+    assert problem == "2 tensors are not float32: embed BF16, norm BF16"
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def worker(**changes: Any) -> dict[str, Any]:
 def test_equal_values_pass_and_differing_ones_are_counted() -> None:
     assert not list(values_problems(worker()))
     wrong = [{"name": f"t{n}", "differing": 2, "values": 8} for n in range(7)]
-    (said,) = values_problems(worker(wrong=wrong))
-    assert said.startswith("7 tensors differ from the checkpoint: t0 (2 of 8 values), ")
-    assert said.endswith(", and 2 more")
+    (problem,) = values_problems(worker(wrong=wrong))
+    assert problem.startswith("7 tensors differ from the checkpoint: t0 (2 of 8 values), ")
+    assert problem.endswith(", and 2 more")
 
 
 @pytest.mark.parametrize("changes", [{"compared": 0}, {"unread": ["norm (KeyError)"]}, {"unexported": ["params-x"]}])
@@ -98,9 +98,9 @@ VERDICT = LogitsVerdict(greatest_difference=1e-5, greatest_logit=1.0, positions=
     ids=["all agree", "number of positions", "the worst position", "not loaded"],
 )
 def test_logits_that_differ_are_described(verdict: LogitsVerdict, words: str | None) -> None:
-    said = "; ".join(logits_problems(to_builtins(verdict), bound=LOGITS_BOUNDS["bfloat16"]))
-    assert (words or "") in said
-    assert bool(said) == (words is not None)
+    text = "; ".join(logits_problems(to_builtins(verdict), bound=LOGITS_BOUNDS["bfloat16"]))
+    assert (words or "") in text
+    assert bool(text) == (words is not None)
 
 
 def parsed(content: bytes) -> dict[str, TensorHeader]:

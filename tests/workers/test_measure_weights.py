@@ -12,10 +12,10 @@ def row(number: int) -> dict[str, np.ndarray]:
 
 
 def test_last_batch_is_filled_with_rows_without_weight() -> None:
-    made = list(batches([row(number) for number in range(3)], size=2))
-    assert [at for at, _ in made] == [0, 2]
-    assert [batch["inputs"][:, 0].tolist() for _, batch in made] == [[0, 1], [2, 2]]
-    assert [batch["targets_segmentation"].sum() for _, batch in made] == [8, 4]
+    batch_list = list(batches([row(number) for number in range(3)], size=2))
+    assert [index for index, _ in batch_list] == [0, 2]
+    assert [batch["inputs"][:, 0].tolist() for _, batch in batch_list] == [[0, 1], [2, 2]]
+    assert [batch["targets_segmentation"].sum() for _, batch in batch_list] == [8, 4]
 
 
 def test_no_rows_give_no_batch() -> None:

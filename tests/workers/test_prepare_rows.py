@@ -75,6 +75,6 @@ def test_turns_of_sharegpt_become_messages_with_roles() -> None:
 
 def test_held_out_puts_equal_rows_in_one_split_and_keeps_the_share() -> None:
     rows = [{"question": str(n), "answer": "a"} for n in range(4000)]
-    taken = [held_out(row, 0.1) for row in rows]
-    assert taken == [held_out(dict(reversed(row.items())), 0.1) for row in rows]
-    assert 320 < sum(taken) < 480
+    held_out_rows = [held_out(row, 0.1) for row in rows]
+    assert held_out_rows == [held_out(dict(reversed(row.items())), 0.1) for row in rows]
+    assert 320 < sum(held_out_rows) < 480

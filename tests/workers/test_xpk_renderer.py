@@ -34,10 +34,10 @@ def seal() -> Iterator[Seal]:
 
 def test_stand_ins_can_be_imported_called_and_annotated_before_the_seal(seal: Seal) -> None:
     module = importlib.import_module(f"{PACKAGE}.deep.down")
-    made = module.Client(1, key="x").method().attribute
-    assert isinstance(made, StandIn)
-    assert (made | None) is made
-    assert (None | made) is made
+    attribute = module.Client(1, key="x").method().attribute
+    assert isinstance(attribute, StandIn)
+    assert (attribute | None) is attribute
+    assert (None | attribute) is attribute
     assert seal.touched == []
 
 

@@ -60,10 +60,10 @@ def checks(machine: CheckedMachine) -> dict[str, ToolCheck]:
 @pytest.mark.loopback
 def test_a_complete_machine_is_ok_with_all_versions(machine: CheckedMachine) -> None:
     envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
-    found = checks(machine)
-    assert doctor.is_ok(tuple(found.values()))
-    assert {check.next_step for check in found.values()} == {""}
-    versions = {name: found[name].version for name in found}
+    checks_by_name = checks(machine)
+    assert doctor.is_ok(tuple(checks_by_name.values()))
+    assert {check.next_step for check in checks_by_name.values()} == {""}
+    versions = {name: checks_by_name[name].version for name in checks_by_name}
     assert versions == {
         "python": "3.12.1",
         "uv": "0.9.1",
@@ -82,11 +82,11 @@ def test_a_complete_machine_is_ok_with_all_versions(machine: CheckedMachine) -> 
 def test_a_slow_tool_is_reported_as_timed_out_and_not_missing(machine: CheckedMachine) -> None:
     late = ProcessResult(argv=("gcloud",), status=LATE, stdout="", stderr="")
     but: dict[str, ProcessResult | None] = dict.fromkeys(("gcloud", "docker-engine", "unshare"), late)
-    found = checks(replace(machine, run=lambda argv: answers(argv, but=but)))
+    checks_by_name = checks(replace(machine, run=lambda argv: answers(argv, but=but)))
     for name, program in (("gcloud", "gcloud"), ("docker-engine", "docker"), ("pid-namespace", "unshare")):
-        assert found[name].detail == f"{program} timed out: no answer within 20 s"
-        assert "less busy" in found[name].next_step
-    assert found["kubectl"].ok
+        assert checks_by_name[name].detail == f"{program} timed out: no answer within 20 s"
+        assert "less busy" in checks_by_name[name].next_step
+    assert checks_by_name["kubectl"].ok
 
 
 def test_run_tool_returns_late_if_the_tool_does_not_end() -> None:
@@ -97,9 +97,9 @@ def test_run_tool_returns_late_if_the_tool_does_not_end() -> None:
 
 
 def test_a_missing_environment_names_its_setup_command(machine: CheckedMachine) -> None:
-    found = checks(machine)
-    assert not doctor.is_ok(tuple(found.values()))
-    assert found["tiny-environment"].next_step == "xsft setup tiny"
+    checks_by_name = checks(machine)
+    assert not doctor.is_ok(tuple(checks_by_name.values()))
+    assert checks_by_name["tiny-environment"].next_step == "xsft setup tiny"
 
 
 @pytest.mark.loopback
@@ -113,9 +113,9 @@ def test_an_environment_without_a_fitting_python_says_setup_downloads_one(machin
 def test_an_environment_with_a_missing_file_is_broken(machine: CheckedMachine) -> None:
     built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
     next(built.folder.glob("lib/python*/site-packages/tinything/part.py")).unlink()
-    found = checks(machine)["tiny-environment"]
-    assert (found.ok, found.next_step) == (False, "xsft setup --verify tiny")
-    assert "part.py is gone" in found.detail
+    tiny_environment = checks(machine)["tiny-environment"]
+    assert (tiny_environment.ok, tiny_environment.next_step) == (False, "xsft setup --verify tiny")
+    assert "part.py is gone" in tiny_environment.detail
 
 
 @pytest.mark.loopback
@@ -124,8 +124,8 @@ def test_an_environment_whose_python_does_not_start_is_broken(machine: CheckedMa
     built.python.unlink()
     built.python.write_text("not a program")
     built.python.chmod(0o755)
-    found = checks(machine)["tiny-environment"]
-    assert (found.ok, found.next_step) == (False, "xsft setup --verify tiny")
+    tiny_environment = checks(machine)["tiny-environment"]
+    assert (tiny_environment.ok, tiny_environment.next_step) == (False, "xsft setup --verify tiny")
 
 
 @pytest.mark.parametrize("tool", ["unshare", "kubectl", "gcloud", "gke-gcloud-auth-plugin", "docker", "docker-engine"])
@@ -133,8 +133,8 @@ def test_an_environment_whose_python_does_not_start_is_broken(machine: CheckedMa
 def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
     machine: CheckedMachine, tool: str, answer: ProcessResult | None
 ) -> None:
-    found = checks(replace(machine, run=lambda argv: answers(argv, but={tool: answer})))
-    check = found["pid-namespace" if tool == "unshare" else tool]
+    checks_by_name = checks(replace(machine, run=lambda argv: answers(argv, but={tool: answer})))
+    check = checks_by_name["pid-namespace" if tool == "unshare" else tool]
     assert (check.ok, check.required) == (False, False)
     assert check.next_step
     assert check.detail
@@ -142,15 +142,15 @@ def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
 
 def test_an_engine_that_does_not_answer_is_not_a_missing_client(machine: CheckedMachine) -> None:
     silent = failed("Cannot connect to the Docker daemon")
-    found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": silent})))
-    assert found["docker"].ok
-    assert found["docker-engine"].detail == "Cannot connect to the Docker daemon"
+    checks_by_name = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": silent})))
+    assert checks_by_name["docker"].ok
+    assert checks_by_name["docker-engine"].detail == "Cannot connect to the Docker daemon"
 
 
 def test_permission_denied_at_the_engine_suggests_joining_its_group(machine: CheckedMachine) -> None:
     denied = failed("permission denied while trying to connect to the Docker daemon socket")
-    found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": denied})))
-    assert "sudo usermod -aG docker $USER" in found["docker-engine"].next_step
+    checks_by_name = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": denied})))
+    assert "sudo usermod -aG docker $USER" in checks_by_name["docker-engine"].next_step
 
 
 def test_a_client_without_buildx_is_ok_only_if_it_is_old_enough(machine: CheckedMachine) -> None:
@@ -159,8 +159,10 @@ def test_a_client_without_buildx_is_ok_only_if_it_is_old_enough(machine: Checked
     assert not missing.ok
     assert "docker-buildx" in missing.next_step
     old = ProcessResult(argv=("docker",), status=0, stdout="Docker version 20.10.24+dfsg1, build 297e128", stderr="")
-    found = checks(replace(machine, run=lambda argv: answers(argv, but={**without, "docker": old})))["docker-buildkit"]
-    assert (found.ok, found.detail) == (True, "docker can build")
+    docker_buildkit = checks(replace(machine, run=lambda argv: answers(argv, but={**without, "docker": old})))[
+        "docker-buildkit"
+    ]
+    assert (docker_buildkit.ok, docker_buildkit.detail) == (True, "docker can build")
 
 
 @pytest.mark.loopback

@@ -19,8 +19,8 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_add_place_changes_places_yaml_and_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    made = add_place(REQUEST, ask=None, listener=Reporter())
-    assert (made.name, made.values) == ("lab", {"context": "lab", "output": "gs://my-bucket/runs"})
+    new_place = add_place(REQUEST, ask=None, listener=Reporter())
+    assert (new_place.name, new_place.values) == ("lab", {"context": "lab", "output": "gs://my-bucket/runs"})
     added = "lab:\n  context: lab\n  output: gs://my-bucket/runs\n"
     assert Path("places.yaml").read_text() == f"mine: {{context: mine}}\n{added}"
     assert capsys.readouterr() == ("", "")
@@ -29,14 +29,14 @@ def test_add_place_changes_places_yaml_and_prints_nothing(capsys: pytest.Capture
 
 
 def test_add_place_asks_for_what_the_request_lacks() -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def ask(question: str, _options: tuple[str, ...], default: str) -> str:
-        asked.append(question)
+        questions.append(question)
         return default
 
     request = PlaceRequest(context="lab", offline=True, write=False)
     assert add_place(request, ask=ask, listener=Reporter()).name == "lab"
-    assert asked == ["Name of the place", "Output", "Registry"]
+    assert questions == ["Name of the place", "Output", "Registry"]
     with pytest.raises(UsageError, match="No cluster was named, and 0 were found"):
         add_place(PlaceRequest(offline=True), ask=None, listener=Reporter())

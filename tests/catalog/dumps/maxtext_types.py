@@ -22,27 +22,27 @@ sys.stdout = sys.__stdout__
 
 def kinds(annotation: Any) -> list[str]:
     """Names of plain types, `=value` for each allowed value; nothing for what is not judged."""
-    origin, given = get_origin(annotation), get_args(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return kinds(given[0])
+        return kinds(arguments[0])
     if origin in (Union, types.UnionType):
-        parts = [kinds(one) if one is not type(None) else ["null"] for one in given]
+        parts = [kinds(argument) if argument is not type(None) else ["null"] for argument in arguments]
         return [kind for part in parts for kind in part] if all(parts) else []
     if origin is Literal:
-        return [f"={one}" for one in given]
+        return [f"={argument}" for argument in arguments]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return [f"={one.value}" for one in annotation]
+        return [f"={argument.value}" for argument in annotation]
     return (
         [annotation.__name__] if annotation in (int, float, bool, str) else ["list"] * ((origin or annotation) is list)
     )
 
 
 def row(name: str, field: Any) -> str | None:
-    found = kinds(field.annotation)
-    plain = ",".join(kind for kind in found if kind[0] != "=")
-    values = "|".join(kind[1:] for kind in found if kind[0] == "=")
-    bounds = [re.sub(r"^\w+\((.*)\)$", r"\1", str(one)) for one in field.metadata]
-    return " ".join((name, plain or "-", values or "-", *bounds)) if found else None
+    kinds_of_field = kinds(field.annotation)
+    plain = ",".join(kind for kind in kinds_of_field if kind[0] != "=")
+    values = "|".join(kind[1:] for kind in kinds_of_field if kind[0] == "=")
+    bounds = [re.sub(r"^\w+\((.*)\)$", r"\1", str(bound)) for bound in field.metadata]
+    return " ".join((name, plain or "-", values or "-", *bounds)) if kinds_of_field else None
 
 
 print(json.dumps([line for name, field in sorted(MaxTextConfig.model_fields.items()) if (line := row(name, field))]))

@@ -23,18 +23,18 @@ ROOT, TUNIX = (Path(next(iter(find_spec(name).submodule_search_locations))) for 
 
 def words(tree: ast.AST) -> set[str]:
     """Names in the code, and words in its texts: keys are also read by getattr."""
-    found = set()
+    names = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
-                found.add(name)
+                names.add(name)
             case ast.Constant(value=str(text)) if len(text) < 80:
-                found.update(re.findall(r"\w+", text))
+                names.update(re.findall(r"\w+", text))
             case ast.alias(name=name):
-                found.add(name.rpartition(".")[2])
+                names.add(name.rpartition(".")[2])
             case _:
                 pass
-    return found
+    return names
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -47,19 +47,19 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 def modules() -> dict[str, ast.Module]:
     """Modules that the trainer imports, and what these import."""
-    found: dict[str, ast.Module] = {}
+    trees: dict[str, ast.Module] = {}
     waiting = [SFT]
     while waiting:
         file = waiting.pop()
         path = ROOT / file
-        if file in found or not path.is_file():
+        if file in trees or not path.is_file():
             continue
-        found[file] = ast.parse(path.read_text(encoding="utf-8"))
-        for name in imported(found[file]):
+        trees[file] = ast.parse(path.read_text(encoding="utf-8"))
+        for name in imported(trees[file]):
             if name.startswith("maxtext."):
                 stem = name.removeprefix("maxtext.").replace(".", "/")
                 waiting += [f"{stem}.py", f"{stem}/__init__.py"]
-    return found
+    return trees
 
 
 def unread(keys: set[str]) -> list[str]:
@@ -74,8 +74,8 @@ def unread(keys: set[str]) -> list[str]:
                     waiting |= words(node)
                 functions[node.name].append(words(node))
             elif isinstance(node, ast.ClassDef):
-                own = [part for part in node.body if not isinstance(part, ast.FunctionDef) or part.name[:2] == "__"]
-                functions[node.name] += [words(part) for part in own if not settings]
+                parts = [part for part in node.body if not isinstance(part, ast.FunctionDef) or part.name[:2] == "__"]
+                functions[node.name] += [words(part) for part in parts if not settings]
         outside = [
             node
             for node in tree.body
