@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cluster.answers import Answers
 from tests.control_plane.nodes import Slices, nodes, ready
 from tests.kubeobjects import parsed, parsed_nodes
 from xsft.catalog.tpu import parse_tpu_type, slice_of, tpu_types
+from xsft.cluster.cluster import Cluster
 from xsft.cluster.objects import RESOURCE_FLAVOR, WORKLOAD, Workload, typed
 from xsft.cluster.supply import SliceUser, TpuSupply, supplies
 
@@ -79,6 +81,13 @@ def test_a_type_without_nodes_is_listed_if_a_run_waits_for_it() -> None:
             tpu_type="v6e-256", total=0, users=(SliceUser(jobset="b", namespace="team", slices=1, state="waits"),)
         ),
     )
+
+
+def test_a_node_of_another_shape_is_left_out_and_a_null_is_no_value() -> None:
+    odd = {"metadata": {"name": "odd"}, "spec": {"unschedulable": "yes"}}
+    plain = {"metadata": {"name": "plain", "labels": None}, "spec": {"unschedulable": None, "taints": None}}
+    cluster = Cluster(Answers((200, {"items": [odd, plain]})).api)
+    assert cluster.tpu_nodes() == parsed_nodes([{"metadata": {"name": "plain"}}])
 
 
 def test_every_tpu_type_is_found_by_its_node_labels() -> None:

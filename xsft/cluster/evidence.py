@@ -148,7 +148,9 @@ def is_about(event: Event, jobset: RunObject, *, workload: str | None) -> bool:
     """
     kind, _, name = event.object.partition("/")
     if jobset.serves:
-        return _of_server(kind, name, jobset)
+        # the Deployment's ReplicaSet is `<name>-<hash>`, a pod of it `<name>-<hash>-abcde`
+        owners = {"Deployment": name, "ReplicaSet": name.rsplit("-", 1)[0], "Pod": name.rsplit("-", 2)[0]}
+        return owners.get(kind) == jobset.name
     if kind == "JobSet":
         return name == jobset.name
     if kind == "Workload":
@@ -157,17 +159,6 @@ def is_about(event: Event, jobset: RunObject, *, workload: str | None) -> bool:
     if kind == "Job":
         return name in jobs
     return kind == "Pod" and name.rsplit("-", 2)[0] in jobs  # Job, completion index, five letters
-
-
-def _of_server(kind: str, name: str, server: RunObject) -> bool:
-    """Return whether it is the Deployment, its ReplicaSet or a pod of it: `<name>-<hash>` and `<name>-<hash>-abcde`."""
-    match kind:
-        case "Deployment":
-            return name == server.name
-        case "ReplicaSet" | "Pod":
-            return name.rsplit("-", 1 if kind == "ReplicaSet" else 2)[0] == server.name
-        case _:
-            return False
 
 
 def named_objects(jobset: JsonObject) -> tuple[tuple[str, str], ...]:
