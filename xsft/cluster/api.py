@@ -158,7 +158,9 @@ class Api:
         read: ParseBody | None = None,
     ) -> Reply | LostAnswer:
         """Send exactly one request, which ends at the deadline."""
-        method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"
+        method = "GET" if body is None else "POST"
+        if ask.verb == "delete":
+            method = "DELETE"
         path = _path(ask, query, named=method != "POST")
         return self.http.request(
             method, path, body=body, accept=accept, read=read or read_object, deadline=self.deadline

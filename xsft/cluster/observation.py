@@ -244,12 +244,16 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
     @property
     def jobset_name(self) -> str | None:
         """Return the name of the JobSet, even of a deleted one; None if there never was one, or it is unknown."""
-        return self.jobset.name if self.jobset else self.record.jobset if self.record else None
+        if self.jobset:
+            return self.jobset.name
+        return self.record.jobset if self.record else None
 
     @property
     def uid(self) -> str | None:
         """Return the UID of the JobSet, as `jobset_name`."""
-        return self.jobset.uid if self.jobset else self.record.uid if self.record else None
+        if self.jobset:
+            return self.jobset.uid
+        return self.record.uid if self.record else None
 
     @property
     def names(self) -> frozenset[str]:
@@ -264,7 +268,9 @@ class Observation(TargetProperties, Struct, frozen=True, kw_only=True):
 
     @property
     def steps_asked(self) -> int | None:
-        return self.steps if self.steps is not None else self.jobset.steps if self.jobset else None
+        if self.steps is None and self.jobset:
+            return self.jobset.steps
+        return self.steps
 
     @property
     def shared_name(self) -> tuple[str, str, str]:

@@ -224,7 +224,9 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
         return
     work = evidence.seen.jobset.work if evidence.seen.jobset else None
     memory = failure.pod.memory_limit(failure.container.name)
-    who = "job" if work and memory else "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
+    who = "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
+    if work and memory:
+        who = "job"
     code = failure.end.exit_code
     last = (*failure.end.message.strip().splitlines()[-3:], *(failure.log.lines[-3:] if failure.log else ()))
     yield Clue(

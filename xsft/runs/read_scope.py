@@ -135,8 +135,6 @@ def choose_reads(rows: Sequence[Observation], *, scope: ReadScope) -> ChosenRead
 
 
 def _begin_time(observation: Observation) -> str:
-    return (
-        observation.jobset.created_at
-        if observation.jobset
-        else (observation.record.started_at or "" if observation.record else "")
-    )
+    if observation.jobset:
+        return observation.jobset.created_at
+    return (observation.record and observation.record.started_at) or ""

@@ -134,6 +134,7 @@ def row_of(observation: Observation, status: Status, *, now: str, attempts: int 
     jobset = observation.jobset
     progress = observation.progress or NO_PROGRESS
     run_object = observation.held
+    slices = run_object or observation.record  # those of the JobSet, even of a deleted one; else as submitted
     steps = observation.steps or (run_object.steps if run_object else None)
     stage = stage_of(observation)
     evidence_age_s = _age(observation.read_at or observation.observed_at, now)
@@ -147,10 +148,8 @@ def row_of(observation: Observation, status: Status, *, now: str, attempts: int 
         cluster=observation.cluster,
         target=observation.target,
         mode=observation.mode or (run_object.mode if run_object else None),
-        tpu=_row_tpu(observation),
-        num_slices=run_object.num_slices
-        if run_object
-        else (observation.record.num_slices if observation.record else None),
+        tpu=slices.tpu if slices else None,
+        num_slices=slices.num_slices if slices else None,
         state=status.state,
         reason=status.reason,
         step=progress.step,
@@ -208,12 +207,6 @@ def created_at(observation: Observation) -> str | None:
     return observation.record.started_at if observation.record else None
 
 
-def _row_tpu(observation: Observation) -> str | None:
-    """Return the TPU type of the JobSet, even of a deleted one; else the submitted one."""
-    run_object = observation.held
-    return run_object.tpu if run_object else (observation.record.tpu if observation.record else None)
-
-
 def ended_at(observation: Observation) -> str | None:
     """Return the time of the JobSet's or its Workload's end, else the record's; None while it exists."""
     conditions = [
@@ -224,7 +217,9 @@ def ended_at(observation: Observation) -> str | None:
     ]
     ends = [c for c in conditions if c.type in ("Completed", "Failed", "Finished")]
     written = [c.at for c in ends if c.status == "True" and c.at]
-    return max(written) if written else (observation.record.finished_at if observation.record else None)
+    if written:
+        return max(written)
+    return observation.record.finished_at if observation.record else None
 
 
 def _time_text(time: str | None) -> str | None:
@@ -255,11 +250,11 @@ def _mfu(observation: Observation) -> float | None:
     """Return maxtext@0.2.5's `TFLOP/s/device` divided by a device's peak; None without a TPU, or if its peak is
     unknown."""
     reached = (observation.progress or NO_PROGRESS).tflops_per_device
-    tpu = _row_tpu(observation)
-    if reached is None or tpu is None:
+    slices = observation.held or observation.record
+    if reached is None or slices is None or slices.tpu is None:
         return None
     try:
-        peak = parse_tpu_type(tpu).device_tflops
+        peak = parse_tpu_type(slices.tpu).device_tflops
     except ValueError:
         return None
     return reached / peak if peak else None

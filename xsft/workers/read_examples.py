@@ -285,7 +285,11 @@ def turn(message: dict[str, Any], written: str, tokenizer: Any, unread: list[str
     that too.
     """
     content = message.get("content")
-    text = content if isinstance(content, str) else json.dumps(content, default=str) if content is not None else ""
+    text = ""
+    if isinstance(content, str):
+        text = content
+    elif content is not None:
+        text = json.dumps(content, default=str)
     if squeezed(text) not in written:
         normalized = str(tokenizer.decode(plain_tokens(tokenizer, text)))
         text = normalized if squeezed(normalized) in written else text
