@@ -51,8 +51,8 @@ class LossCurve(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """`source: why`, one for each source that could not be read."""
     spec: Mapping[str, Any] = {}
-    """The workload from its last record (`spec.digest.canonical`), with its `hub_commits`; empty if there is no such
-    record."""
+    """The workload from its last record (`spec.digest.canonical`), with its `hub_commits` if it has some; empty if there
+    is no such record."""
 
 
 def read_curve(observation: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
@@ -102,6 +102,8 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
 
 
 def _settings_of(record: Record) -> Mapping[str, Any]:
+    if not record.hub_commits:
+        return record.spec
     return {**record.spec, "hub_commits": record.hub_commits}
 
 
