@@ -14,40 +14,9 @@ from xsft.importing.values import is_same_value, leaves, read_value
 from xsft.trainer.arguments import yaml_value
 
 TEXTS = (
-    *(
-        "1",
-        "01",
-        "0x1F",
-        "1e5",
-        "1e-5",
-        "1.",
-        ".5",
-        "1_000",
-        "yes",
-        "No",
-        "on",
-        "True",
-        "null",
-        "~",
-        "",
-        "none",
-        "a b",
-        "'1'",
-    ),
-    *(
-        "[a,b]",
-        "['a', \"b\"]",
-        "[1,2.0,true]",
-        "[]",
-        "2026-01-01",
-        "12:30",
-        "gs://b/x",
-        "a=b",
-        "a:b",
-        '"\\u0085"',
-        "1e",
-        "é",
-    ),
+    *("1", "01", "0x1F", "1e5", "1e-5", "1e30", "1.", ".5", "1_000", "yes", "No", "on", "True", "null", "~", ""),
+    *("a b", "'1'", "[a,b]", "['a', \"b\"]", "[1,2.0,true]", "[]", "2026-01-01", "12:30", "gs://b/x", "a=b", "a:b"),
+    *("none", '"\\u0085"', "1e", "é"),
 )
 
 
@@ -56,10 +25,14 @@ def test_written_values_are_read_back(value: object) -> None:
     assert read_value(yaml_value(value)) == value  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["{a: 1}", "[[1]]", "[a", "a: b", "*x", "!x y", ".inf", "9" * 30])
+@pytest.mark.parametrize("text", ["{a: 1}", "[[1]]", "[a", "a: b", "*x", "!x y", ".inf", "9" * 30, "9" * 400])
 def test_values_that_no_workload_can_hold_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"MaxText|cannot hold|not a finite"):
         read_value(text)
+
+
+def test_a_float_may_exceed_the_largest_integer() -> None:
+    assert read_value("[1e30, -1e30]") == [1e30, -1e30]
 
 
 def test_same_compares_values_as_maxtext_does() -> None:

@@ -48,7 +48,10 @@ def read_value(text: str) -> Value:
     parsed = _parse(text)
     scalars = parsed if isinstance(parsed, list) else [parsed]
     for number in scalars:
-        if isinstance(number, int | float) and not (isfinite(number) and -_LIMIT < number < _LIMIT):
+        # An integer may be too large for a float, which isfinite makes of it.
+        if (isinstance(number, int) and not -_LIMIT < number < _LIMIT) or (
+            isinstance(number, float) and not isfinite(number)
+        ):
             raise ValueError("it is not a finite 64-bit number")
     if isinstance(parsed, list) and not all(isinstance(scalar, SCALARS) for scalar in scalars):
         raise ValueError("a workload cannot hold lists in lists")
