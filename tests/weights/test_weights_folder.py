@@ -78,8 +78,9 @@ def test_a_folder_without_safetensors_is_invalid(tmp_path: Path, names: tuple[st
     assert problem.fix
 
 
-def test_a_missing_folder_is_hf_folder_missing(tmp_path: Path) -> None:
+def test_a_missing_folder_is_hf_folder_missing_and_an_impossible_path_invalid(tmp_path: Path) -> None:
     assert _ids(_read(tmp_path / "none")) == ["hf-folder-missing"]
+    assert _ids(_read(tmp_path / ("a" * 300))) == ["hf-folder-invalid"]
 
 
 def test_a_truncated_file_is_named_in_the_words_of_safetensors(model: Path) -> None:

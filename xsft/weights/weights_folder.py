@@ -43,14 +43,14 @@ def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: 
     deleted at any time.
     """
     folder = Path(path)
-    if not folder.is_dir():
-        fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
-        return _facts_with_problem("hf-folder-missing", f"Folder {path} was not found.", fix)
     try:
-        return _read_weights(folder, cache, on_read)
+        if folder.is_dir():
+            return _read_weights(folder, cache, on_read)
     except (OSError, ValueError) as failed:
         message = f"{path} could not be read as a Hugging Face model: {system_words(failed)}."
         return _facts_with_problem("hf-folder-invalid", message, "Download or copy it again, and check its files.")
+    fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
+    return _facts_with_problem("hf-folder-missing", f"Folder {path} was not found.", fix)
 
 
 def _read_weights(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
