@@ -83,6 +83,16 @@ def test_status_shows_a_local_run_from_its_first_line(tmp_path: Path, fake: Fake
     assert last.progress.step == 6
 
 
+def test_an_attempt_that_reads_another_commit_of_the_hub_says_so(tmp_path: Path, fake: FakeTrainer) -> None:
+    def at(commit: str) -> Plan:
+        planned = plan(tmp_path)
+        return replace(planned, run=replace(planned.run, hub_commits={"tokenizer": commit * 40}))
+
+    assert ran(at("a"), fake, exit=1).warnings == ()
+    assert [found.id for found in ran(at("b"), fake, exit=1).warnings] == ["hf-revision-moved"]
+    assert ran(at("b"), fake).warnings == ()
+
+
 @pytest.mark.early
 def test_a_completed_run_has_its_events_losses_checkpoints_and_record(tmp_path: Path, fake: FakeTrainer) -> None:
     events: list[TrainerEvent] = []

@@ -248,5 +248,5 @@ def test_a_start_that_would_read_another_commit_says_so() -> None:
     assert list(moved_commits(now, (earlier(**now.hub_commits), Record(run_name="run")))) == []
     tokenizer, data = moved_commits(now, (earlier(tokenizer="c" * 40, data="d" * 40),))
     assert (tokenizer.id, tokenizer.where) == ("hf-revision-moved", "model.tokenizer")
-    assert tokenizer.fix == f"To keep the earlier one: model.tokenizer_revision: {'c' * 40}."
+    assert tokenizer.fix == f"A new run can keep the earlier one: model.tokenizer_revision: {'c' * 40}."
     assert data.message == f"The data is read at commit {'b' * 40} of the hub; an earlier attempt read {'d' * 40}."

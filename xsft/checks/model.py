@@ -296,7 +296,7 @@ def moved_commits(run: Run, earlier: Iterable[Record]) -> Iterator[Problem]:
     for record in earlier:
         then |= record.hub_commits
     fixes = {
-        "tokenizer": f"To keep the earlier one: model.tokenizer_revision: {then.get('tokenizer')}.",
+        "tokenizer": f"A new run can keep the earlier one: model.tokenizer_revision: {then.get('tokenizer')}.",
         "data": "MaxText has no key for it; xsft data prepare copies the rows of one commit.",
     }
     for part, commit in run.hub_commits.items():

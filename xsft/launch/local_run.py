@@ -187,10 +187,9 @@ def _run_attempt(
     on_event: Callable[[TrainerEvent], None],
 ) -> LocalResult:
     with scratch_folder("run") as scratch:
-        record = _begin_record(plan, folder, record=record, machine=machine, found=found)
         watch = AttemptWatch(
             folder=folder,
-            record=record,
+            record=_begin_record(plan, folder, record=record, machine=machine, found=found),
             on_event=on_event,
             starts_from=folder.latest_step(),
         )
