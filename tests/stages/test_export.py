@@ -14,25 +14,26 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tests.checkpoints import small_files
 from tests.exports import recorded, trainer_argv
 from tests.hfmodels import SIZES, shapes, write_model
 from tests.localruns import OPEN, local_plan
+from tests.replacing import replace
 from tests.until import until
 from xsft.base.errors import EnvironmentMissing, Refused, UsageError
 from xsft.base.stage import StageFound
 from xsft.launch.local_machine import Machine
-from xsft.records.document import read_record
+from xsft.records.document import read_record, to_json
 from xsft.records.record_files import RecordStore, record_store
 from xsft.runs.local_runs import observe_local
 from xsft.runs.rows import stage_of
 from xsft.stages.export import ExportResult, ExportWork, intended_training, refuse_without_room
 from xsft.stages.exported import plan_export, training_of
 from xsft.stages.once import do_once, end_of_stage, find_job
+from xsft.trainer.tokenizer_copy import TokenizerCopy, copying_words
 from xsft.weights.export_record import ExportPlan
-from xsft.weights.exporter import ExportRequest
+from xsft.weights.exporter import ExportRequest, TrainedRun
 
 pytestmark = pytest.mark.loopback
 
@@ -263,6 +264,24 @@ def test_an_export_without_enough_memory_does_not_start(lab: Lab) -> None:
     with pytest.raises(EnvironmentMissing) as raised:
         refuse_without_room(replace(lab.plan(), weights_bytes=2**60))
     assert raised.value.problem_id == "export-memory"
+
+
+def test_an_export_has_the_tokenizer_that_the_training_read_whatever_the_hub_has_now(lab: Lab) -> None:
+    def training_at(revision: str | None) -> TrainedRun:
+        trained = training_of("tiny", lab.store)
+        copy = TokenizerCopy(tokenizer=str(lab.folder / "model"), revision=revision)
+        return replace(trained, argv=("python3", *copying_words(copy, folder="/copy"), *trained.argv[1:]))
+
+    lab.export()
+    for now in ("a" * 40, "b" * 40, None):
+        plan = plan_export(training_at(now), ExportRequest(), lab.store)
+        assert (plan.whole, plan.inputs.tokenizer_revision) == (plan.directory, None)
+    file = lab.folder / "tiny" / "xsft" / "run.json"
+    record = read_record(file.read_bytes())
+    pinned = replace(record.last, argv=training_at("a" * 40).argv)
+    file.write_text(to_json(replace(record, attempts=(pinned,))))
+    plan = plan_export(training_at("b" * 40), ExportRequest(), lab.store)
+    assert (plan.whole, plan.inputs.tokenizer_revision) == (None, "a" * 40)
 
 
 @pytest.mark.early

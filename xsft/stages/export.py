@@ -199,14 +199,12 @@ class ExportRoute(Struct, frozen=True, kw_only=True):
     def plan_in(self, folder: str | None) -> ExportPlan:
         """Return the plan at the destination. `folder`: as in `plan_export`, which raises."""
         hub, output = destination(self.to)
-        request = replace(self.asked, hub=hub)
-        return plan_export(self.trained, request, record_store(), output=output, folder=folder)
+        return plan_export(self.trained, replace(self.asked, hub=hub), record_store(), output=output, folder=folder)
 
     def plan_before(self, step: int, *, folder: str | None = None) -> ExportPlan:
         """Return the plan before the training has saved `step`, as `plan_ahead` does."""
         hub, output = destination(self.to)
-        request = replace(self.asked, hub=hub)
-        return plan_ahead(self.trained, request, step=step, output=output, folder=folder)
+        return plan_ahead(self.trained, replace(self.asked, hub=hub), step=step, output=output, folder=folder)
 
     def plan(self) -> ExportPlan:
         """Return the plan at the destination; files that go elsewhere are written beside the training first, or into

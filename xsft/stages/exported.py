@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from xsft.base.errors import SpecError, UsageError
 from xsft.base.names import attempt_number, next_attempt, stage_name
 from xsft.checks.cpu_job import check_exported_weights, whole_weights
+from xsft.launch.identity import has_started
 from xsft.machine.objects import latest_step
 from xsft.machine.process import own_environment
 from xsft.machine.regular import open_regular
@@ -83,6 +84,11 @@ def plan_export(
     storage = storage_for(path, env=own_environment())
     content = content_of({name: storage.read(f"{path}/{name}", limit=LARGEST) or b"" for name in SMALL})
     inputs = export_inputs(trained, request, step=step, content=content, converted=_converted_source(trained))
+    # The hub may have another commit of the tokenizer by now, or not answer: the export has what the training read.
+    for record in store.read_run(trained.output, trained.run_name):
+        if record.spec_digest == trained.spec_digest and has_started(record):
+            copied = words_of(record.last.argv).copied
+            inputs = replace(inputs, tokenizer_revision=copied.revision if copied else None)
     refuse_wrong_weights(inputs)
     root = output or trained.output
     if not folder:
