@@ -96,9 +96,8 @@ def prepare(preparation: Preparation, *, output: str | None, to: str | None, wor
         if not to and output is None:
             message = "The workload has no output to put the data set under."
             raise UsageError(message, fix="Give a folder with --to.")
-        root = (to or f"{str(output).rstrip('/')}/data/{name}").rstrip("/")
-        if not root.startswith("gs://"):
-            root = str(Path(root).expanduser().absolute())
+        root = to or f"{str(output).rstrip('/')}/data/{name}"
+        root = root.rstrip("/") if root.startswith("gs://") else str(Path(root).expanduser().absolute())
         objects = objects_for(root, env=workshop.machine.env)
         making = _DatasetBuild(
             wanted=preparation,
