@@ -84,13 +84,13 @@ def load_variants(
     """Return each file for each of the TPU types and numbers of slices (empty: the file's own), and what could not be
     read."""
     tpu_types = [f"tpu.type={tpu_type}" for tpu_type in types] or [""]
-    counts = [f"tpu.num_slices={tpu_type}" for tpu_type in slices] or [""]
+    counts = [f"tpu.num_slices={count}" for count in slices] or [""]
     variants = [
         load_each(files, settings=(*settings, *filter(None, variant)), run_name=run_name)
         for variant in product(tpu_types, counts)
     ]
-    return tuple(tpu_type for loaded, _ in variants for tpu_type in loaded), tuple(
-        p for _, unread in variants for p in unread
+    return tuple(workload for loaded, _ in variants for workload in loaded), tuple(
+        problem for _, unread in variants for problem in unread
     )
 
 
@@ -281,8 +281,7 @@ def _search_fit(
             refused.append(RefusedAlternative(alternative=alternative, place=len(candidates), why=judged))
         else:
             candidates.append(judged)
-    scale = measured_over_estimate(base.verdict, estimate(base.run))
-    start = FitSearch(candidates=tuple(candidates), scale=scale)
+    start = FitSearch(candidates=tuple(candidates), scale=measured_over_estimate(base.verdict, estimate(base.run)))
     fit = FoundFit(run=base.run, budget_s=request.budget_s, search=start, refused=tuple(refused), stopped="done")
     report(fit)
 

@@ -304,7 +304,7 @@ def recognise_jobset(jobset: JobSet, *, run_name: str, records: Sequence[Record]
 
 
 def pass_over(jobset: JobSet, *, attempt: int, world: RunHistory) -> RunHistory:
-    """Return the history after `seen` proved to be another run's with the name of this attempt, e.g. of a run that is
+    """Return the history after `jobset` proved to be another run's with the name of this attempt, e.g. of a run that is
     itself named `run-2`. It is left alone, and the attempt takes the next name.
 
     Raises Refused for the first attempt, whose name is the run's, and for a JobSet that may be this run's after all.
