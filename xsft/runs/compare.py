@@ -51,8 +51,8 @@ class LossCurve(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """`source: why`, one for each source that could not be read."""
     spec: Mapping[str, Any] = {}
-    """The workload from its last record (`spec.digest.canonical`), with its `hub_commits` if it has some; empty if there
-    is no such record."""
+    """The workload from its last record (`spec.digest.canonical`), with `hub_commits` if it has some; empty if there is
+    no such record."""
 
 
 def read_curve(observation: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> LossCurve:
