@@ -161,6 +161,8 @@ def recorded_run(folder: RunFolder) -> Record | None:
         return complete_record(read_text(folder.record))
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise  # not the record is damaged: the output lies below a file
     except (ValueError, OSError) as broken:
         # Without its record, a folder with checkpoints is refused, too.
         damaged = folder.path if folder.latest_step() else folder.record
