@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import xsft
 from xsft.base.problems import warning
@@ -57,3 +58,11 @@ def test_other_rows_have_another_address(tmp_path: Path) -> None:
         file.write_text(f'{{"messages": "{text}"}}\n')
         addresses.add(of(f"data.hf_train_files={file}"))
     assert len(addresses) == 2
+
+
+def test_the_commit_that_the_hub_has_now_leaves_the_address() -> None:
+    loaded = xsft.load(TINY, settings=("model.tokenizer=owner/name",))
+    facts = gather.facts_here(loaded.spec, file=TINY, today="20260101")
+    pinned = replace(facts, hub_commits={"tokenizer": "a" * 40})
+    one, other = (address(make_intent(loaded.spec, each).run, each) for each in (facts, pinned))
+    assert one == other

@@ -125,8 +125,7 @@ def intend(
 
     def intent_of(workload: LoadedWorkload) -> Intent:
         spec = workload.spec
-        facts = gather_facts(spec, file=workload.file)
-        facts = replace(facts, template=workload.template, attempt=attempt)
+        facts = replace(gather_facts(spec, file=workload.file), template=workload.template, attempt=attempt)
         facts = replace(facts, counted=counts_kept(address(resolve(spec, facts)[0], facts)))
         return make_intent(spec, _with_fit(spec, facts))
 

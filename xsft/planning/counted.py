@@ -8,6 +8,7 @@ import hashlib
 import json
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from xsft.checks.facts import Facts
 from xsft.spec.resolve import Run
@@ -28,7 +29,8 @@ def address(run: Run, facts: Facts) -> str:
     known."""
     data = run.spec.data
     rows = ((facts.data, data.hf_train_files), (facts.eval_data, data.hf_eval_files))
-    keys = trainer_of(run).trainer_keys(run)
+    # xsft data inspect does not ask the hub for the commit, at which a planned run copies its tokenizer.
+    keys = trainer_of(run).trainer_keys(replace(run, hub_commits={}))
     decided = {
         "keys": {key: value for key, value in keys.items() if key not in NOT_OF_DATA | OF_FILES},
         "rows": [(read and read.content) or pattern for read, pattern in rows],
