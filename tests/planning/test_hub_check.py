@@ -23,7 +23,7 @@ from xsft.checks.facts import Facts
 from xsft.checks.model import moved_commits
 from xsft.data.facts import HubDataFacts
 from xsft.planning import api
-from xsft.planning.hub import check_data, check_weights, read_data, tokenizer_of_pods
+from xsft.planning.hub import check_commit, check_data, check_weights, read_data, tokenizer_of_pods
 from xsft.planning.hub_reader import HubReader
 from xsft.records.record import Attempt, Record
 from xsft.spec.conversion_inputs import ConversionSource
@@ -236,6 +236,15 @@ def test_a_repository_without_a_revision_is_read_at_the_commit_that_the_hub_had_
     assert spec_digest(intent.run) == spec_digest(offline.run)
     assert (pinned.run.hub_commits, pinned.run.tokenizer_revision) == ({"data": data}, "c" * 40)
     assert (odd.run.hub_commits, odd.trainer_argv) == ({}, offline.trainer_argv)
+
+
+@pytest.mark.parametrize(("headers", "body"), [({"Content-Encoding": "gzip"}, b"{}"), ({}, b"[" * 200_000)])
+def test_a_broken_answer_is_none(monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], body: bytes) -> None:
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        server.answers = dict.fromkeys((INFO, f"{INFO}/revision/main"), (200, headers, body))
+        assert check_commit(f"datasets/{PATH}", "main") is None
+        assert "ValueError" in check_data(PATH).unanswered
 
 
 def test_a_start_that_would_read_another_commit_says_so() -> None:

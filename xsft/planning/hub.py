@@ -20,6 +20,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 from requests import RequestException
 from requests.exceptions import Timeout
+from urllib3.exceptions import HTTPError
 
 from xsft.base.acceptance import accept_late
 from xsft.base.errors import Unreachable
@@ -167,8 +168,7 @@ def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: s
             # datasets would run this file as a loading script. source: datasets@5.2.0 load.py [dataset_module_factory].
             name = f"{path.rpartition('/')[2]}.py"
             files = [file.get("rfilename") for file in rows(info.get("siblings"))]
-            script = name if name in files else ""
-            return replace(configurations, default=_default_of(info), script=script)
+            return replace(configurations, default=_default_of(info), script=name if name in files else "")
         except HubAnswer as failure:
             if failure.status >= 500 or failure.status == 429:
                 raise Unreachable(f"The hub answers {failure} for {path}.", fix="Try again in a minute.") from None
@@ -315,15 +315,17 @@ def _width_of(type: str) -> int:
 
 
 def read_json(session: Session, url: str) -> dict[str, Any]:
-    with session.get(url, timeout=TIMEOUT_S, stream=True) as answer:
-        if answer.status_code != HTTPStatus.OK:
-            raise HubAnswer(answer.status_code, answer.headers.get("X-Error-Code", ""))
-        content = answer.raw.read(LARGEST + 1, decode_content=True)
-    if len(content) > LARGEST:
-        raise ValueError("the answer is too long")
-    document = json.loads(content)
-    if not isinstance(document, dict):
-        raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - of the answer, not of an argument
+    """Return the answer. Raises HubAnswer, RequestException, and ValueError for one that is no JSON object."""
+    try:
+        with session.get(url, timeout=TIMEOUT_S, stream=True) as answer:
+            if answer.status_code != HTTPStatus.OK:
+                raise HubAnswer(answer.status_code, answer.headers.get("X-Error-Code", ""))
+            content = answer.raw.read(LARGEST + 1, decode_content=True)
+        document = json.loads(content)
+    except (HTTPError, RecursionError) as broken:  # the connection was cut; or it is nested too deep
+        raise ValueError("the answer is broken") from broken
+    if len(content) > LARGEST or not isinstance(document, dict):
+        raise ValueError("the answer is too long, or not a JSON object")
     return document
 
 
