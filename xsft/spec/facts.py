@@ -156,7 +156,7 @@ class ResolutionFacts(Struct, frozen=True, kw_only=True):
     template: TemplateFacts | None = None
     """Content of the template file; None if the workload names none."""
     hub_commits: Mapping[str, str] = field(default_factory=dict)
-    """Commits, 40 hex digits, that the hub has now of the `tokenizer` and of the `data`; those that were not asked for,
-    not answered, or that the workload pins itself are absent."""
+    """Commits, 40 hex digits, that the hub has now of the `tokenizer` and of the `data`; those that were not asked for
+    or not answered, or that the workload names itself, are absent."""
     attempt: int = 1
     """Number of the planned attempt: 1 unless earlier attempts failed."""

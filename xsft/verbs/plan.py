@@ -93,8 +93,9 @@ class PlanFields(Document, frozen=True, kw_only=True):
     """`local`, or the launcher for a cluster: `xpk`."""
     mode: Mode
     hub_commits: dict[str, str]
-    """Commits, 40 hex digits, that the Hugging Face hub has now of the `tokenizer`, at which it is read, and of the
-    `data`, of which each start reads the newest; without those that the workload names, or the hub did not tell."""
+    """Commits, 40 hex digits, that the Hugging Face hub has now of the `tokenizer`, at which it is read unless
+    the workload names a branch or tag, and of the `data`, of which each start reads the newest; without those that the
+    workload names, or the hub did not tell."""
     trainer_argv: tuple[str, ...]
     """Arguments of the trainer's process, byte for byte, at the first start of this attempt; starts
     `python3 -m MODULE`.
