@@ -97,8 +97,8 @@ class PlanFields(Document, frozen=True, kw_only=True):
     the workload names a branch or tag, and of the `data`, of which each start reads the newest; without those that the
     workload names, or the hub did not tell."""
     trainer_argv: tuple[str, ...]
-    """Arguments of the trainer's process, byte for byte, at the first start of this attempt; starts
-    `python3 -m MODULE`.
+    """Arguments of the trainer's process, byte for byte, at the first start of this attempt: `python3 -m MODULE …`, or
+    `python3 -c PROGRAM …` if that program copies the tokenizer first.
     """
     trainer_env: dict[str, str]
     """Environment variables of the trainer's process."""
