@@ -54,7 +54,7 @@ def takes(key: str, *, version: str) -> bool:
 def trainer_argv(run: Run) -> tuple[str, ...]:
     """Return `python3 -m MODULE [yml] key=value …`: the arguments that the process receives, byte for byte.
 
-    With `model.pad_token`, the code that copies the tokenizer stands before `-m`.
+    Before `-m` stands the code that copies the tokenizer, at a revision or with another token, if one is named.
     """
     release = run.release
     config = (release.sft_config,) if release.positional_yml else ()
