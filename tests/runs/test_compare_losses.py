@@ -65,6 +65,12 @@ def test_read_curve_is_empty_before_the_first_step(tmp_path: Path) -> None:
         assert (loss_curve.points, loss_curve.sources, loss_curve.problems) == ({}, (), ())
 
 
+def test_the_settings_of_a_damaged_record_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "gemma" / "xsft").mkdir(parents=True)
+    (tmp_path / "gemma" / "xsft" / "run.json").write_text("{")
+    assert not read_curve(observed(), output=str(tmp_path), store=store(tmp_path), lines=lines()).spec
+
+
 def test_repeated_steps_of_a_resumed_run_replace_the_earlier_ones(tmp_path: Path) -> None:
     log_lines = (
         completed(1, 6.0),

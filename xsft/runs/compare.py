@@ -102,7 +102,7 @@ def _recorded_losses(store: RecordStore, output: str | None, run_name: str) -> L
 
 
 def _settings_of(record: Record) -> Mapping[str, Any]:
-    if not record.hub_commits:
+    if not (record.spec and record.hub_commits):
         return record.spec
     return {**record.spec, "hub_commits": record.hub_commits}
 
