@@ -150,7 +150,7 @@ def test_a_run_as_good_as_the_others_exits_0(output: Path, capfd: pytest.Capture
 
 
 def test_a_night_that_read_another_commit_of_the_hub_says_so(output: Path) -> None:
-    write(output, "yesterday", day=9, commits={"tokenizer": "a" * 40, "data": "b" * 40})
+    write(output, "yesterday", day=9, commits={"data": "b" * 40})  # the hub did not tell the tokenizer's
     write(output, "tonight", day=10, commits={"tokenizer": "a" * 40, "data": "c" * 40})
     status, document = compared(output, "tonight")
     (problem,) = document["problems"]

@@ -156,7 +156,8 @@ def judge_run(run: LossCurve, earlier: Sequence[LossCurve]) -> BaselineJudgement
     if not measures:
         message = f"{runs} in its output, and at least {LEAST} are needed, so the run was not judged."
         return BaselineJudgement(measures=(), problems=(note("baseline-short", run.run_name, message),))
-    moved = all_differences(*(mapping(curve.spec, "hub_commits") for curve in (earlier[0], run)))
+    before, now = (mapping(curve.spec, "hub_commits") for curve in (earlier[0], run))
+    moved = all_differences({**now, **before}, {**before, **now})  # a commit that one of them did not record is unknown
     message = f"Other commits of the hub than in {earlier[0].run_name}: {', '.join(moved)}."
     fix = "To compare nights, pin model.tokenizer_revision, and train on the rows of xsft data prepare."
     problems = (warning("hf-revision-moved", run.run_name, message, fix),) if moved else ()
