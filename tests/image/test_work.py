@@ -141,7 +141,7 @@ def test_the_base_is_that_of_its_own_digest_of_the_lock_the_engine_or_the_regist
     assert lab.plan(given={"base": f"base:1@{OTHER}"}).recipe.base == f"base:1@{OTHER}"
     assert lab.said == [f"options: --base=base:1@{OTHER}"], "nothing is left to pin"
     lab.engine.missing = False
-    lab.engine.images["base:1"] = EngineImage(id="sha256:id", digests=(f"base@{OTHER}",), labels={})
+    lab.engine.images["base:1"] = EngineImage(id="sha256:id", digests=(f"base@{OTHER}", "base@x"), labels={})
     assert lab.plan(updates_base=True).recipe.base == f"base:1@{OTHER}"
     assert lab.said[-1].endswith(f"images/mine/Dockerfile: ARG BASE_IMAGE=base:1@{OTHER}")
     lab.engine.images["base:1"] = EngineImage(id="sha256:id", digests=(), labels={})

@@ -48,8 +48,10 @@ class EngineImage(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
 
     def digest_in(self, repository: str) -> str | None:
-        """Return `sha256:…` of the manifest in that repository."""
-        return dict(reference.split("@") for reference in self.digests).get(repository)
+        """Return `sha256:…` of the manifest in that repository; of several the first one that the engine lists."""
+        return next(
+            (digest for name, _, digest in (d.partition("@") for d in self.digests) if name == repository), None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
