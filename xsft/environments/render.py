@@ -171,8 +171,12 @@ def _render_plain(argv: Argv, xpk: XpkCall) -> str | Problem:
     if manifest.exists():
         output = output.replace(_read_utf8(manifest), "")
     name = next((a.partition("=")[2] for a in argv if a.startswith("--workload=")), "the workload")
-    message = f"xpk refuses to render {name}: {last_words(output)}"
-    return error("xpk-refused", "", message, "change the value that xpk names, or report this")
+    return error(
+        "xpk-refused",
+        "",
+        f"xpk refuses to render {name}: {last_words(output)}",
+        "change the value that xpk names, or report this",
+    )
 
 
 def last_words(output: str) -> str:
@@ -230,5 +234,6 @@ def _write_cached(path: Path, manifest: str) -> None:
     with contextlib.suppress(OSError, XsftError):
         write_private(path, _header(manifest) + manifest)
         for entry in path.parent.glob("*.yaml"):  # old ones: rendering them again takes a second or two
-            if entry.lstat().st_mtime < clock.epoch() - KEPT_S:
-                entry.unlink()
+            with contextlib.suppress(OSError):  # another xsft may have removed it
+                if entry.lstat().st_mtime < clock.epoch() - KEPT_S:
+                    entry.unlink()
