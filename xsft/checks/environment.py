@@ -216,8 +216,8 @@ def _check_env_values(run: Run) -> Iterator[Problem]:
         where = f"env.{name}"
         try:
             size = len(name) + 1 + len(encode_env_value(value).encode())
-        except ValueError as check_evaluation_job:
-            yield error("env-value", where, f"{check_evaluation_job}.", "Remove that character.", kind="unrenderable")
+        except ValueError as unfit:
+            yield error("env-value", where, f"{unfit}.", "Remove that character.", kind="unrenderable")
             continue
         if size > MAX_ENV_BYTES:
             message = f"{name} has {size:,} bytes; the limit of Linux for one variable is {MAX_ENV_BYTES:,}."

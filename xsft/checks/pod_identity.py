@@ -98,7 +98,7 @@ def check_identity(
     ServiceAccount; `nodes`: by pod set. Nodes outside GKE are not checked.
     """
     labels = [node.metadata.labels for node in chain.from_iterable(nodes.values())]
-    pools = sorted({str(pod_rights[NODE_POOL]) for pod_rights in labels if NODE_POOL in pod_rights})
+    pools = sorted({node_labels[NODE_POOL] for node_labels in labels if NODE_POOL in node_labels})
     if not demand.buckets or not pools:
         return
     email = google_account(account)

@@ -211,7 +211,7 @@ def check_learning_rate(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]
     del facts
     if run.spec.on_cluster and (run.spec.model.checkpoint or run.spec.model.hf):
         yield from _check_rate(run, keys)
-    # Check its length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule].
+    # The schedule's length. source: maxtext@0.2.5 utils/maxtext_utils.py [create_learning_rate_schedule].
     length = number(keys.get(SCHEDULE))
     steps = run.spec.train.steps
     if length is not None and 0 < length < steps:

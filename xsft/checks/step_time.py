@@ -68,7 +68,7 @@ def run_time(run: Run, *, paces: Sequence[MeasuredPace] = ()) -> RunTime | None:
     `paces`: of the user's own runs of this model on this TPU type.
     """
     keys = trainer_of(run).trainer_keys(run)
-    # Return the tokens that a device computes in a step.
+    # the tokens that a device computes in a step
     length = target_length(keys)
     batch = number(keys.get("per_device_batch_size")) or 1.0
     accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
@@ -118,9 +118,8 @@ def _published_ratios(step_s: float) -> tuple[float, ...]:
 
 def published_step_s(published: PublishedStep) -> float:
     """Return the least seconds of a published run's step. Raises LookupError for one whose size is unknown."""
-    model = catalog_model(published.model)
     tpu = parse_tpu_type(published.tpu_type)
-    minimum_s = least_step_s(model, tpu, tokens=published.tokens, adapters=False)
+    minimum_s = least_step_s(catalog_model(published.model), tpu, tokens=published.tokens, adapters=False)
     if minimum_s is None:
         raise LookupError(f"{published.id}: the size of its model or TPU is unknown")
     return minimum_s

@@ -148,13 +148,13 @@ MAX_RUNS = 3000
 MAX_BYTES = 16 * 1024 * 1024
 
 
-def remember(state: Path, observation: Iterable[tuple[Observation, Status]], *, now: str) -> None:
+def remember(state: Path, observations: Iterable[tuple[Observation, Status]], *, now: str) -> None:
     """Save what was read of each run. An error in writing the file is ignored: it does not concern the runs.
 
     For a run whose JobSet is gone, the end that its record shows is saved, so that it is not read again.
     """
     by_place: dict[tuple[str, str], list[LastKnown]] = defaultdict(list)
-    for one, status in observation:
+    for one, status in observations:
         jobset = one.jobset or (one.was if status.state in ENDED else None)
         if one.cluster and jobset and one.last_known is None and status.state != "unknown":
             by_place[one.cluster, jobset.namespace].append(_state_to_keep(one, jobset, status))
@@ -172,14 +172,14 @@ def remember(state: Path, observation: Iterable[tuple[Observation, Status]], *, 
 
 
 def newly_failed_jobs(
-    state: Path, observation: Iterable[tuple[Observation, Status]]
+    state: Path, observations: Iterable[tuple[Observation, Status]]
 ) -> tuple[tuple[RunObject, str], ...]:
     """Return the jobs of conversions, exports and evaluations that failed since the last read was saved, with the
     reason. Each cluster's file is read once, and only if a job of it has failed.
     """
     failed = [
         (one.cluster, one.jobset, status.reason)
-        for one, status in observation
+        for one, status in observations
         if one.cluster and one.jobset and one.jobset.work and not one.jobset.serves
         if one.last_known is None and status.state == "failed"
     ]

@@ -51,7 +51,7 @@ class RunAccess(Protocol):
 
     def listen(self, say: ShowLine, /) -> None: ...
 
-    def keep(self, observation: Iterable[tuple[Observation, Status]], /) -> None: ...
+    def keep(self, observations: Iterable[tuple[Observation, Status]], /) -> None: ...
 
     def delete(self, observation: Observation, jobset: RunObject, /) -> DeleteOutcome: ...
 
@@ -142,11 +142,11 @@ class Runs(Struct, kw_only=True, eq=False):
             names += [last.jobset.run_name for last in states.values()]
         return replace(answer, neighbours=tuple(names))
 
-    def keep(self, observation: Iterable[tuple[Observation, Status]]) -> None:
+    def keep(self, observations: Iterable[tuple[Observation, Status]]) -> None:
         """Save the states, to be shown if a cluster does not answer later; record the jobs that failed since the last
         read beside their runs.
         """
-        pairs = tuple(observation)
+        pairs = tuple(observations)
         record_failed_jobs(self.store, newly_failed_jobs(self.store.state, pairs))
         remember(self.store.state, pairs, now=self.store.now())
 

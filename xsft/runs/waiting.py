@@ -193,10 +193,10 @@ class _RunWait(Struct, kw_only=True):
             return self._count_miss()
         hit = one_run(self.name, answer)
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
-            observation = (
+            last_seen = (
                 f" Last seen at {hit.row.observed_at}: {state_line(hit.row)}." if hit.row.state != "unknown" else ""
             )
-            message = f"The cluster of {self.name} does not answer: {why.clause}.{observation}"
+            message = f"The cluster of {self.name} does not answer: {why.clause}.{last_seen}"
             return self._note_silence(Unreachable(message, fix=why.fix, id=why.id, again=why.again))
         return self._judge_row(hit.row)
 
@@ -240,25 +240,25 @@ class _RunWait(Struct, kw_only=True):
 def error_of(name: str, goal: Goal, waited: WaitResult) -> XsftError | None:
     """Return the error for the result of waiting; None if the goal was reached."""
     row, after = waited.row, duration_text(waited.seconds)
-    observation = state_line(row) if row else name
+    last_state = state_line(row) if row else name
     match waited.outcome:
         case "reached":
             return None
         case "ended":
             still = f". It still runs: xsft cancel {name} ends it." if waited.goes_on else ""
             end = "will not reach" if waited.goes_on else "ended without reaching"
-            return RunFailed(f"{observation}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
+            return RunFailed(f"{last_state}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
         case "lost":
-            message = f"{name} ended or is gone, and its result is unknown. Last seen: {observation}."
+            message = f"{name} ended or is gone, and its result is unknown. Last seen: {last_state}."
             return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
         case "unreachable":
             return _unreachable(name, waited)
         case "timeout" if row is not None and row.state == "unknown":
             return Unknown(
-                f"Timed out after {after}; the state of {name} is unknown: {observation}.", fix=f"xsft why {name}"
+                f"Timed out after {after}; the state of {name} is unknown: {last_state}.", fix=f"xsft why {name}"
             )
         case "timeout":
-            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {observation}.", fix=f"xsft why {name}")
+            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {last_state}.", fix=f"xsft why {name}")
 
 
 def _unreachable(name: str, waited: WaitResult) -> Unreachable:

@@ -136,8 +136,7 @@ def problems_block(problems: tuple[Problem | ProblemFields, ...], *, width: int 
 
 
 def audit_lines(rows: tuple[AuditRow, ...], *, every_row: bool) -> Iterator[str]:
-    """Yield the lines of the audit. `every_row`; else the counts by outcome, and the rows that differ from the
-    request."""
+    """Yield the counts by outcome, and the rows that differ from the request; with `every_row` all of them."""
     outcomes = [row.outcome for row in rows]
     counts = ", ".join(f"{outcomes.count(o)} {o}" for o in ("landed", "patched", "dropped", "altered") if o in outcomes)
     shown = rows
