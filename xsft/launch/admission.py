@@ -116,7 +116,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
             if demand.buckets
             else None
         ),
-        # None if they may not be read: the dry run of the pods says more.
+        # none of them if they may not be read: the dry run of the pods says more.
         "resource_quotas": lambda: listed(unless_forbidden(cluster.resource_quotas, namespace=namespace)),
         "jobsets": lambda: cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         "same_name": lambda: cluster.get_jobset(name=demand.jobset, namespace=namespace),

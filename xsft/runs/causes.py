@@ -190,14 +190,14 @@ def words(evidence: Evidence) -> dict[str, str]:
     observation, progress = evidence.seen, evidence.seen.progress
     step = str(progress.step) if progress and progress.step is not None else "?"
     steps = observation.steps_asked
-    meaning = BY_SLUG.get(evidence.status.reason)
+    reason = BY_SLUG.get(evidence.status.reason)
     return {
         "run": observation.run_name,
         "jobset": observation.jobset.name if observation.jobset else observation.run_name,
         "namespace": observation.jobset.namespace if observation.jobset else "default",
         "workload": observation.workload.name if observation.workload else observation.run_name,
         "state": evidence.status.state,
-        "meaning_of_state": f"It is {evidence.status.state}: {meaning.meaning}." if meaning else "",
+        "meaning_of_state": f"It is {evidence.status.state}: {reason.meaning}." if reason else "",
         "step": step,
         "steps": str(steps) if steps is not None else "?",
         "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",

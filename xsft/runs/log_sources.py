@@ -157,11 +157,11 @@ def _watch_followers(followers: Sequence[LogFollower], pace: Pace, stop: threadi
 
 def _drop_repeats(say: ShowLine) -> ShowLine:
     """Return a `say` that drops repeated lines: a restart of the run is reported by each of its processes."""
-    repeated: set[str] = set()
+    told_lines: set[str] = set()
 
     def tell(text: str) -> None:
-        if text not in repeated:
-            repeated.add(text)
+        if text not in told_lines:
+            told_lines.add(text)
             say(text)
 
     return tell
