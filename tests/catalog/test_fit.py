@@ -43,13 +43,7 @@ def test_flagship_fits_by_its_row() -> None:
         compiler_verdict.peak_gib,
         compiler_verdict.sum_gib,
         compiler_verdict.limit_gib,
-    ) == (
-        "A",
-        "fits",
-        26.85,
-        30.22,
-        31.24,
-    )
+    ) == ("A", "fits", 26.85, 30.22, 31.24)
     assert verdict(ROW_A | {"dcn_data_parallelism": 1}) == compiler_verdict, "what MaxText makes of -1 on two slices"
     assert verdict(ROW_A | {"use_iota_embed": "true", "per_device_batch_size": 1.0}) == compiler_verdict
     assert verdict(ROW_A, tpu_type="v6e-16x16") == compiler_verdict

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from xsft.catalog import tpu
 
 NAMES = tuple(tpu.tpu_types())
-GENERATIONS = tpu.generations()
 
 
 @given(st.sampled_from(NAMES))

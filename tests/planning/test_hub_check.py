@@ -87,8 +87,7 @@ def test_a_partial_table_is_ignored(table: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "access"),
-    [(401, "RepoNotFound", "unknown"), (404, "", "unknown"), (403, "GatedRepo", "gated")],
+    ("status", "code", "access"), [(401, "RepoNotFound", "unknown"), (404, "", "unknown"), (403, "GatedRepo", "gated")]
 )
 def test_a_refused_data_set_has_unknown_or_gated_access(status: int, code: str, access: str) -> None:
     with serving() as server:

@@ -359,13 +359,7 @@ def test_words_have_placeholders_for_unknown_values() -> None:
             words_of_run["saved"],
             words_of_run["progress"],
             words_of_run["median"],
-        ) == (
-            "?",
-            "?",
-            "?",
-            "",
-            "",
-        )
+        ) == ("?", "?", "?", "", "")
         assert words_of_run["jobset"] == words_of_run["workload"] == words_of_run["run"] == observation_of_case.run_name
         assert words_of_run["namespace"] == "default"
         assert [words_of_run["no_target_steps"], words_of_run["not_finite_steps"]] == ["several", "several"]

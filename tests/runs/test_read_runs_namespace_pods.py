@@ -154,10 +154,7 @@ def test_a_named_run_lists_no_other_jobset_and_workload(looks: Looks) -> None:
     assert [
         (request.path.rpartition("/")[2], request.query)
         for request in sorted(jobsets, key=lambda request: request.path)
-    ] == [
-        ("jobsets", {"labelSelector": "xsft.dev/run in (a)"}),
-        ("a", {}),
-    ]
+    ] == [("jobsets", {"labelSelector": "xsft.dev/run in (a)"}), ("a", {})]
     (workloads,) = [request.query["labelSelector"] for request in looks.asked if request.path.endswith("/workloads")]
     assert all(request["metadata"]["uid"] in workloads for request in attempts)
     assert not any(request["metadata"]["uid"] in workloads for request in others)
