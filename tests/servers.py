@@ -9,6 +9,7 @@ from typing import Any
 from tests.stories import intent_of, spec_of, varied
 from xsft.launch.recording import Provenance
 from xsft.launcher.server_manifest import ServingPlan
+from xsft.machine import clock
 from xsft.machine.objects import objects_for
 from xsft.records.record_files import RecordStore
 from xsft.spec.resolve import Run
@@ -41,5 +42,5 @@ def recorded(folder: Path, **settings: Any) -> ServerRecord:
     """Return where one caller records the server: an output in this folder, and an index beside it."""
     store = RecordStore(state=folder / "state", objects_at=lambda path: objects_for(path, env={}))
     mark = f"{next(_SUBMITTERS):016x}"
-    provenance = Provenance(submitter=mark, at="2026-11-21T10:00:00Z", user="ada", git=None, versions={})
+    provenance = Provenance(submitter=mark, at=clock.now(), user="ada", git=None, versions={})
     return ServerRecord(store=store, provenance=provenance, run=run_with(**settings, output=folder / "out"))
