@@ -297,11 +297,11 @@ def train_here(plan: Plan, *, machine: Machine | None, listener: Reporter) -> tu
     does."""
     result = already_done(plan)
     if result is None:
-        machine = machine or machine_of_plan(plan, listener)
-        before = machine.contain().warnings
+        trainer = machine or machine_of_plan(plan, listener)
+        before = trainer.contain().warnings
         listener.warn(before)
         with listener.display(TrainingHere(steps=plan.run.spec.train.steps)) as on_event:
-            result = run_local(plan, machine=machine, on_event=on_event)
+            result = run_local(plan, machine=trainer, on_event=on_event)
         listener.warn(w for w in result.warnings if w not in before)
     store = record_store(machine.env if machine else None)
     output = str(result.folder.parent)
